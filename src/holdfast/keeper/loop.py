@@ -1,0 +1,120 @@
+"""The keeper's one thread of control: descriptors, timers and signals.
+
+Owns the selector and the clock. Nothing here knows what a run is, and no callback
+may block.
+"""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+Callback = Callable[[], None]
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+
+class Timer:
+    """A callback that is due at a monotonic time, unless cancelled before."""
+
+    __slots__ = ("callback", "due")
+
+    def __init__(self, due: float, callback: Callback) -> None:
+        self.due = due
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.due < other.due
+
+
+class Loop:
+    """Waits for descriptors, deadlines and signals, and calls back."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[Timer] = []
+        self._turn_ends: list[Callback] = []
+        self._signals: dict[int, Callback] = {}
+        self._is_running = True
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self.watch(self._wake.fileno(), self._on_signals)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def watch(self, fd: int, callback: Callback, events: int = READ) -> None:
+        """Call back whenever the descriptor is ready; a second call replaces the first."""
+        if fd in self._selector.get_map():
+            self._selector.modify(fd, events, callback)
+        else:
+            self._selector.register(fd, events, callback)
+
+    def unwatch(self, fd: int) -> None:
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        timer = Timer(self.now() + seconds, callback)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def at_turn_end(self, callback: Callback) -> None:
+        """Call back once, when this turn's descriptors and timers are done."""
+        self._turn_ends.append(callback)
+
+    def on_signal(self, number: int, callback: Callback) -> None:
+        """Call back from the loop, never from inside the signal handler."""
+        self._signals[number] = callback
+        signal.signal(number, lambda *_: None)
+
+    def stop(self) -> None:
+        self._is_running = False
+
+    def run(self) -> None:
+        while self._is_running:
+            for key, _ in self._selector.select(self._patience()):
+                # A callback of this turn may have unwatched a later descriptor.
+                if self._selector.get_map().get(key.fd) is key:
+                    key.data()
+            self._run_timers()
+            while self._turn_ends:
+                ends, self._turn_ends = self._turn_ends, []
+                for callback in ends:
+                    callback()
+
+    def _patience(self) -> float | None:
+        if self._turn_ends:
+            return 0
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0].due - self.now())
+
+    def _run_timers(self) -> None:
+        now = self.now()
+        while self._timers and self._timers[0].due <= now:
+            timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                callback, timer.callback = timer.callback, None
+                callback()
+
+    def _on_signals(self) -> None:
+        try:
+            numbers = set(self._wake.recv(4096))
+        except BlockingIOError:
+            return
+        for number in numbers:
+            if callback := self._signals.get(number):
+                callback()
