@@ -1,0 +1,38 @@
+"""All that can be asked. One class a command; every door is made from these definitions."""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.commands.history import Events, Runs
+from holdfast.vocabulary.commands.holdfast import (
+    Adopt,
+    Hello,
+    Prune,
+    Run,
+    Shutdown,
+    Up,
+    Upgrade,
+)
+from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
+from holdfast.vocabulary.commands.services import (
+    Pause,
+    Ps,
+    Remove,
+    Restart,
+    Resume,
+    Signal,
+    Start,
+    Status,
+    Stop,
+    Wait,
+)
+
+COMMANDS: dict[str, type[Command]] = {
+    command.name: command
+    for command in (
+        Hello, Status, Up, Run, Start, Stop, Restart, Pause, Resume, Signal, Ps, Wait, Remove,
+        Adopt, Logs, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
+    )
+}  # fmt: skip
+
+__all__ = ["COMMANDS", "Command"]

@@ -1,0 +1,57 @@
+"""How commands, answers and events are written on the wire: one JSON object a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.vocabulary.commands import COMMANDS, Command
+from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.names import closest
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def encode(value: Any) -> bytes:
+    return _encoder.encode(value)
+
+
+def decode_frame(line: bytes) -> dict[str, Any]:
+    """A request as it came; raises UsageError for what is no JSON object."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"not a JSON object: {error}",
+            'send one object a line: {"id": 1, "command": "status"}',
+        ) from None
+
+
+def command_from(name: object, fields: dict[str, Any]) -> Command:
+    """The typed command; raises UsageError that says what is wrong and what is known."""
+    kind = COMMANDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        guess = closest(str(name), list(COMMANDS))
+        known = ", ".join(sorted(COMMANDS))
+        raise UsageError(
+            f'no command "{name}"' + (f'; did you mean "{guess}"?' if guess else ""),
+            f"known: {known}",
+        )
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{name}: {error}", f"see the reference of `{name}`") from None
+
+
+def answer(request_id: object, result: Any) -> bytes:
+    return _encoder.encode({"id": request_id, "ok": True, "result": result}) + b"\n"
+
+
+def failure(request_id: object, error: HoldfastError) -> bytes:
+    return _encoder.encode({"id": request_id, "ok": False, "error": error.as_fields()}) + b"\n"
+
+
+def item(request_id: object, value: Any) -> bytes:
+    return _encoder.encode({"id": request_id, "item": value}) + b"\n"

@@ -1,0 +1,51 @@
+"""What every command carries: its name, what it needs, what it does, where it is offered."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+import msgspec
+
+
+class Permission(str, Enum):
+    """What an actor must be allowed to do."""
+
+    VIEW = "view"
+    OPERATE = "operate"
+    ADMINISTER = "administer"
+
+
+class Effect(str, Enum):
+    """Whether a command reads, changes, or disrupts what runs."""
+
+    READS = "reads"
+    CHANGES = "changes"
+    DISRUPTS = "disrupts"
+
+
+class Door(str, Enum):
+    """An interface that commands come through."""
+
+    CLI = "cli"
+    REST = "rest"
+    WEBSOCKET = "websocket"
+    TCP = "tcp"
+    MCP = "mcp"
+
+
+EVERY_DOOR = frozenset(Door)
+LOCAL = frozenset({Door.CLI})
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request. The docstring of each command is its documentation."""
+
+    name: ClassVar[str]
+    permission: ClassVar[Permission]
+    effect: ClassVar[Effect]
+    doors: ClassVar[frozenset[Door]] = EVERY_DOOR
+    route: ClassVar[tuple[str, str] | None] = None
+    """HTTP method and path."""
+    streams: ClassVar[bool] = False
+    """Whether it answers with items until it is cancelled."""

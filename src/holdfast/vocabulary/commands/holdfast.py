@@ -1,0 +1,108 @@
+"""Commands about Holdfast itself, and those that bring services into it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from holdfast.vocabulary.commands.command import LOCAL, Command, Effect, Permission
+
+
+class Hello(Command, frozen=True, kw_only=True):
+    """State versions on both sides; one minor version apart works."""
+
+    name: ClassVar = "hello"
+    permission: ClassVar = Permission.VIEW
+    effect: ClassVar = Effect.READS
+    version: str = ""
+
+
+class Up(Command, frozen=True, kw_only=True):
+    """Read the configuration and start its services; what runs is left alone.
+
+    `services` limits what is started. `environment` is the caller's; services inherit it.
+    `settings` are the caller's overrides (log level, port), already parsed.
+    """
+
+    name: ClassVar = "up"
+    permission: ClassVar = Permission.ADMINISTER
+    effect: ClassVar = Effect.CHANGES
+    doors: ClassVar = LOCAL
+    config: str | None = None
+    services: list[str] = []
+    environment: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    wait: bool = False
+
+
+class Run(Command, frozen=True, kw_only=True):
+    """Supervise a command without configuration.
+
+    The service is named after the command unless `service` says otherwise. If a service of
+    that name runs, it is `already_running`.
+    """
+
+    name: ClassVar = "run"
+    permission: ClassVar = Permission.ADMINISTER
+    effect: ClassVar = Effect.CHANGES
+    doors: ClassVar = LOCAL
+    argv: list[str]
+    service: str | None = None
+    working_dir: str
+    environment: dict[str, str] = {}
+    restart_policy: Literal["always", "on_failure", "never"] = "on_failure"
+    terminal: bool = False
+    stdin: Literal["null", "pipe"] = "null"
+    wait: bool = True
+
+
+class Adopt(Command, frozen=True, kw_only=True):
+    """Take over a process that already runs, by pid, pid file or listening port.
+
+    Its output is not available, and its exit code only where the kernel tells it; stop works.
+    """
+
+    name: ClassVar = "adopt"
+    permission: ClassVar = Permission.ADMINISTER
+    effect: ClassVar = Effect.CHANGES
+    route: ClassVar = ("POST", "/api/services/adopt")
+    service: str
+    pid: int | None = None
+    pidfile: str | None = None
+    port: int | None = None
+
+
+class Prune(Command, frozen=True, kw_only=True):
+    """Delete ended runs and closed log segments older than `older_than` seconds (0: all)."""
+
+    name: ClassVar = "prune"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.CHANGES
+    route: ClassVar = ("POST", "/api/prune")
+    services: list[str] = []
+    older_than: float = 0.0
+
+
+class Upgrade(Command, frozen=True, kw_only=True):
+    """Swap supervisor and keeper for the installed version; no service notices."""
+
+    name: ClassVar = "upgrade"
+    permission: ClassVar = Permission.ADMINISTER
+    effect: ClassVar = Effect.CHANGES
+    doors: ClassVar = LOCAL
+    argv_prefix: list[str]
+    package: str
+    import_path: list[str]
+
+
+class Shutdown(Command, frozen=True, kw_only=True):
+    """Stop all services in reverse order of dependency, then the supervisor and the keeper.
+
+    `keep_running`: only the supervisor ends; keeper and services stay. `now`: no grace.
+    """
+
+    name: ClassVar = "shutdown"
+    permission: ClassVar = Permission.ADMINISTER
+    effect: ClassVar = Effect.DISRUPTS
+    route: ClassVar = ("POST", "/api/shutdown")
+    keep_running: bool = False
+    now: bool = False

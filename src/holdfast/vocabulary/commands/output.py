@@ -1,0 +1,65 @@
+"""Commands about what services print and read."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+
+
+class Logs(Command, frozen=True, kw_only=True):
+    """Read lines of a service's output, from a cursor, a time, or the end.
+
+    The answer's `cursor` says where to read on; it stays valid over rotation and restarts.
+    """
+
+    name: ClassVar = "logs"
+    permission: ClassVar = Permission.VIEW
+    effect: ClassVar = Effect.READS
+    route: ClassVar = ("GET", "/api/services/{service}/logs")
+    service: str
+    cursor: str | None = None
+    tail: int | None = None
+    since: float | None = None
+    stream: Literal["out", "err"] | None = None
+    run: int | None = None
+    grep: str | None = None
+    limit: int = 1000
+
+
+class Watch(Command, frozen=True, kw_only=True):
+    """Be told when services have printed more: `{service, position}`, coalesced.
+
+    Also told: `{service, exited: true}` when a run's output is complete. Without names,
+    all services are watched, those that come later too.
+    """
+
+    name: ClassVar = "watch"
+    permission: ClassVar = Permission.VIEW
+    effect: ClassVar = Effect.READS
+    streams: ClassVar = True
+    services: list[str] = []
+
+
+class SendInput(Command, frozen=True, kw_only=True):
+    """Write to a service's terminal or standard input; `data` is base64."""
+
+    name: ClassVar = "send_input"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.CHANGES
+    route: ClassVar = ("POST", "/api/services/{service}/input")
+    service: str
+    data: str = ""
+    eof: bool = False
+
+
+class Resize(Command, frozen=True, kw_only=True):
+    """Set the size of a service's terminal."""
+
+    name: ClassVar = "resize"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.CHANGES
+    route: ClassVar = ("POST", "/api/services/{service}/size")
+    service: str
+    cols: int
+    rows: int

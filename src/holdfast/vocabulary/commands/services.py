@@ -1,0 +1,136 @@
+"""Commands about services."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+
+
+class Status(Command, frozen=True, kw_only=True):
+    """Tell what Holdfast and each service are doing.
+
+    Without names, all services are told. Answers `supervisor` and `services`.
+    """
+
+    name: ClassVar = "status"
+    permission: ClassVar = Permission.VIEW
+    effect: ClassVar = Effect.READS
+    route: ClassVar = ("GET", "/api/status")
+    services: list[str] = []
+
+
+class Start(Command, frozen=True, kw_only=True):
+    """Start services, and those they depend on. What runs already is `already_running`.
+
+    `wait`: answer when each has stayed up for its `start_seconds`, or failed to.
+    """
+
+    name: ClassVar = "start"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.CHANGES
+    route: ClassVar = ("POST", "/api/services/start")
+    services: list[str] = []
+    wait: bool = True
+
+
+class Stop(Command, frozen=True, kw_only=True):
+    """Stop services: signal, grace, then kill, until no process of them is left.
+
+    Without names, all are stopped, in reverse order of dependency. `grace` in seconds
+    overrides the configured one; 0 kills at once.
+    """
+
+    name: ClassVar = "stop"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.DISRUPTS
+    route: ClassVar = ("POST", "/api/services/stop")
+    services: list[str] = []
+    grace: float | None = None
+
+
+class Restart(Command, frozen=True, kw_only=True):
+    """Stop services and start them again, without back-off, even if suppressed.
+
+    `args` replace the configured arguments and `env_vars` add to the environment until the
+    next start without them. Without a name, the only service is meant.
+    """
+
+    name: ClassVar = "restart"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.DISRUPTS
+    route: ClassVar = ("POST", "/api/services/restart")
+    services: list[str] = []
+    service: str | None = None
+    args: list[str] | None = None
+    env_vars: dict[str, str] | None = None
+    wait: bool = True
+
+
+class Pause(Command, frozen=True, kw_only=True):
+    """Freeze all processes of services; they use no CPU until resumed."""
+
+    name: ClassVar = "pause"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.DISRUPTS
+    route: ClassVar = ("POST", "/api/services/pause")
+    services: list[str]
+
+
+class Resume(Command, frozen=True, kw_only=True):
+    """Let paused services continue."""
+
+    name: ClassVar = "resume"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.CHANGES
+    route: ClassVar = ("POST", "/api/services/resume")
+    services: list[str]
+
+
+class Signal(Command, frozen=True, kw_only=True):
+    """Send a signal to a service's main process, its group, or its whole tree."""
+
+    name: ClassVar = "signal"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.DISRUPTS
+    route: ClassVar = ("POST", "/api/services/signal")
+    services: list[str]
+    signal: str
+    to: str = "main"
+
+
+class Ps(Command, frozen=True, kw_only=True):
+    """List the process tree of each service."""
+
+    name: ClassVar = "ps"
+    permission: ClassVar = Permission.VIEW
+    effect: ClassVar = Effect.READS
+    route: ClassVar = ("GET", "/api/processes")
+    services: list[str] = []
+
+
+class Wait(Command, frozen=True, kw_only=True):
+    """Wait until a service is `running`, has `exited`, or printed a line that matches
+    `log:REGEX`; at most `timeout` seconds.
+
+    A line counts from the start of the service's current run.
+    """
+
+    name: ClassVar = "wait"
+    permission: ClassVar = Permission.VIEW
+    effect: ClassVar = Effect.READS
+    route: ClassVar = ("POST", "/api/services/wait")
+    service: str
+    condition: str = "running"
+    timeout: float = 30.0
+
+
+class Remove(Command, frozen=True, kw_only=True):
+    """Forget services: they are stopped, and their runs and logs are deleted."""
+
+    name: ClassVar = "remove"
+    permission: ClassVar = Permission.OPERATE
+    effect: ClassVar = Effect.DISRUPTS
+    route: ClassVar = ("POST", "/api/services/remove")
+    services: list[str]
+    keep_logs: bool = False

@@ -1,0 +1,135 @@
+"""The one tree of errors: each has a stable code, a message to act on, and a next step.
+
+Standard library only. The CLI's exit codes are fixed here, so that no door invents one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from holdfast.vocabulary.names import closest
+
+
+class HoldfastError(Exception):
+    """Something a user can act on."""
+
+    code: ClassVar[str] = "failed"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self, message: str, hint: str = "", details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = dict(details or {})
+
+    def as_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+        }
+        if self.details:
+            fields["details"] = self.details
+        return fields
+
+
+class Failed(HoldfastError):
+    """What was asked could not be done."""
+
+
+class UsageError(HoldfastError):
+    """The request itself is malformed."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class UnknownService(HoldfastError):
+    """No service has that name."""
+
+    code = "unknown_service"
+    exit_code = 3
+
+    @classmethod
+    def named(cls, name: str, known: Sequence[str]) -> UnknownService:
+        message = f'no service "{name}"'
+        if guess := closest(name, list(known)):
+            message += f'; did you mean "{guess}"?'
+        listed = ", ".join(known) if known else "none"
+        return cls(
+            f"{message} known: {listed}" if guess else f"{message}; known: {listed}",
+            "`holdfast status` lists the services",
+            {"service": name},
+        )
+
+
+class NoDaemon(HoldfastError):
+    """No Holdfast answers for this project."""
+
+    code = "no_daemon"
+    exit_code = 4
+
+
+class Refused(HoldfastError):
+    """The actor may not do this, or it must not be done now."""
+
+    code = "refused"
+    exit_code = 5
+
+
+class TimedOut(HoldfastError):
+    """It did not happen in the time allowed."""
+
+    code = "timeout"
+    exit_code = 6
+
+
+class ConfigError(HoldfastError):
+    """The configuration cannot be used; nothing was changed."""
+
+    code = "configuration"
+    exit_code = 7
+
+
+class InvalidTransition(HoldfastError):
+    """A state change that the lifecycle table does not allow."""
+
+    code = "invalid_transition"
+
+
+class SpawnFailed(HoldfastError):
+    """A process could not be started; the message names the stage."""
+
+    code = "spawn_failed"
+
+
+class KeeperGone(HoldfastError):
+    """The keeper did not answer."""
+
+    code = "keeper_gone"
+    exit_code = 4
+
+
+EXIT_CODES: dict[str, int] = {
+    kind.code: kind.exit_code
+    for kind in (
+        HoldfastError,
+        UsageError,
+        UnknownService,
+        NoDaemon,
+        Refused,
+        TimedOut,
+        ConfigError,
+        InvalidTransition,
+        SpawnFailed,
+        KeeperGone,
+    )
+}
+
+
+def exit_code_of(error_code: str) -> int:
+    """The CLI's exit code for an error that arrived over a door."""
+    return EXIT_CODES.get(error_code, 1)

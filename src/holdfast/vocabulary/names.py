@@ -1,0 +1,32 @@
+"""Names of services, runs and sessions: what is valid, and how new ones are made.
+
+Standard library only: the CLI's fast path imports this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}(@[1-9][0-9]{0,3})?")
+SERVICE_NAME_RULE = (
+    "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 long"
+)
+
+
+def is_service_name(text: str) -> bool:
+    return SERVICE_NAME.fullmatch(text) is not None
+
+
+def new_run_id() -> str:
+    """A fresh id; ids sort by the time of their making, to the millisecond."""
+    return f"run-{int(time.time() * 1000):011x}{os.urandom(5).hex()}"
+
+
+def closest(word: str, known: list[str]) -> str | None:
+    """The known word that the user probably meant, if one is near."""
+    import difflib
+
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return found[0] if found else None

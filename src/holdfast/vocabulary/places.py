@@ -1,0 +1,120 @@
+"""Where a project's Holdfast lives: project folder, state folder, sockets.
+
+Owns every path that several parts must agree on. Creates nothing, starts nothing.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import NamedTuple
+
+CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
+LONGEST_SOCKET_PATH = 100
+
+
+class Places(NamedTuple):
+    """The folders of one Holdfast."""
+
+    project: str
+    state: str
+    runtime: str
+    config: str | None
+
+    @property
+    def line_socket(self) -> str:
+        return os.path.join(self.runtime, "line.sock")
+
+    @property
+    def keeper_socket(self) -> str:
+        return os.path.join(self.runtime, "keeper.sock")
+
+    @property
+    def logs(self) -> str:
+        return os.path.join(self.state, "logs")
+
+
+def find_config(start: str) -> str | None:
+    """The configuration of this folder or of the nearest one above it."""
+    folder = os.path.realpath(start)
+    while True:
+        for name in CONFIG_NAMES:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path):
+                return path
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def find_places(
+    start: str,
+    environ: Mapping[str, str],
+    *,
+    config: str | None = None,
+    state_dir: str | None = None,
+) -> Places:
+    """Find the Holdfast that a command in this folder speaks to.
+
+    Without a configuration above it, the folder itself is the project: that is where
+    `holdfast run` keeps its services. A started Holdfast of a folder above is joined
+    (`existing_project`), the way git finds its repository.
+    """
+    config = os.path.realpath(os.path.join(start, config)) if config else find_config(start)
+    if config:
+        project = os.path.dirname(config)
+    else:
+        project = existing_project(start, environ) or os.path.realpath(start)
+    state_dir = state_dir or environ.get("HOLDFAST_STATE_DIR")
+    if state_dir:
+        state = os.path.realpath(os.path.join(start, state_dir))
+        return Places(project, state, _runtime_beside(state, environ), config)
+    state = os.path.join(states_root(environ), folder_name(project))
+    runtime = os.path.join(runtime_root(environ), digest(project))
+    return Places(project, state, runtime, config)
+
+
+def existing_project(start: str, environ: Mapping[str, str]) -> str | None:
+    """The nearest folder at or above this one that has a Holdfast's state."""
+    root = states_root(environ)
+    folder = os.path.realpath(start)
+    while True:
+        if os.path.exists(os.path.join(root, folder_name(folder), "keeper.json")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def states_root(environ: Mapping[str, str]) -> str:
+    home = environ.get("HOME") or os.path.expanduser("~")
+    base = environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
+    return os.path.join(base, "holdfast")
+
+
+def runtime_root(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_RUNTIME_DIR")
+    if base and len(os.path.join(base, "holdfast", "0" * 12, "keeper.sock")) < LONGEST_SOCKET_PATH:
+        return os.path.join(base, "holdfast")
+    return os.path.join(tempfile.gettempdir(), f"holdfast-{os.getuid()}")
+
+
+def folder_name(project: str) -> str:
+    name = "".join(c if c.isalnum() or c in "._-" else "-" for c in os.path.basename(project))
+    return f"{name or 'root'}-{digest(project)}"
+
+
+def digest(path: str) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+
+
+def _runtime_beside(state: str, environ: Mapping[str, str]) -> str:
+    beside = os.path.join(state, "run")
+    if len(os.path.join(beside, "keeper.sock")) < LONGEST_SOCKET_PATH:
+        return beside
+    return os.path.join(runtime_root(environ), digest(state))

@@ -1,0 +1,183 @@
+"""What commands answer. `status` has the shape of source 003's «Process Metrics»."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to a command."""
+
+
+class SupervisorStatus(Result, frozen=True, kw_only=True):
+    """Holdfast itself."""
+
+    status: str
+    uptime: float
+    managed_services: int
+    pid: int
+    keeper_pid: int
+    version: str
+    project: str = ""
+    config: str | None = None
+
+
+class ServiceStatus(Result, frozen=True, kw_only=True):
+    """One service; times are unix seconds, durations seconds."""
+
+    status: str
+    desired: str
+    pid: int | None
+    uptime: float | None
+    restart_count: int
+    run_id: str | None
+    run: int | None
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+    duration: float | None
+    log_bytes: int
+    since: float
+    started_at: float | None = None
+    next_start_in: float | None = None
+    start_failures: int = 0
+    terminal: bool = False
+    adopted: bool = False
+    paused: bool = False
+    label: str = ""
+    origin: str = "config"
+    overrides: dict[str, Any] | None = None
+
+
+class StatusResult(Result, frozen=True, kw_only=True):
+    supervisor: SupervisorStatus
+    services: dict[str, ServiceStatus]
+
+
+class Outcome(Result, frozen=True, kw_only=True):
+    """What a verb did to one service."""
+
+    outcome: str
+    """started, already_running, stopped, already_stopped, restarted, paused, already_paused,
+    resumed, not_paused, signalled, removed, adopted, failed"""
+    status: str
+    pid: int | None = None
+    run_id: str | None = None
+    reason: str | None = None
+    exit_code: int | None = None
+    last_lines: list[str] | None = None
+    report: list[dict[str, Any]] | None = None
+
+
+class Outcomes(Result, frozen=True, kw_only=True):
+    """What a verb did, service by service."""
+
+    services: dict[str, Outcome]
+
+
+class UpResult(Result, frozen=True, kw_only=True):
+    services: dict[str, Outcome]
+    added: list[str]
+    changed: list[str]
+    """Services whose declaration differs from what runs; `restart` applies it."""
+    removed: list[str]
+
+
+class RunResult(Result, frozen=True, kw_only=True):
+    service: str
+    outcome: Outcome
+
+
+class ProcessInfo(Result, frozen=True, kw_only=True):
+    pid: int
+    ppid: int
+    name: str
+    command: str
+    state: str
+    memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+    started_at: float | None = None
+
+
+class PsResult(Result, frozen=True, kw_only=True):
+    services: dict[str, list[ProcessInfo]]
+
+
+class RunRecord(Result, frozen=True, kw_only=True):
+    """A run, live or past."""
+
+    run_id: str
+    service: str
+    number: int
+    pid: int
+    started_at: float
+    ended_at: float | None
+    duration: float | None
+    exit_code: int | None
+    signal: str | None
+    unknown: bool
+    reason: str | None
+    log_bytes: int
+    rusage: dict[str, Any] | None
+
+
+class RunsResult(Result, frozen=True, kw_only=True):
+    runs: list[RunRecord]
+
+
+class EventsResult(Result, frozen=True, kw_only=True):
+    events: list[dict[str, Any]]
+    last: int
+    """The newest sequence number: ask again with `since` = last."""
+
+
+class WaitResult(Result, frozen=True, kw_only=True):
+    service: str
+    met: bool
+    status: str
+    exit_code: int | None = None
+    line: str | None = None
+    seconds: float = 0.0
+
+
+class LogLine(Result, frozen=True, kw_only=True):
+    """A line of output. `encoding` says whether `text` is utf8 or base64."""
+
+    time: float
+    stream: str
+    run: int
+    text: str
+    encoding: Literal["utf8", "base64"] = "utf8"
+    partial: bool = False
+    note: str | None = None
+
+
+class LogsResult(Result, frozen=True, kw_only=True):
+    service: str
+    lines: list[LogLine]
+    cursor: str
+    """Where to read on."""
+
+
+class PruneResult(Result, frozen=True, kw_only=True):
+    deleted_bytes: int
+    deleted_runs: int
+    services: list[str]
+
+
+class HelloResult(Result, frozen=True, kw_only=True):
+    version: str
+    protocol: int
+    pid: int
+    keeper_pid: int
+    keeper_version: str
+    project: str
+    state: str
+
+
+class Done(Result, frozen=True, kw_only=True):
+    """It was done; there is nothing more to say."""
+
+    message: str = ""

@@ -1,0 +1,98 @@
+"""What a user declares about a service, after parsing, defaults and interpolation.
+
+Durations are seconds, sizes are bytes. The defaults here are the defaults of the product.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+RestartPolicy = Literal["always", "on_failure", "never"]
+UNLIMITED = -1
+
+
+class RestartSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service that ended is started again."""
+
+    delay: float = 5.0
+    max_delay: float = 60.0
+    backoff: float = 2.0
+    jitter: float = 0.1
+    max_restarts: int = 10
+    reset_after: float = 60.0
+
+
+class StopSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service is asked to end, and for how long."""
+
+    signal: str = "SIGTERM"
+    grace: float = 5.0
+
+
+class LogSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How much output is kept."""
+
+    max_size: int = 16 * 1024 * 1024
+    total_size: int = 256 * 1024 * 1024
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """Another service that this one needs first."""
+
+    service: str
+    condition: Literal["started"] = "started"
+
+
+class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One service, ready to be run: nothing in it needs looking up again."""
+
+    name: str
+    argv: tuple[str, ...]
+    working_dir: str
+    env: dict[str, str] = {}
+    environment: Literal["inherit", "clean"] = "inherit"
+    enabled: bool = True
+    autostart: bool = True
+    restart_policy: RestartPolicy = "on_failure"
+    restart: RestartSpec = RestartSpec()
+    start_seconds: float = 1.0
+    start_retries: int = 3
+    success_exit_codes: tuple[int, ...] = (0,)
+    stop: StopSpec = StopSpec()
+    terminal: bool = False
+    stdin: Literal["null", "pipe"] = "null"
+    user: str | None = None
+    umask: int | None = None
+    rlimits: dict[str, tuple[int, int]] = {}
+    log: LogSpec = LogSpec()
+    on_supervisor_exit: Literal["stop", "keep"] = "stop"
+    survivors: Literal["adopt", "stop"] = "adopt"
+    essential: bool = False
+    depends_on: tuple[Dependency, ...] = ()
+    origin: Literal["config", "run", "target", "adopted"] = "config"
+    health_check: dict[str, object] = {}
+    """What source configurations say about health, kept for the health monitor."""
+
+
+class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the network doors listen, and who may pass; used by the doors."""
+
+    host: str = "127.0.0.1"
+    port: int = 8081
+    bind_to_localhost: bool = True
+    allowed_commands: tuple[str, ...] | None = None
+    authentication: bool = False
+    token: str | None = None
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole configuration file, checked and complete."""
+
+    path: str | None
+    project: str
+    services: dict[str, ServiceSpec]
+    log_level: str = "info"
+    door: DoorSpec = DoorSpec()
+    runtime_mode: Literal["proxy", "advanced"] = "proxy"
