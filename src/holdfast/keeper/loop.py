@@ -10,10 +10,14 @@ import heapq
 import selectors
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable
 
-Callback = Callable[[], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Callback = Callable[[], None]
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -86,12 +90,12 @@ class Loop:
             for key, _ in self._selector.select(self._patience()):
                 # A callback of this turn may have unwatched a later descriptor.
                 if self._selector.get_map().get(key.fd) is key:
-                    key.data()
+                    _guarded(key.data)
             self._run_timers()
             while self._turn_ends:
                 ends, self._turn_ends = self._turn_ends, []
                 for callback in ends:
-                    callback()
+                    _guarded(callback)
 
     def _patience(self) -> float | None:
         if self._turn_ends:
@@ -108,7 +112,7 @@ class Loop:
             timer = heapq.heappop(self._timers)
             if timer.callback is not None:
                 callback, timer.callback = timer.callback, None
-                callback()
+                _guarded(callback)
 
     def _on_signals(self) -> None:
         try:
@@ -117,4 +121,12 @@ class Loop:
             return
         for number in numbers:
             if callback := self._signals.get(number):
-                callback()
+                _guarded(callback)
+
+
+def _guarded(callback: Callback) -> None:
+    """A fault in one callback is written down and must not end everybody's processes."""
+    try:
+        callback()
+    except Exception:
+        sys.excepthook(*sys.exc_info())

@@ -1,0 +1,93 @@
+"""The table that one keeper leaves to the next: one JSON document in a memory file.
+
+The file and every descriptor named in the table pass through `execv`. Written by a
+keeper that upgrades itself, and by a supervisor that turns into a keeper. Only grows.
+
+A table: `version`, `lock` (descriptor), `state`, `runtime`, `started_at`, `kept`,
+`held` {name: descriptor}, `runs` [RUN + `parts` {out, err, stdin, terminal, pidfd:
+descriptor}]; an upgrade adds `listener`, `connections`, `supervisor` and more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+    from collections.abc import Iterable
+
+    Table = dict[str, Any]
+
+VERSION = 1
+
+
+class HandoverError(Exception):
+    """The table cannot be read by this version of the keeper."""
+
+
+def write(table: Table) -> int:
+    """A descriptor of a memory file that holds the table; it survives `execv`."""
+    fd = _memory_file()
+    data = json.dumps({"version": VERSION, **table}).encode("ascii")
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.set_inheritable(fd, True)
+    return fd
+
+
+def read(fd: int) -> Table:
+    """The table in the memory file, which is closed."""
+    pieces = []
+    os.lseek(fd, 0, os.SEEK_SET)
+    while piece := os.read(fd, 1 << 20):
+        pieces.append(piece)
+    os.close(fd)
+    try:
+        table = json.loads(b"".join(pieces))
+    except ValueError as error:
+        raise HandoverError(f"the table is not readable: {error}") from None
+    if not isinstance(table, dict) or table.get("version") != VERSION:
+        raise HandoverError("the table has another version")
+    return table
+
+
+def descriptors(table: Table) -> list[int]:
+    """Every descriptor number that the table names."""
+    fds = [table[key] for key in ("lock", "listener") if table.get(key) is not None]
+    fds.extend(table.get("held", {}).values())
+    for run in table.get("runs", ()):
+        fds.extend(run.get("parts", {}).values())
+    for connection in table.get("connections", ()):
+        fds.append(connection["fd"])
+        fds.extend(connection.get("inbox_fds", ()))
+        for _, carried in connection.get("outbox", ()):
+            fds.extend(carried)
+    return [int(fd) for fd in fds]
+
+
+def set_inheritable(fds: Iterable[int], inheritable: bool) -> None:
+    for fd in fds:
+        os.set_inheritable(fd, inheritable)
+
+
+def recover_argv(
+    python: str, package_parent: str, state: str, runtime: str, table_fd: int
+) -> list[str]:
+    """The command into which a supervisor turns itself when its keeper has died."""
+    program = os.path.join(package_parent, "holdfast", "keeper", "__main__.py")
+    places = ["--state", state, "--runtime", runtime]
+    return [python, "-I", "-S", program, *places, "--recover", str(table_fd)]
+
+
+def _memory_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("holdfast-table")
+    folder = os.environ.get("TMPDIR", "/tmp")
+    path = os.path.join(folder, f"holdfast-table-{os.getpid()}-{os.urandom(8).hex()}")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return fd

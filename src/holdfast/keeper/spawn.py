@@ -1,0 +1,357 @@
+"""The only place that creates a process, in stages that have names.
+
+`posix_spawn` where it can do the job, `fork` with a stage pipe where a user, limits or
+passed sockets are asked for. Never returns a half-made process: either a pid whose program
+runs, or a SpawnError that says at which stage it failed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import resource
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+    Limits = tuple[int, int]
+
+# A signal that the keeper ignores would be ignored by everything it starts.
+_DEFAULTED = [
+    number
+    for number in range(1, signal.SIGUSR2 + 20)
+    if number in signal.valid_signals() and number not in (signal.SIGKILL, signal.SIGSTOP)
+]
+_LINUX = sys.platform == "linux"
+_FIRST_PASSED_FD = 3
+
+
+class SpawnError(Exception):
+    """A process could not be made: at which stage, and why."""
+
+    def __init__(self, stage: str, number: int, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.errno = number
+
+
+class User:
+    """Who a process shall be, looked up before anything is started."""
+
+    __slots__ = ("gid", "name", "uid")
+
+    def __init__(self, text: str) -> None:
+        name, _, group = text.partition(":")
+        try:
+            entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+        except KeyError:
+            raise _failure("user", f"changing to user {text}", errno.ENOENT, "no such user") from None
+        self.name = entry.pw_name
+        self.uid = entry.pw_uid
+        self.gid = _group_id(group, text) if group else entry.pw_gid
+
+
+class Launch:
+    """Everything needed to start one program."""
+
+    __slots__ = (
+        "argv",
+        "cwd",
+        "env",
+        "keeps_high_limits",
+        "nice",
+        "passed",
+        "rlimits",
+        "slave",
+        "stdio",
+        "umask",
+        "user",
+    )
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+        *,
+        stdio: tuple[int, int, int] | None = None,
+        slave: int | None = None,
+    ) -> None:
+        self.argv = list(argv)
+        self.env = env
+        self.cwd = cwd
+        self.stdio = stdio
+        self.slave = slave
+        self.user: User | None = None
+        self.rlimits: dict[int, Limits] = {}
+        self.umask: int | None = None
+        self.nice: int | None = None
+        self.passed: list[tuple[str, int]] = []
+        self.keeps_high_limits = False
+
+    def restrict(self, asked: dict[str, Any]) -> None:
+        """Take user, limits, umask and niceness from a request."""
+        if user := asked.get("user"):
+            self.user = User(str(user))
+            if self.user.uid == os.geteuid() and self.user.gid == os.getegid():
+                self.user = None
+        for name, pair in (asked.get("rlimits") or {}).items():
+            self.rlimits[_limit_number(name)] = _limit_pair(name, pair)
+        umask = asked.get("umask")
+        if umask is not None:
+            self.umask = int(umask, 8) if isinstance(umask, str) else int(umask)
+        if asked.get("nice") is not None:
+            self.nice = int(asked["nice"])
+
+    @property
+    def needs_fork(self) -> bool:
+        if self.slave is not None and not _LINUX:
+            return True
+        return bool(
+            self.user
+            or self.rlimits
+            or self.passed
+            or self.umask is not None
+            or self.nice is not None
+        )
+
+
+class Spawner:
+    """Starts programs with the limits that the keeper itself was born with."""
+
+    def __init__(self, nofile: Limits | None = None, oom_score: tuple[str, str] | None = None) -> None:
+        self._nofile = nofile or resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._oom_score = oom_score
+        self._oom_fd = -1
+        if oom_score is not None and oom_score[0] != oom_score[1]:
+            self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+    def spawn(self, launch: Launch) -> int:
+        """The pid of a program that has been executed; SpawnError otherwise."""
+        if not launch.argv or not launch.argv[0]:
+            raise _failure("exec", "running the command", errno.EINVAL, "it is empty")
+        high = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowers = high != self._nofile and not launch.keeps_high_limits
+        try:
+            if lowers:
+                resource.setrlimit(resource.RLIMIT_NOFILE, self._nofile)
+            self._set_oom_score(0)
+            return _fork(launch) if launch.needs_fork else _posix_spawn(launch)
+        finally:
+            self._set_oom_score(1)
+            if lowers:
+                resource.setrlimit(resource.RLIMIT_NOFILE, high)
+
+    def _set_oom_score(self, which: int) -> None:
+        if self._oom_fd >= 0 and self._oom_score is not None:
+            os.pwrite(self._oom_fd, self._oom_score[which].encode(), 0)
+
+
+def find_program(name: str, env: dict[str, str]) -> str:
+    """The file to execute, looked up in the PATH of the process to be."""
+    if "/" in name:
+        return name
+    denied = False
+    for folder in env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(folder or ".", name)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+        denied = denied or os.path.isfile(path)
+    number = errno.EACCES if denied else errno.ENOENT
+    raise OSError(number, f"{os.strerror(number)} (looked for in PATH)")
+
+
+def _posix_spawn(launch: Launch) -> int:
+    _enter(launch.cwd)
+    try:
+        program = _find(launch)
+        actions: list[tuple[Any, ...]] = []
+        if launch.slave is not None:
+            # Opened by a session leader without a terminal, it becomes its controlling one.
+            actions.append((os.POSIX_SPAWN_OPEN, 0, os.ttyname(launch.slave), os.O_RDWR, 0))
+            actions += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+        elif launch.stdio is not None:
+            actions += [(os.POSIX_SPAWN_DUP2, fd, to) for to, fd in enumerate(launch.stdio)]
+        return os.posix_spawn(
+            program,
+            launch.argv,
+            launch.env,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=[],
+            setsigdef=_DEFAULTED,
+        )
+    except OSError as error:
+        raise _exec_failure(launch, error) from None
+    except ValueError as error:
+        raise _failure("environment", "preparing the command", errno.EINVAL, str(error)) from None
+    finally:
+        os.chdir("/")
+
+
+def _fork(launch: Launch) -> int:
+    reader, writer = os.pipe()
+    everything = signal.valid_signals()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become(launch, writer)
+    except OSError as error:
+        os.close(reader)
+        os.close(writer)
+        raise _failure("session", "starting a process", error.errno or 0) from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(writer)
+    report = b""
+    while piece := os.read(reader, 4096):
+        report += piece
+    os.close(reader)
+    if report:
+        os.waitpid(pid, 0)
+        stage, number, message = report.decode(errors="replace").split("\0", 2)
+        raise SpawnError(stage, int(number), message)
+    return pid
+
+
+def _become(launch: Launch, writer: int) -> NoReturn:
+    """In the child: walk through the stages; report the one that fails and end."""
+    stage = "session"
+    try:
+        signal.set_wakeup_fd(-1)
+        stages: list[tuple[str, str, Callable[[Launch], None]]] = [
+            ("session", "starting a session", _start_session),
+            ("terminal", "opening the terminal", _connect),
+            ("limits", "setting limits", _limit),
+            ("user", f"changing to user {launch.user.name if launch.user else ''}", _change_user),
+            ("directory", f"entering directory {launch.cwd}", lambda it: os.chdir(it.cwd)),
+            ("exec", f"running {launch.argv[0]}", _execute),
+        ]
+        for stage, doing, step in stages:
+            try:
+                step(launch)
+            except (OSError, ValueError) as error:
+                number = getattr(error, "errno", None) or errno.EINVAL
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                _report(writer, stage, number, f"{doing}: {why or os.strerror(number)}")
+                break
+    except BaseException as error:
+        _report(writer, stage, errno.EINVAL, f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(127)
+
+
+def _report(writer: int, stage: str, number: int, message: str) -> None:
+    os.write(writer, f"{stage}\0{number}\0{message}".encode(errors="replace"))
+
+
+def _start_session(launch: Launch) -> None:
+    for number in _DEFAULTED:
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+
+
+def _connect(launch: Launch) -> None:
+    if launch.slave is not None:
+        import fcntl
+        import termios
+
+        fcntl.ioctl(launch.slave, termios.TIOCSCTTY, 0)
+        launch.stdio = (launch.slave, launch.slave, launch.slave)
+    sources = list(launch.stdio or (0, 1, 2)) + [fd for _, fd in launch.passed]
+    # Copies above every target first: a source may be the number of another's target.
+    lifted = [_lift(fd, len(sources)) for fd in sources]
+    for target, fd in enumerate(lifted):
+        os.dup2(fd, target, inheritable=True)
+    if launch.passed:
+        launch.env["LISTEN_PID"] = str(os.getpid())
+        launch.env["LISTEN_FDS"] = str(len(launch.passed))
+        launch.env["LISTEN_FDNAMES"] = ":".join(name for name, _ in launch.passed)
+
+
+def _lift(fd: int, above: int) -> int:
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+
+
+def _limit(launch: Launch) -> None:
+    for number, pair in launch.rlimits.items():
+        resource.setrlimit(number, pair)
+    if launch.nice is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, launch.nice)
+    if launch.umask is not None:
+        os.umask(launch.umask)
+
+
+def _change_user(launch: Launch) -> None:
+    if user := launch.user:
+        os.initgroups(user.name, user.gid)
+        os.setgid(user.gid)
+        os.setuid(user.uid)
+
+
+def _execute(launch: Launch) -> None:
+    program = find_program(launch.argv[0], launch.env)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.execve(program, launch.argv, launch.env)
+
+
+def _enter(directory: str) -> None:
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise _failure("directory", f"entering directory {directory}", error.errno or 0) from None
+    except ValueError as error:
+        raise _failure("directory", "entering directory", errno.EINVAL, str(error)) from None
+
+
+def _find(launch: Launch) -> str:
+    return find_program(launch.argv[0], launch.env)
+
+
+def _exec_failure(launch: Launch, error: OSError) -> SpawnError:
+    why = error.strerror or ""
+    if error.errno == errno.ENOENT and "/" in launch.argv[0]:
+        path = os.path.join(launch.cwd, launch.argv[0])
+        if os.path.exists(path):
+            why += " (the interpreter that its first line names does not exist)"
+    return _failure("exec", f"running {launch.argv[0]}", error.errno or 0, why)
+
+
+def _failure(stage: str, doing: str, number: int, why: str = "") -> SpawnError:
+    return SpawnError(stage, number, f"{doing}: {why or os.strerror(number)}")
+
+
+def _group_id(group: str, text: str) -> int:
+    import grp
+
+    try:
+        return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise _failure("user", f"changing to user {text}", errno.ENOENT, "no such group") from None
+
+
+def _limit_number(name: str) -> int:
+    number = getattr(resource, f"RLIMIT_{name.upper()}", None)
+    if number is None:
+        raise _failure("limits", f"setting limit {name}", errno.EINVAL, "no such limit here")
+    return int(number)
+
+
+def _limit_pair(name: str, pair: Any) -> Limits:
+    values = pair if isinstance(pair, (list, tuple)) else [pair, pair]
+    try:
+        soft, hard = (resource.RLIM_INFINITY if v in (None, -1, "unlimited") else int(v) for v in values)
+    except (TypeError, ValueError):
+        raise _failure("limits", f"setting limit {name}", errno.EINVAL) from None
+    return soft, hard
+
+

@@ -1,0 +1,191 @@
+"""Framing of the keeper's protocol: JSON lines with descriptors beside them.
+
+Used by both ends. Owns the bytes in flight (half-read lines, unsent messages and the
+descriptors that travel with them); knows no word of the protocol and never blocks.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import json
+import os
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+    from collections.abc import Sequence
+
+    Message = dict[str, Any]
+
+
+MAX_DESCRIPTORS = 253
+READ_SIZE = 256 * 1024
+_ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
+_RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class WireError(Exception):
+    """The peer broke the framing; the connection is of no further use."""
+
+
+def encode(message: Message) -> bytes:
+    """One message as one line."""
+    return _dump(message).encode("ascii") + b"\n"
+
+
+def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Bytes and descriptors that are there now; no bytes means the peer is gone."""
+    data, ancillary, _, _ = sock.recvmsg(READ_SIZE, _ANCILLARY_SIZE, _RECEIVE_FLAGS)
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    if not _RECEIVE_FLAGS:
+        for fd in fds:
+            os.set_inheritable(fd, False)
+    return data, list(fds)
+
+
+class Inbox:
+    """Turns received pieces into messages, each with its own descriptors."""
+
+    __slots__ = ("_fds", "_pieces", "_size", "max_line")
+
+    def __init__(self, max_line: int = 64 << 20) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._fds: list[int] = []
+        self.max_line = max_line
+
+    def feed(self, data: bytes, fds: Sequence[int] = ()) -> list[tuple[Message, list[int]]]:
+        """Messages completed by this piece. The caller owns the descriptors."""
+        self._fds.extend(fds)
+        if b"\n" not in data:
+            self._size += len(data)
+            self._pieces.append(data)
+            if self._size > self.max_line:
+                raise WireError("a message is too long")
+            return []
+        lines = b"".join([*self._pieces, data]).split(b"\n")
+        rest = lines.pop()
+        self._pieces = [rest] if rest else []
+        self._size = len(rest)
+        return [self._decode(line) for line in lines if line]
+
+    def _decode(self, line: bytes) -> tuple[Message, list[int]]:
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise WireError(f"not JSON: {error}") from None
+        if not isinstance(message, dict):
+            raise WireError("a message must be an object")
+        count = message.get("fds", 0)
+        if not isinstance(count, int) or not 0 <= count <= len(self._fds):
+            raise WireError("a message names descriptors that did not come")
+        mine, self._fds = self._fds[:count], self._fds[count:]
+        return message, mine
+
+    def state(self) -> tuple[bytes, list[int]]:
+        """What was received and not yet given out, to be fed to a successor."""
+        return b"".join(self._pieces), list(self._fds)
+
+    def close(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+
+
+class Outbox:
+    """Messages waiting for a socket that takes no more just now."""
+
+    __slots__ = ("_queue", "size")
+
+    def __init__(self) -> None:
+        # Descriptors in the queue are our own copies, closed once they are sent.
+        self._queue: list[tuple[bytes, list[int]]] = []
+        self.size = 0
+
+    def put(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Queue a message; the descriptors are copied, the caller keeps its own."""
+        if fds:
+            message["fds"] = len(fds)
+        self.put_raw(encode(message), [_copy(fd) for fd in fds])
+
+    def put_raw(self, data: bytes, fds: list[int]) -> None:
+        self._queue.append((data, fds))
+        self.size += len(data)
+
+    def send_now(self, sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> bool:
+        """Send at once if nothing waits, without copying descriptors; else queue."""
+        if self._queue:
+            self.put(message, fds)
+            return self.flush(sock)
+        if fds:
+            message["fds"] = len(fds)
+        data = encode(message)
+        sent = _send(sock, data, fds)
+        if sent == len(data):
+            return True
+        self.put_raw(data[sent:], [] if sent else [_copy(fd) for fd in fds])
+        return False
+
+    def flush(self, sock: socket.socket) -> bool:
+        """Send what the socket takes; true when nothing is left. OSError: the peer is gone."""
+        while self._queue:
+            data, fds, count = self._next()
+            sent = _send(sock, data, fds)
+            self.size -= sent
+            if sent:
+                for fd in fds:
+                    os.close(fd)
+            if sent < len(data):
+                del self._queue[: count - 1]
+                self._queue[0] = (data[sent:], [] if sent else fds)
+                return False
+            del self._queue[:count]
+        return True
+
+    def _next(self) -> tuple[bytes, list[int], int]:
+        """The longest piece that may go out in one call: descriptors only with its first."""
+        data, fds = self._queue[0]
+        if fds or len(self._queue) == 1:
+            return data, fds, 1
+        count, size = 1, len(data)
+        while count < len(self._queue) and not self._queue[count][1] and size < READ_SIZE:
+            size += len(self._queue[count][0])
+            count += 1
+        return b"".join(piece for piece, _ in self._queue[:count]), [], count
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queue
+
+    def state(self) -> list[tuple[bytes, list[int]]]:
+        return list(self._queue)
+
+    def close(self) -> None:
+        for _, fds in self._queue:
+            for fd in fds:
+                os.close(fd)
+        self._queue.clear()
+        self.size = 0
+
+
+def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> int:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    try:
+        return sock.sendmsg([data], rights)
+    except BlockingIOError:
+        return 0
+    except OSError as error:
+        # Too many descriptors are in flight and unread: the peer has to read first.
+        if error.errno in (errno.ETOOMANYREFS, errno.ENOBUFS):
+            return 0
+        raise
+
+
+def _copy(fd: int) -> int:
+    return os.dup(fd)
