@@ -1,0 +1,294 @@
+"""Moves bytes from a run's pipe or terminal into its log: splice where the kernel can,
+read and write elsewhere; larger pipes on demand; a short rest where chunks are small.
+
+Owns how bytes are taken, never where they go: that is the recorder's. It must not block,
+and takes a bounded number of bytes at a time, so that one flood cannot starve the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.keeper.loop import Callback, Loop, Timer
+    from holdfast.keeper.recorder import Recorder
+
+TURN_BYTES = 1 << 20
+COPY_BYTES = 1 << 16
+REST_SECONDS = 0.001
+SMALL_IN_A_ROW = 4
+PAUSE_NANOSECONDS = 1_000_000
+PIPE_SIZES = (256 << 10, 1 << 20)
+SMALLEST_RESTING_PIPE = 256 << 10
+
+NOTHING = -1
+END = 0
+
+_CAN_SPLICE = sys.platform == "linux"
+_F_SETPIPE_SZ = 1031
+_F_GETPIPE_SZ = 1032
+_SPLICE_FLAGS = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
+
+
+class PipeAccount:
+    """What our pipes take of the user's allowance: never more than half of it, because
+    beyond it every new pipe of every program of that user shrinks to 8 KiB."""
+
+    def __init__(self) -> None:
+        self._allowance: int | None = None
+        self.taken = 0
+
+    def allows(self, extra: int) -> bool:
+        if self._allowance is None:
+            self._allowance = self._read_allowance()
+        return self.taken + extra <= self._allowance
+
+    @staticmethod
+    def _read_allowance() -> int:
+        if os.geteuid() == 0:
+            return 1 << 62
+        try:
+            with open("/proc/sys/fs/pipe-user-pages-soft", "rb") as file:
+                pages = int(file.read())
+        except (OSError, ValueError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE") // 2 if pages else 1 << 62
+
+
+pipes = PipeAccount()
+_null_fd = -1
+
+
+def _null() -> int:
+    global _null_fd
+    if _null_fd < 0:
+        _null_fd = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+    return _null_fd
+
+
+class Source:
+    """One stream of a run: a descriptor whose bytes go to the log until it ends."""
+
+    __slots__ = (
+        "_can_splice",
+        "_is_terminal",
+        "_last_taken",
+        "_loop",
+        "_on_eof",
+        "_pipe_size",
+        "_recorder",
+        "_rest",
+        "_small_chunks",
+        "fd",
+        "is_open",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        loop: Loop,
+        fd: int,
+        stream: int,
+        is_terminal: bool,
+        on_eof: Callback,
+    ) -> None:
+        self._recorder = recorder
+        self._loop = loop
+        self.fd = fd
+        self.stream = stream
+        self._is_terminal = is_terminal
+        self._on_eof = on_eof
+        self._can_splice = _CAN_SPLICE and not is_terminal
+        self._rest: Timer | None = None
+        self._small_chunks = 0
+        self._last_taken = 0
+        self.is_open = True
+        self._pipe_size = 0
+        os.set_blocking(fd, False)
+        if self._can_splice:
+            try:
+                self._pipe_size = fcntl.fcntl(fd, _F_GETPIPE_SZ)
+            except OSError:
+                self._can_splice = False
+        pipes.taken += self._pipe_size
+        loop.watch(fd, self._on_ready)
+
+    def drain(self, limit_bytes: int) -> int:
+        """Take what is there now, until nothing is left, the end, or the limit; returns
+        the bytes taken. At the end on_eof is called from here."""
+        taken = 0
+        while self.is_open and taken < limit_bytes:
+            count = self._take(min(TURN_BYTES, limit_bytes - taken))
+            if count == NOTHING:
+                break
+            if count == END:
+                self._end()
+                break
+            taken += count
+        return taken
+
+    def detach(self) -> None:
+        """Stop taking; the descriptor stays open, on_eof will not be called."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        pipes.taken -= self._pipe_size
+        if self._rest is not None:
+            self._stop_resting()
+        else:
+            self._loop.unwatch(self.fd)
+        self._recorder.on_detached(self)
+
+    def wake(self) -> None:
+        """End a rest early, because the other stream has something to say: what was
+        printed here before must be recorded before it."""
+        self._stop_resting()
+        count = self._take(TURN_BYTES)
+        if count == END:
+            self._end()
+        else:
+            self._small_chunks = 0
+            self._loop.watch(self.fd, self._on_ready)
+
+    def _on_ready(self) -> None:
+        resting = self._recorder.resting
+        if resting is not None:
+            resting.wake()
+        count = self._take(TURN_BYTES)
+        if count > 0:
+            if count >= self._pipe_size > 0:
+                self._grow()
+            self._consider_rest(count)
+        elif count == END:
+            self._end()
+
+    def _consider_rest(self, count: int) -> None:
+        now = time.monotonic_ns()
+        is_in_a_row = now - self._last_taken < PAUSE_NANOSECONDS
+        self._last_taken = now
+        if not is_in_a_row or count * 4 >= self._pipe_size or self._recorder.last is not self:
+            self._recorder.last = self
+            self._small_chunks = 0
+            return
+        self._small_chunks += 1
+        if self._small_chunks < SMALL_IN_A_ROW:
+            return
+        while self._pipe_size < PIPE_SIZES[-1] and self._grow():
+            pass
+        if self._pipe_size >= SMALLEST_RESTING_PIPE:
+            self._loop.unwatch(self.fd)
+            self._recorder.resting = self
+            self._rest = self._loop.call_later(REST_SECONDS, self._on_rested)
+
+    def _on_rested(self) -> None:
+        count = self._take(TURN_BYTES)
+        if count > 0:
+            self._rest = self._loop.call_later(REST_SECONDS, self._on_rested)
+            return
+        self._stop_resting()
+        self._small_chunks = 0
+        if count == END:
+            self._end()
+        else:
+            self._loop.watch(self.fd, self._on_ready)
+
+    def _stop_resting(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if self._recorder.resting is self:
+            self._recorder.resting = None
+
+    def _grow(self) -> bool:
+        """The next larger pipe; a refusal is an answer."""
+        for size in PIPE_SIZES:
+            if size > self._pipe_size:
+                break
+        else:
+            return False
+        if not pipes.allows(size - self._pipe_size):
+            return False
+        try:
+            fcntl.fcntl(self.fd, _F_SETPIPE_SZ, size)
+        except OSError:
+            return False
+        pipes.taken += size - self._pipe_size
+        self._pipe_size = size
+        return True
+
+    def _end(self) -> None:
+        self.detach()
+        self._recorder.settle()
+        self._on_eof()
+
+    def _take(self, limit: int) -> int:
+        """Move up to `limit` bytes into the log; NOTHING when none are there, END at the
+        end. What the log refuses is read and counted, so that no service ever blocks."""
+        recorder = self._recorder
+        while True:
+            # May open the next segment, so it comes before the descriptor is named.
+            room = recorder.room()
+            if not room:
+                return self._discard(limit)
+            try:
+                file = recorder.file(self.stream)
+                if not self._can_splice:
+                    return self._copy(file, min(limit, room))
+                count = os.splice(self.fd, file, min(limit, room), flags=_SPLICE_FLAGS)
+            except BlockingIOError:
+                return NOTHING
+            except OSError as error:
+                if error.errno == errno.EINVAL and self._can_splice:
+                    self._can_splice = False
+                else:
+                    recorder.refuse(error)
+                continue
+            if count:
+                recorder.note(self.stream, count)
+            return count
+
+    def _copy(self, file: int, limit: int) -> int:
+        data = self._read(min(limit, COPY_BYTES))
+        if not data:
+            return END
+        view = memoryview(data)
+        while view:
+            try:
+                count = os.write(file, view)
+            except OSError as error:
+                self._recorder.refuse(error, lost=len(view))
+                break
+            self._recorder.note(self.stream, count)
+            view = view[count:]
+        return len(data)
+
+    def _discard(self, limit: int) -> int:
+        try:
+            if self._can_splice:
+                count = os.splice(self.fd, _null(), limit, flags=_SPLICE_FLAGS)
+            else:
+                count = len(self._read(min(limit, COPY_BYTES)))
+        except BlockingIOError:
+            return NOTHING
+        except OSError as error:
+            if error.errno == errno.EINVAL and self._can_splice:
+                self._can_splice = False
+                return self._discard(limit)
+            return END
+        self._recorder.lose(count)
+        return count
+
+    def _read(self, limit: int) -> bytes:
+        try:
+            return os.read(self.fd, limit)
+        except OSError as error:
+            # A terminal whose other side is closed says EIO for end of file.
+            if error.errno in (errno.EIO, errno.EBADF):
+                return b""
+            raise

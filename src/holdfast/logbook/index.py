@@ -1,0 +1,125 @@
+"""The index of a segment: fixed records of 24 bytes that order the chunks of its streams.
+
+Owns the record's format and what can be told from an index alone. It is loaded by the
+keeper, so it must stay light: it imports nothing but the operating system and struct.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+OUT = 0
+ERR = 1
+RUN = 2
+GAP = 3
+REPLACED = 4
+OUT_RECOVERED = 8
+ERR_RECOVERED = 9
+HEADER = 255
+
+VERSION = 1
+RECORD_SIZE = 24
+
+_RECORD = struct.Struct("<QQII")
+_TIME_MASK = (1 << 56) - 1
+_WORD = 0xFFFFFFFF
+
+Record = tuple[int, int, int, int, int]
+"""(kind, unix time in microseconds, position, offset, length)"""
+
+
+def pack(kind: int, micros: int, position: int, offset: int, length: int) -> bytes:
+    return _RECORD.pack(kind << 56 | micros & _TIME_MASK, position, offset, length)
+
+
+def pack_gap(micros: int, position: int, lost: int) -> bytes:
+    """A gap's count of lost bytes takes the place of both offset and length."""
+    return pack(GAP, micros, position, lost & _WORD, lost >> 32 & _WORD)
+
+
+def lost_bytes(record: Record) -> int:
+    return record[3] | record[4] << 32
+
+
+def unpack(data: bytes, at: int = 0) -> Record:
+    word, position, offset, length = _RECORD.unpack_from(data, at)
+    return word >> 56, word & _TIME_MASK, position, offset, length
+
+
+def unpack_all(data: bytes) -> list[Record]:
+    """The whole records in these bytes; a torn last one is not looked at."""
+    whole = len(data) - len(data) % RECORD_SIZE
+    return [
+        (word >> 56, word & _TIME_MASK, position, offset, length)
+        for word, position, offset, length in _RECORD.iter_unpack(data[:whole])
+    ]
+
+
+def stream_of(kind: int) -> int:
+    """OUT or ERR for the kinds that carry bytes, else -1."""
+    if kind in (OUT, OUT_RECOVERED):
+        return OUT
+    if kind in (ERR, ERR_RECOVERED):
+        return ERR
+    return -1
+
+
+class Extent:
+    """What an index accounts for: positions from `base` to `end`, bytes of each stream."""
+
+    __slots__ = ("base", "end", "ends", "run", "size")
+
+    def __init__(self, base: int, end: int, ends: tuple[int, int], run: int, size: int) -> None:
+        self.base = base
+        self.end = end
+        self.ends = ends
+        self.run = run
+        self.size = size
+
+
+def read_header(fd: int) -> tuple[int, int] | None:
+    """Base position and run in progress at the segment's start; None if there is no header."""
+    data = os.pread(fd, RECORD_SIZE, 0)
+    if len(data) < RECORD_SIZE:
+        return None
+    kind, _, position, _, run = unpack(data)
+    return (position, run) if kind == HEADER else None
+
+
+def read_extent(fd: int) -> Extent | None:
+    """Read from the end: the last chunk alone tells how far both streams are indexed."""
+    header = read_header(fd)
+    if header is None:
+        return None
+    base, run = header
+    size = os.fstat(fd).st_size
+    size -= size % RECORD_SIZE
+    at = size
+    while at > RECORD_SIZE:
+        begin = max(RECORD_SIZE, at - 64 * RECORD_SIZE)
+        for record in reversed(unpack_all(os.pread(fd, at - begin, begin))):
+            kind, _, position, offset, length = record
+            stream = stream_of(kind)
+            if stream < 0:
+                continue
+            end = position + length
+            this = offset + length
+            other = end - base - this
+            ends = (this, other) if stream == OUT else (other, this)
+            return Extent(base, end, ends, run, size)
+        at = begin
+    return Extent(base, base, (0, 0), run, size)
+
+
+def find_run(fd: int, number: int) -> int | None:
+    """The position at which this index last says that the run starts."""
+    size = os.fstat(fd).st_size
+    at = size - size % RECORD_SIZE
+    while at > 0:
+        begin = max(0, at - 2048 * RECORD_SIZE)
+        for record in reversed(unpack_all(os.pread(fd, at - begin, begin))):
+            if record[0] == RUN and record[3] == number:
+                return record[2]
+        at = begin
+    return None
