@@ -1,0 +1,136 @@
+"""The cgroup v2 directory of each run, where the kernel lets us have one.
+
+Owns `holdfast-HASH/` beneath the keeper's own cgroup and all that is in it. A machine
+without a writable tree is normal: `root` is None and every call answers quietly.
+Never moves the keeper itself and never touches a directory it did not make.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.keeper import host
+
+
+class Cgroups:
+    """Makes, fills, empties and removes the cgroups of one keeper."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, project_hash: str) -> None:
+        self.root = _make_root(project_hash)
+
+    @property
+    def can_kill(self) -> bool:
+        return self.root is not None and os.path.exists(f"{self.root}/cgroup.kill")
+
+    def create(self, run_id: str) -> str | None:
+        """A fresh directory for a run; an existing one is taken over."""
+        if self.root is None or not run_id or "/" in run_id or run_id in (".", ".."):
+            return None
+        path = f"{self.root}/{run_id}"
+        return path if _make(path) else None
+
+    def place(self, path: str, pid: int) -> bool:
+        """Move a process (with all its threads) in; what it forked before stays outside."""
+        return host.write(f"{path}/cgroup.procs", b"%d" % pid)
+
+    def pids(self, path: str) -> list[int]:
+        """Living processes in the cgroup and in those nested in it."""
+        data = host.read(f"{path}/cgroup.procs") or b""
+        found = [pid for pid in map(int, data.split()) if pid > 0]
+        for child in _nested(path):
+            found.extend(self.pids(child))
+        return found
+
+    def is_populated(self, path: str) -> bool:
+        return b"populated 1" in (host.read(f"{path}/cgroup.events") or b"")
+
+    def is_frozen(self, path: str) -> bool:
+        return (host.read(f"{path}/cgroup.freeze") or b"").startswith(b"1")
+
+    def kill(self, path: str) -> bool:
+        """SIGKILL to everything inside at once; False where the kernel cannot (before 5.14)."""
+        return host.write(f"{path}/cgroup.kill", b"1")
+
+    def freeze(self, path: str, on: bool) -> bool:
+        return host.write(f"{path}/cgroup.freeze", b"1" if on else b"0")
+
+    def remove(self, path: str) -> None:
+        """Remove the directory, nested ones first; one that is still busy stays."""
+        if self.root is None or not path.startswith(f"{self.root}/"):
+            return
+        _remove(path)
+
+    def close(self) -> None:
+        """Remove our own root if no run is left in it."""
+        if self.root is not None:
+            _rmdir(self.root)
+            self.root = None
+
+
+def _make_root(project_hash: str) -> str | None:
+    wish = os.environ.get("HOLDFAST_CGROUP", "")
+    if wish == "off":
+        return None
+    parent = wish if wish.startswith("/") else _own_directory()
+    if parent is None or not os.path.exists(f"{parent}/cgroup.procs"):
+        return None
+    path = f"{parent.rstrip('/')}/holdfast-{project_hash}"
+    if not _make(path):
+        return None
+    # A cgroup v1 hierarchy has cgroup.procs too, but neither events nor our rules.
+    if os.access(f"{path}/cgroup.procs", os.W_OK) and os.path.exists(f"{path}/cgroup.events"):
+        return path
+    _rmdir(path)
+    return None
+
+
+def _own_directory() -> str | None:
+    """Where the cgroup of this process is mounted, if it is visible from here."""
+    own = None
+    for line in (host.read("/proc/self/cgroup") or b"").decode().splitlines():
+        if line.startswith("0::"):
+            own = line[3:]
+    if own is None or own.startswith("/.."):
+        return None
+    for line in (host.read("/proc/self/mounts") or b"").decode().splitlines():
+        fields = line.split(" ")
+        if len(fields) > 2 and fields[2] == "cgroup2":
+            return fields[1].replace("\\040", " ") + own.rstrip("/")
+    return None
+
+
+def _make(path: str) -> bool:
+    try:
+        os.mkdir(path, 0o755)
+    except FileExistsError:
+        return os.path.isdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def _nested(path: str) -> list[str]:
+    try:
+        # The link count of a cgroup directory tells whether there is anything to list.
+        if os.stat(path).st_nlink <= 2:
+            return []
+        with os.scandir(path) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _remove(path: str) -> None:
+    for child in _nested(path):
+        _remove(child)
+    _rmdir(path)
+
+
+def _rmdir(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        # Busy, or gone already: a cgroup that stays behind is harmless.
+        return

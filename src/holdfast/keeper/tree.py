@@ -1,0 +1,333 @@
+"""All living processes of one run: its main process and whatever that started.
+
+Owns the question which process belongs to which run, and signals to all of a run's
+processes. Never includes the keeper, the supervisor or another run's processes: what
+cannot be attributed is left alone as long as somebody else might own it.
+
+A Tree is made when its run starts (or is adopted) and kept until it is empty.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import weakref
+from collections.abc import Callable, Collection, Iterable
+
+from holdfast.keeper import host
+from holdfast.keeper.cgroups import Cgroups
+from holdfast.keeper.host import Process
+
+_ROUNDS = 100
+
+_living: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
+_cookies: dict[int, tuple[str, str | None]] = {}
+
+
+class Tree:
+    """The processes of one run, found anew at each question."""
+
+    __slots__ = (
+        "__weakref__",
+        "_cgroups",
+        "_is_main_gone",
+        "_is_over",
+        "_known_children",
+        "_leads_session",
+        "_seen",
+        "_stopped_before",
+        "cgroup",
+        "is_child",
+        "is_paused",
+        "pid",
+        "run_id",
+        "start_time",
+    )
+
+    def __init__(
+        self,
+        run_id: str,
+        pid: int,
+        start_time: str,
+        cgroup: str | None,
+        is_child: bool,
+        cgroups: Cgroups,
+        known_children: Callable[[], Collection[int]],
+    ) -> None:
+        self.run_id = run_id
+        self.pid = pid
+        self.start_time = start_time
+        self.cgroup = cgroup
+        self.is_child = is_child
+        self.is_paused = False
+        self._cgroups = cgroups
+        self._known_children = known_children
+        self._is_main_gone = False
+        self._is_over = False
+        self._seen: dict[int, str] = {}
+        self._stopped_before: set[tuple[int, str]] = set()
+        # An adopted process need not lead a session: then its number says nothing.
+        self._leads_session = is_child or self._is_leader()
+        _living[run_id] = self
+
+    @property
+    def is_walkable(self) -> bool:
+        """Whether every orphan of this run comes to us, so that no scan is needed."""
+        return self.is_child and host.is_subreaper()
+
+    def is_main_alive(self) -> bool:
+        if self._is_main_gone:
+            return False
+        if self.is_child and host.has_exited(self.pid):
+            self._is_main_gone = True
+            return False
+        return self._main() is not None
+
+    def is_empty(self) -> bool:
+        """Whether nothing of this run is alive; once true, it stays true."""
+        if self._is_over:
+            return True
+        if self.is_main_alive():
+            return False
+        if self.is_walkable and not self._strangers() and not self._is_populated():
+            self._end()
+            return True
+        return not self.processes()
+
+    def processes(self) -> list[Process]:
+        """Every living process of the run, the main process first."""
+        if self._is_over:
+            return []
+        found: dict[int, Process] = {}
+        inside = self._pids_inside()
+        if self.is_walkable:
+            self._walk(found, inside)
+        else:
+            self._scan(found, inside)
+        for pid in (*inside, *self._seen):
+            if pid in found or (process := host.process(pid)) is None or not process.is_alive:
+                continue
+            if pid in inside or self._seen[pid] == process.start_time:
+                found[pid] = process
+        found.pop(os.getpid(), None)
+        self._seen = {pid: process.start_time for pid, process in found.items()}
+        if not found and not self.is_main_alive():
+            self._end()
+        return list(found.values())
+
+    def signal(self, number: int) -> int:
+        """Send a signal to each process; how many got it."""
+        if number in (signal.SIGKILL, signal.SIGSTOP):
+            return self._signal_until_stable(number)
+        return self._signal_each(self.processes(), number)
+
+    def signal_group(self, *numbers: int) -> bool:
+        """Send signals to the main process's group; False if it is gone or leads none."""
+        if self._is_main_gone:
+            return False
+        return host.send_group_signals(self.pid, self.start_time, numbers)
+
+    def pause(self) -> bool:
+        """Stop the whole tree; False if there is nothing to stop."""
+        processes = self.processes()
+        if not self.is_paused:
+            self._stopped_before = {p.identity for p in processes if p.state in "Tt"}
+        self.is_paused = bool(processes)
+        # Looked at twice: a fork may have slipped out just before the freeze.
+        if not (self._freeze(processes) and self._are_inside(self.processes())):
+            self._signal_until_stable(signal.SIGSTOP)
+        return self.is_paused
+
+    def resume(self) -> bool:
+        """Let the whole tree go on, except what had been stopped before the pause."""
+        self.thaw()
+        asleep = [p for p in self.processes() if p.identity not in self._stopped_before]
+        self.is_paused = False
+        self._stopped_before = set()
+        return self._signal_each(asleep, signal.SIGCONT) > 0
+
+    def thaw(self) -> None:
+        """Undo a freeze of the cgroup, so that signals reach what is in it."""
+        if self.cgroup is not None and self._cgroups.is_frozen(self.cgroup):
+            self._cgroups.freeze(self.cgroup, False)
+
+    def kill_cgroup(self) -> frozenset[int]:
+        """SIGKILL to all inside the cgroup at once; the pids that were inside."""
+        inside = self._pids_inside()
+        if inside and self.cgroup is not None and self._cgroups.kill(self.cgroup):
+            return inside
+        return frozenset()
+
+    def kill_each(self, spared: Collection[int] = ()) -> list[Process]:
+        """SIGKILL by identity; all are stopped first, so that nobody forks away meanwhile."""
+        self._signal_until_stable(signal.SIGSTOP)
+        victims = [process for process in self.processes() if process.pid not in spared]
+        self._signal_each(victims, signal.SIGKILL)
+        return victims
+
+    def _main(self) -> Process | None:
+        if self._is_main_gone:
+            return None
+        main = host.process(self.pid)
+        if main is None or main.start_time != self.start_time or not main.is_alive:
+            self._is_main_gone = True
+            # Somebody else's process has our number: a session of that number is theirs.
+            if main is not None and main.start_time != self.start_time:
+                self._leads_session = False
+            return None
+        return main
+
+    def _is_leader(self) -> bool:
+        main = host.process(self.pid)
+        return main is not None and main.identity == (self.pid, self.start_time) == (
+            main.session,
+            main.start_time,
+        )
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._seen = {}
+        if _living.get(self.run_id) is self:
+            del _living[self.run_id]
+
+    def _is_populated(self) -> bool:
+        return self.cgroup is not None and self._cgroups.is_populated(self.cgroup)
+
+    def _pids_inside(self) -> frozenset[int]:
+        if self.cgroup is None:
+            return frozenset()
+        return frozenset(self._cgroups.pids(self.cgroup)) - {os.getpid()}
+
+    def _are_inside(self, processes: Iterable[Process]) -> bool:
+        inside = self._pids_inside()
+        return bool(inside) and all(process.pid in inside for process in processes)
+
+    def _freeze(self, processes: list[Process]) -> bool:
+        if self.cgroup is None or not self._are_inside(processes):
+            return False
+        return self._cgroups.freeze(self.cgroup, True)
+
+    def _strangers(self) -> list[int]:
+        """Direct children of the keeper that no run has as its main process."""
+        known = self._known_children()
+        return [p for p in host.own_children() if p != self.pid and p not in known]
+
+    def _walk(self, found: dict[int, Process], inside: frozenset[int]) -> None:
+        if (main := self._main()) is not None:
+            found[main.pid] = main
+            self._descend(found, [main.pid])
+        # Last, because whoever loses its parent during the walk comes to us.
+        for _ in range(_ROUNDS):
+            strangers = self._strangers()
+            orphans = [pid for pid in strangers if self._take_orphan(pid, found, inside)]
+            self._descend(found, orphans)
+            # One that died under our eyes may have left children to us after the listing.
+            if found or not strangers or strangers == self._strangers():
+                return
+
+    def _take_orphan(self, pid: int, found: dict[int, Process], inside: frozenset[int]) -> bool:
+        if pid in found:
+            return False
+        process = host.process(pid)
+        if process is None or not process.is_alive or process.ppid != os.getpid():
+            return False
+        if not self._owns(process, found, inside):
+            return False
+        found[pid] = process
+        return True
+
+    def _descend(self, found: dict[int, Process], parents: list[int]) -> None:
+        queue = list(parents)
+        for parent in queue:
+            for pid in host.children(parent):
+                if pid in found:
+                    continue
+                process = host.process(pid)
+                # Another parent means that the number was recycled since the listing.
+                if process is not None and process.is_alive and process.ppid == parent:
+                    found[pid] = process
+                    queue.append(pid)
+
+    def _owns(self, orphan: Process, found: dict[int, Process], inside: frozenset[int]) -> bool:
+        if self._seen.get(orphan.pid) == orphan.start_time or orphan.pid in inside:
+            return True
+        others = [tree for tree in _living.values() if tree is not self]
+        if any(tree._seen.get(orphan.pid) == orphan.start_time for tree in others):
+            return False
+        if self._leads_session and orphan.session == self.pid:
+            return True
+        if any(process.session == orphan.session for process in found.values()):
+            return True
+        cookie = host.run_id_of(orphan.pid)
+        if cookie is not None:
+            return cookie == self.run_id
+        return self._is_sole_candidate(orphan, others)
+
+    def _is_sole_candidate(self, orphan: Process, others: list[Tree]) -> bool:
+        """Whether an orphan without any mark can have come from no other run than this."""
+        born = int(orphan.start_time)
+        if born < int(self.start_time):
+            return False
+        if any(tree.is_child and int(tree.start_time) <= born for tree in others):
+            return False
+        for pid in self._known_children():
+            if (cookie := host.run_id_of(pid)) is not None and cookie != self.run_id:
+                return False
+        return True
+
+    def _scan(self, found: dict[int, Process], inside: frozenset[int]) -> None:
+        """Look at every process of the machine: for runs whose orphans go to init."""
+        everybody = {process.pid: process for process in host.all_processes()}
+        _forget_cookies(everybody)
+        if (main := self._main()) is not None:
+            found[main.pid] = main
+        barred = {os.getpid(), 1, *self._known_children()}
+        offspring: dict[int, list[Process]] = {}
+        for process in everybody.values():
+            if not process.is_alive or process.pid in barred:
+                continue
+            offspring.setdefault(process.ppid, []).append(process)
+            if process.pid == self.pid:
+                continue
+            if (
+                process.pid in inside
+                or self._seen.get(process.pid) == process.start_time
+                or (self._leads_session and process.session == self.pid)
+                or _cookie_of(process) == self.run_id
+            ):
+                found[process.pid] = process
+        queue = list(found)
+        for parent in queue:
+            for process in offspring.get(parent, ()):
+                if process.pid not in found:
+                    found[process.pid] = process
+                    queue.append(process.pid)
+
+    def _signal_each(self, processes: Iterable[Process], number: int) -> int:
+        return sum(host.send_signal(p.pid, p.start_time, number) for p in processes)
+
+    def _signal_until_stable(self, number: int) -> int:
+        # A process that has the signal pending cannot fork any more, so this converges.
+        reached: set[tuple[int, str]] = set()
+        count = 0
+        for _ in range(_ROUNDS):
+            fresh = [p for p in self.processes() if p.identity not in reached]
+            if not fresh:
+                break
+            reached.update(process.identity for process in fresh)
+            count += self._signal_each(fresh, number)
+        return count
+
+
+def _cookie_of(process: Process) -> str | None:
+    """The run id in a process's environment, remembered: scans are repeated."""
+    start_time, cookie = _cookies.get(process.pid, ("", None))
+    if start_time != process.start_time:
+        cookie = host.run_id_of(process.pid)
+        _cookies[process.pid] = (process.start_time, cookie)
+    return cookie
+
+
+def _forget_cookies(everybody: dict[int, Process]) -> None:
+    for pid in [pid for pid in _cookies if pid not in everybody]:
+        del _cookies[pid]
