@@ -1,0 +1,129 @@
+"""What every test gets: folders of its own for state and sockets, and a check that it leaves no
+process behind.
+
+Each process that a test starts carries a marker in its environment. What is alive with that marker
+when the run ends fails the run, and is ended by its id.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+RUN = "HOLDFAST_TEST_RUN"
+WORKER = "HOLDFAST_TEST_WORKER"
+NAME = "HOLDFAST_TEST_NAME"
+SETTLE_SECONDS = 3.0
+LEAKS = pytest.StashKey[list[str]]()
+FOREIGN = ("HOLDFAST_RUN_ID", "HOLDFAST_SERVICE", "HOLDFAST_STATE_DIR", "SUPERVISOR_", "MAGICTUNNEL_")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(RUN, uuid.uuid4().hex)
+    if hasattr(config, "workerinput") or not _distributes(config):
+        os.environ[WORKER] = getattr(config, "workerinput", {}).get("workerid", "main")
+    for name in [name for name in os.environ if name.startswith(FOREIGN)]:
+        del os.environ[name]
+    config.stash[LEAKS] = []
+
+
+def _distributes(config: pytest.Config) -> bool:
+    return bool(config.getoption("numprocesses", None))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.environ[NAME] = item.nodeid
+
+
+def _leftovers(run: str, worker: str) -> list[tuple[psutil.Process, str]]:
+    """Live processes of this run and worker, each with a line about it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            environ = process.environ()
+            if environ.get(RUN) != run or environ.get(WORKER) != worker:
+                continue
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            words = " ".join(process.cmdline())[:120]
+            found.append((process, f"{process.pid} {words} (from {environ.get(NAME, '?')})"))
+        except psutil.Error:
+            continue
+    return found
+
+
+def _end_leftovers(run: str, worker: str) -> list[str]:
+    """Gives what is ending a moment, then ends the rest; returns a line about each."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while _leftovers(run, worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    lines: dict[int, str] = {}
+    for _ in range(20):
+        found = _leftovers(run, worker)
+        if not found:
+            break
+        for process, line in found:
+            lines[process.pid] = line
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        psutil.wait_procs([process for process, _ in found], timeout=0.5)
+    return list(lines.values())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    worker = os.environ.get(WORKER)
+    if worker is not None:
+        config.stash[LEAKS] += _end_leftovers(os.environ[RUN], worker)
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output["leaks"] = config.stash[LEAKS]
+    elif config.stash[LEAKS]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    if error is None:
+        node.config.stash[LEAKS] += getattr(node, "workeroutput", {}).get("leaks", [])
+    else:
+        node.config.stash[LEAKS] += _end_leftovers(os.environ[RUN], node.gateway.id)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.stash[LEAKS]:
+        terminalreporter.section("processes left behind (ended now)", red=True)
+        for line in config.stash[LEAKS]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A temporary folder whose path is short enough to hold sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp")).resolve()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def own_places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """State and sockets of this test alone, so that none touches the user's own."""
+    folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp")).resolve()
+    for name, variable in (("state", "XDG_STATE_HOME"), ("run", "XDG_RUNTIME_DIR")):
+        (folder / name).mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(folder / name))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
