@@ -1,0 +1,119 @@
+"""In which order services start and stop, from what each one needs. Pure.
+
+`needs` maps every service to the names it depends on. A layer holds what may start at once.
+Unknown names and cycles are errors that name them; nothing is ever dropped to make it fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+Needs = Mapping[str, Collection[str]]
+
+
+class DependencyCycle(ValueError):
+    """Services that wait for each other; `cycle` begins and ends with the same name."""
+
+    def __init__(self, cycle: tuple[str, ...]) -> None:
+        super().__init__(f"dependency cycle: {' → '.join(cycle)}")
+        self.cycle = cycle
+
+
+class UnknownDependency(ValueError):
+    """A service needs a name that is not there."""
+
+    def __init__(self, service: str, needed: str) -> None:
+        super().__init__(f'{service} depends on "{needed}", which does not exist')
+        self.service = service
+        self.needed = needed
+
+
+def start_layers(needs: Needs) -> tuple[tuple[str, ...], ...]:
+    """Layers in starting order, each as early as its needs allow, declared order within."""
+    check(needs)
+    level: dict[str, int] = {}
+    waiting = dict(needs)
+    while waiting:
+        ready = [name for name, needed in waiting.items() if all(n in level for n in needed)]
+        for name in ready:
+            level[name] = 1 + max((level[n] for n in waiting.pop(name)), default=-1)
+    layers: list[list[str]] = [[] for _ in range(max(level.values(), default=-1) + 1)]
+    for name in needs:
+        layers[level[name]].append(name)
+    return tuple(tuple(layer) for layer in layers)
+
+
+def stop_layers(needs: Needs) -> tuple[tuple[str, ...], ...]:
+    """Layers in stopping order: whatever depends on a service stops before it."""
+    return start_layers(dependents(needs))
+
+
+def start_order(needs: Needs) -> tuple[str, ...]:
+    return tuple(name for layer in start_layers(needs) for name in layer)
+
+
+def stop_order(needs: Needs) -> tuple[str, ...]:
+    return tuple(name for layer in stop_layers(needs) for name in layer)
+
+
+def check(needs: Needs) -> None:
+    """Raise for the first unknown name, else for the first cycle."""
+    for service, needed in needs.items():
+        for name in needed:
+            if name not in needs:
+                raise UnknownDependency(service, name)
+    for cycle in cycles(needs):
+        raise DependencyCycle(cycle)
+
+
+def cycles(needs: Needs) -> tuple[tuple[str, ...], ...]:
+    """One cycle of each knot of services, as (a, b, a); unknown names are passed over."""
+    found: list[tuple[str, ...]] = []
+    done: set[str] = set()
+    for start in needs:
+        path: list[str] = []
+        rest = [iter((start,))]
+        while rest:
+            name = next(rest[-1], None)
+            if name is None:
+                rest.pop()
+                if path:
+                    done.add(path.pop())
+            elif name in path:
+                found.append((*path[path.index(name) :], name))
+            elif name in needs and name not in done:
+                path.append(name)
+                rest.append(iter(needs[name]))
+    return tuple(found)
+
+
+def dependents(needs: Needs) -> dict[str, list[str]]:
+    """The same graph seen from the other side: who depends on each service."""
+    turned: dict[str, list[str]] = {name: [] for name in needs}
+    for service, needed in needs.items():
+        for name in dict.fromkeys(needed):
+            turned.setdefault(name, []).append(service)
+    return turned
+
+
+def with_dependencies(names: Iterable[str], needs: Needs) -> tuple[str, ...]:
+    """These services and all they need, in starting order."""
+    wanted = _reachable(names, needs)
+    return tuple(name for name in start_order(needs) if name in wanted)
+
+
+def with_dependents(names: Iterable[str], needs: Needs) -> tuple[str, ...]:
+    """These services and all that need them, in stopping order."""
+    wanted = _reachable(names, dependents(needs))
+    return tuple(name for name in stop_order(needs) if name in wanted)
+
+
+def _reachable(names: Iterable[str], edges: Needs) -> set[str]:
+    reached: set[str] = set()
+    rest = list(names)
+    while rest:
+        name = rest.pop()
+        if name not in reached:
+            reached.add(name)
+            rest.extend(edges.get(name, ()))
+    return reached
