@@ -50,6 +50,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     argv: tuple[str, ...]
+    command_words: int = 1
+    """How many words of `argv` are the command; `restart` with `args` replaces the rest."""
     working_dir: str
     env: dict[str, str] = {}
     environment: Literal["inherit", "clean"] = "inherit"

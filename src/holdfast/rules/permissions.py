@@ -1,0 +1,58 @@
+"""THE decision whether an actor may do something, always with its reason. Pure.
+
+Asked by `app.application` only; no handler and no door decides about permission.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from holdfast.vocabulary.commands.command import Permission
+
+
+class Role(str, Enum):
+    """What an actor is to this Holdfast."""
+
+    OWNER = "owner"
+    AGENT = "agent"
+    STRANGER = "stranger"
+
+
+class Actor(NamedTuple):
+    """Who asks."""
+
+    role: Role
+    name: str
+    run_id: str | None = None
+
+
+class Verdict(NamedTuple):
+    """Yes or no, and why."""
+
+    is_allowed: bool
+    reason: str
+
+
+GRANTED: dict[Role, frozenset[Permission]] = {
+    Role.OWNER: frozenset(Permission),
+    Role.AGENT: frozenset({Permission.VIEW}),
+    Role.STRANGER: frozenset(),
+}
+
+_REASONS: dict[Role, str] = {
+    Role.OWNER: "the owner of this Holdfast may do everything",
+    Role.AGENT: "a process that Holdfast itself supervises may look, not change",
+    Role.STRANGER: "only the user who started this Holdfast, and root, may use it",
+}
+
+
+def role_of(*, peer_uid: int, own_uid: int, is_supervised: bool) -> Role:
+    """A supervised process is never the owner, whoever it runs as."""
+    if is_supervised:
+        return Role.AGENT
+    return Role.OWNER if peer_uid in (own_uid, 0) else Role.STRANGER
+
+
+def permit(actor: Actor, needed: Permission) -> Verdict:
+    return Verdict(needed in GRANTED[actor.role], _REASONS[actor.role])

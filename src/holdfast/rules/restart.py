@@ -1,0 +1,153 @@
+"""Whether, and after how long, a service that ended is started again. Pure decisions.
+
+Counts are of consecutive failures and end with a stable run; there is no lifetime counter.
+No clock and no randomness of its own: durations and a random number come in.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from typing import NamedTuple
+
+from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
+
+SPACING_SECONDS = 1.0
+"""A run that lived shorter than this is not followed by another sooner than this."""
+
+
+class Counters(NamedTuple):
+    """What is remembered between the runs of a service."""
+
+    restarts: int = 0
+    """Automatic restarts in a row."""
+    failures: int = 0
+    """Failures in a row, of either kind."""
+    start_failures: int = 0
+    """Starts in a row that did not stay up."""
+
+
+class Ending(NamedTuple):
+    """How a run ended, or why it could not be started."""
+
+    seconds: float
+    code: int | None = None
+    signal: int | None = None
+    unknown: str | None = None
+    """Why the exit code is not known."""
+    spawn_error: str | None = None
+
+
+class Again(NamedTuple):
+    """Start it again after `delay` seconds."""
+
+    delay: float
+    counters: Counters
+    reason: str
+
+
+class Stay(NamedTuple):
+    """Leave it as it is."""
+
+    counters: Counters
+    reason: str
+    is_suppressed: bool = False
+
+
+Decision = Again | Stay
+
+
+def is_success(spec: ServiceSpec, ending: Ending) -> bool:
+    return (
+        ending.spawn_error is None
+        and ending.unknown is None
+        and ending.signal is None
+        and ending.code in spec.success_exit_codes
+    )
+
+
+def is_start_failure(spec: ServiceSpec, ending: Ending) -> bool:
+    """A failure before the service was up for its `start_seconds`."""
+    if ending.spawn_error is not None:
+        return True
+    return not is_success(spec, ending) and ending.seconds < spec.start_seconds
+
+
+def reason_of(spec: ServiceSpec, ending: Ending) -> str:
+    """The ending in words."""
+    words = _plain_reason(ending)
+    if ending.spawn_error is None and is_start_failure(spec, ending):
+        words += f" within {spec.start_seconds:g} s of its start"
+    return words
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -> Decision:
+    """What follows from this ending; `random` is in [0, 1)."""
+    reason = reason_of(spec, ending)
+    if ending.spawn_error is None and ending.seconds >= spec.restart.reset_after:
+        before = Counters()
+    if is_success(spec, ending):
+        return _after_success(spec, before, ending, reason, random)
+    start_failures = before.start_failures + 1 if is_start_failure(spec, ending) else 0
+    failures = before.failures + 1
+    counters = Counters(before.restarts, failures, start_failures)
+    if spec.restart_policy == "never":
+        return Stay(counters, reason)
+    if start_failures > spec.start_retries:
+        times = f"{start_failures} times in a row" if start_failures > 1 else "once"
+        return Stay(
+            counters,
+            f"failed to start {times} (start_retries {spec.start_retries}); last: {reason}",
+            is_suppressed=True,
+        )
+    limit = spec.restart.max_restarts
+    if limit != UNLIMITED and failures > limit:
+        return Stay(
+            counters,
+            f"failed {failures} times in a row (max_restarts {limit}); last: {reason}",
+            is_suppressed=True,
+        )
+    delay = spaced(back_off(spec, failures, random), ending.seconds)
+    return Again(delay, counters._replace(restarts=before.restarts + 1), reason)
+
+
+def back_off(spec: ServiceSpec, failures: int, random: float) -> float:
+    """The delay after the n-th failure in a row: exponential, capped, with jitter."""
+    rule = spec.restart
+    # The exponent is capped: 2.0 ** 5000 would overflow after days of failures.
+    delay = min(rule.delay * rule.backoff ** min(failures - 1, 64), max(rule.max_delay, rule.delay))
+    delay *= 1 + rule.jitter * (2 * random - 1)
+    return min(delay, max(rule.max_delay, rule.delay))
+
+
+def spaced(delay: float, lived_seconds: float) -> float:
+    """The delay, or longer where the previous run was too short-lived to follow at once."""
+    if lived_seconds >= SPACING_SECONDS:
+        return delay
+    return max(delay, SPACING_SECONDS - lived_seconds)
+
+
+def _after_success(
+    spec: ServiceSpec, before: Counters, ending: Ending, reason: str, random: float
+) -> Decision:
+    counters = Counters(restarts=before.restarts)
+    if spec.restart_policy != "always":
+        return Stay(counters, reason)
+    delay = spaced(back_off(spec, 1, random), ending.seconds)
+    return Again(delay, counters._replace(restarts=before.restarts + 1), reason)
+
+
+def _plain_reason(ending: Ending) -> str:
+    if ending.spawn_error is not None:
+        return ending.spawn_error
+    if ending.unknown is not None:
+        return f"exit code unknown ({ending.unknown})"
+    if ending.signal is not None:
+        return f"killed by {signal_name(ending.signal)}"
+    return f"exit code {ending.code}"
