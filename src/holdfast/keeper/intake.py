@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 TURN_BYTES = 1 << 20
 COPY_BYTES = 1 << 16
 REST_SECONDS = 0.001
+BREATH_SECONDS = 0.0001
+SMALL_BYTES = 16 << 10
 SMALL_IN_A_ROW = 4
 PAUSE_NANOSECONDS = 1_000_000
 PIPE_SIZES = (256 << 10, 1 << 20)
@@ -32,6 +34,7 @@ END = 0
 _CAN_SPLICE = sys.platform == "linux"
 _F_SETPIPE_SZ = 1031
 _F_GETPIPE_SZ = 1032
+_UNLIMITED_PIPES = 1 << 24 | 1 << 21  # CAP_SYS_RESOURCE, CAP_SYS_ADMIN
 _SPLICE_FLAGS = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
 
 
@@ -50,13 +53,15 @@ class PipeAccount:
 
     @staticmethod
     def _read_allowance() -> int:
-        if os.geteuid() == 0:
-            return 1 << 62
         try:
+            with open("/proc/self/status", "rb") as file:
+                capabilities = int(file.read().split(b"CapEff:")[1].split()[0], 16)
             with open("/proc/sys/fs/pipe-user-pages-soft", "rb") as file:
                 pages = int(file.read())
-        except (OSError, ValueError):
+        except (OSError, ValueError, IndexError):
             return 0
+        if capabilities & _UNLIMITED_PIPES:
+            return 1 << 62
         return pages * os.sysconf("SC_PAGE_SIZE") // 2 if pages else 1 << 62
 
 
@@ -69,6 +74,24 @@ def _null() -> int:
     if _null_fd < 0:
         _null_fd = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
     return _null_fd
+
+
+_is_breath_due = False
+
+
+def _breathe(loop: Loop) -> None:
+    """Let pipes fill for a moment at the end of this turn: once, however many ask. The
+    selector cannot wait for less than a millisecond, in which a fast writer fills any pipe."""
+    global _is_breath_due
+    if not _is_breath_due:
+        _is_breath_due = True
+        loop.at_turn_end(_breath)
+
+
+def _breath() -> None:
+    global _is_breath_due
+    _is_breath_due = False
+    time.sleep(BREATH_SECONDS)
 
 
 class Source:
@@ -162,19 +185,25 @@ class Source:
             resting.wake()
         count = self._take(TURN_BYTES)
         if count > 0:
-            if count >= self._pipe_size > 0:
+            if count * 4 >= self._pipe_size * 3 > 0:
                 self._grow()
             self._consider_rest(count)
         elif count == END:
             self._end()
 
     def _consider_rest(self, count: int) -> None:
+        """Fewer, larger chunks for the same bytes: a breath of the whole loop for middling
+        chunks, a rest of this stream for small ones."""
         now = time.monotonic_ns()
         is_in_a_row = now - self._last_taken < PAUSE_NANOSECONDS
         self._last_taken = now
-        if not is_in_a_row or count * 4 >= self._pipe_size or self._recorder.last is not self:
-            self._recorder.last = self
+        recorder = self._recorder
+        if not is_in_a_row or count * 4 >= self._pipe_size or recorder.last is not self:
+            recorder.last = self
             self._small_chunks = 0
+            return
+        if count >= SMALL_BYTES:
+            _breathe(self._loop)
             return
         self._small_chunks += 1
         if self._small_chunks < SMALL_IN_A_ROW:
@@ -183,12 +212,13 @@ class Source:
             pass
         if self._pipe_size >= SMALLEST_RESTING_PIPE:
             self._loop.unwatch(self.fd)
-            self._recorder.resting = self
+            recorder.resting = self
             self._rest = self._loop.call_later(REST_SECONDS, self._on_rested)
 
     def _on_rested(self) -> None:
         count = self._take(TURN_BYTES)
-        if count > 0:
+        # A pipe that filled up meanwhile has made its writer wait: no rest then.
+        if 0 < count < self._pipe_size // 2:
             self._rest = self._loop.call_later(REST_SECONDS, self._on_rested)
             return
         self._stop_resting()
