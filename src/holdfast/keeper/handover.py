@@ -15,8 +15,8 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
     from collections.abc import Iterable
+    from typing import Any
 
     Table = dict[str, Any]
 
@@ -75,11 +75,11 @@ def set_inheritable(fds: Iterable[int], inheritable: bool) -> None:
 
 
 def recover_argv(
-    python: str, package_parent: str, state: str, runtime: str, table_fd: int
+    python: str, package_parent: str, state: str, runtime: str, table_fd: int, import_path: str
 ) -> list[str]:
     """The command into which a supervisor turns itself when its keeper has died."""
     program = os.path.join(package_parent, "holdfast", "keeper", "__main__.py")
-    places = ["--state", state, "--runtime", runtime]
+    places = ["--state", state, "--runtime", runtime, "--import-path", import_path]
     return [python, "-I", "-S", program, *places, "--recover", str(table_fd)]
 
 

@@ -11,8 +11,8 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
     from collections.abc import Iterable
+    from typing import Any
 
     Exit = dict[str, Any]
 
@@ -39,9 +39,9 @@ class Journal:
     def add(self, exits: Iterable[Exit]) -> None:
         """Write all of them at once; they are on disk (or waiting for room) on return."""
         lines = []
-        for exit in exits:
-            self._exits[exit["run_id"]] = exit
-            lines.append(json.dumps({"exit": exit}))
+        for ended in exits:
+            self._exits[ended["run_id"]] = ended
+            lines.append(json.dumps({"exit": ended}))
         self._append(lines)
 
     def forget(self, run_ids: Iterable[str]) -> None:
@@ -67,8 +67,8 @@ class Journal:
                 continue  # a torn line: the writer died inside it
             if not isinstance(entry, dict):
                 continue
-            if isinstance(exit := entry.get("exit"), dict) and "run_id" in exit:
-                self._exits[exit["run_id"]] = exit
+            if isinstance(ended := entry.get("exit"), dict) and "run_id" in ended:
+                self._exits[ended["run_id"]] = ended
             for run_id in entry.get("forget", ()):
                 self._exits.pop(run_id, None)
         if data and not self._exits:
@@ -92,7 +92,7 @@ class Journal:
     def _compact(self) -> bool:
         """Replace the file by one without the forgotten; on failure the old one stays."""
         fresh = self._path + ".new"
-        data = "".join(json.dumps({"exit": exit}) + "\n" for exit in self._exits.values())
+        data = "".join(json.dumps({"exit": ended}) + "\n" for ended in self._exits.values())
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
             fd = os.open(fresh, flags, 0o600)

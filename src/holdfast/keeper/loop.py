@@ -12,12 +12,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Callback = Callable[[], None]
+Callback = Callable[[], None]
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -128,5 +125,5 @@ def _guarded(callback: Callback) -> None:
     """A fault in one callback is written down and must not end everybody's processes."""
     try:
         callback()
-    except Exception:
+    except Exception:  # noqa: BLE001 - the border that protects every run
         sys.excepthook(*sys.exc_info())

@@ -50,7 +50,9 @@ class User:
         try:
             entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
         except KeyError:
-            raise _failure("user", f"changing to user {text}", errno.ENOENT, "no such user") from None
+            raise _failure(
+                "user", f"changing to user {text}", errno.ENOENT, "no such user"
+            ) from None
         self.name = entry.pw_name
         self.uid = entry.pw_uid
         self.gid = _group_id(group, text) if group else entry.pw_gid
@@ -124,12 +126,13 @@ class Launch:
 class Spawner:
     """Starts programs with the limits that the keeper itself was born with."""
 
-    def __init__(self, nofile: Limits | None = None, oom_score: tuple[str, str] | None = None) -> None:
-        self._nofile = nofile or resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._oom_score = oom_score
+    def __init__(self, nofile: Limits | None = None, oom_score: int | None = None) -> None:
+        self.nofile: Limits = nofile or resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.oom_score = oom_score
         self._oom_fd = -1
-        if oom_score is not None and oom_score[0] != oom_score[1]:
-            self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        if oom_score is not None:
+            self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+            self._own_oom_score = os.read(self._oom_fd, 16)
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
     def spawn(self, launch: Launch) -> int:
@@ -137,20 +140,18 @@ class Spawner:
         if not launch.argv or not launch.argv[0]:
             raise _failure("exec", "running the command", errno.EINVAL, "it is empty")
         high = resource.getrlimit(resource.RLIMIT_NOFILE)
-        lowers = high != self._nofile and not launch.keeps_high_limits
+        lowers = high != self.nofile and not launch.keeps_high_limits
         try:
             if lowers:
-                resource.setrlimit(resource.RLIMIT_NOFILE, self._nofile)
-            self._set_oom_score(0)
+                resource.setrlimit(resource.RLIMIT_NOFILE, self.nofile)
+            if self._oom_fd >= 0:
+                os.pwrite(self._oom_fd, b"%d" % (self.oom_score or 0), 0)
             return _fork(launch) if launch.needs_fork else _posix_spawn(launch)
         finally:
-            self._set_oom_score(1)
+            if self._oom_fd >= 0:
+                os.pwrite(self._oom_fd, self._own_oom_score, 0)
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, high)
-
-    def _set_oom_score(self, which: int) -> None:
-        if self._oom_fd >= 0 and self._oom_score is not None:
-            os.pwrite(self._oom_fd, self._oom_score[which].encode(), 0)
 
 
 def find_program(name: str, env: dict[str, str]) -> str:
@@ -170,7 +171,7 @@ def find_program(name: str, env: dict[str, str]) -> str:
 def _posix_spawn(launch: Launch) -> int:
     _enter(launch.cwd)
     try:
-        program = _find(launch)
+        program = find_program(launch.argv[0], launch.env)
         actions: list[tuple[Any, ...]] = []
         if launch.slave is not None:
             # Opened by a session leader without a terminal, it becomes its controlling one.
@@ -223,7 +224,7 @@ def _fork(launch: Launch) -> int:
 
 def _become(launch: Launch, writer: int) -> NoReturn:
     """In the child: walk through the stages; report the one that fails and end."""
-    stage = "session"
+    stage, doing = "session", "starting a session"
     try:
         signal.set_wakeup_fd(-1)
         stages: list[tuple[str, str, Callable[[Launch], None]]] = [
@@ -234,16 +235,12 @@ def _become(launch: Launch, writer: int) -> NoReturn:
             ("directory", f"entering directory {launch.cwd}", lambda it: os.chdir(it.cwd)),
             ("exec", f"running {launch.argv[0]}", _execute),
         ]
-        for stage, doing, step in stages:
-            try:
-                step(launch)
-            except (OSError, ValueError) as error:
-                number = getattr(error, "errno", None) or errno.EINVAL
-                why = error.strerror if isinstance(error, OSError) else str(error)
-                _report(writer, stage, number, f"{doing}: {why or os.strerror(number)}")
-                break
-    except BaseException as error:
-        _report(writer, stage, errno.EINVAL, f"{type(error).__name__}: {error}")
+        for stage, doing, step in stages:  # noqa: B007 - the failing one is reported
+            step(launch)
+    except OSError as error:
+        _report(writer, stage, error.errno or 0, f"{doing}: {error.strerror or error}")
+    except BaseException as error:  # noqa: BLE001 - nothing may escape into a second keeper
+        _report(writer, stage, errno.EINVAL, f"{doing}: {error}")
     finally:
         os._exit(127)
 
@@ -313,10 +310,6 @@ def _enter(directory: str) -> None:
         raise _failure("directory", "entering directory", errno.EINVAL, str(error)) from None
 
 
-def _find(launch: Launch) -> str:
-    return find_program(launch.argv[0], launch.env)
-
-
 def _exec_failure(launch: Launch, error: OSError) -> SpawnError:
     why = error.strerror or ""
     if error.errno == errno.ENOENT and "/" in launch.argv[0]:
@@ -349,9 +342,9 @@ def _limit_number(name: str) -> int:
 def _limit_pair(name: str, pair: Any) -> Limits:
     values = pair if isinstance(pair, (list, tuple)) else [pair, pair]
     try:
-        soft, hard = (resource.RLIM_INFINITY if v in (None, -1, "unlimited") else int(v) for v in values)
+        soft, hard = (
+            resource.RLIM_INFINITY if v in (None, -1, "unlimited") else int(v) for v in values
+        )
     except (TypeError, ValueError):
         raise _failure("limits", f"setting limit {name}", errno.EINVAL) from None
     return soft, hard
-
-

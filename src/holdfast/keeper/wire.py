@@ -14,8 +14,8 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
     from collections.abc import Sequence
+    from typing import Any
 
     Message = dict[str, Any]
 
@@ -101,9 +101,11 @@ class Inbox:
 class Outbox:
     """Messages waiting for a socket that takes no more just now."""
 
-    __slots__ = ("_queue", "size")
+    __slots__ = ("_queue", "is_refused", "size")
 
     def __init__(self) -> None:
+        # Too many descriptors are in flight and unread: ask again by the clock.
+        self.is_refused = False
         # Descriptors in the queue are our own copies, closed once they are sent.
         self._queue: list[tuple[bytes, list[int]]] = []
         self.size = 0
@@ -112,7 +114,7 @@ class Outbox:
         """Queue a message; the descriptors are copied, the caller keeps its own."""
         if fds:
             message["fds"] = len(fds)
-        self.put_raw(encode(message), [_copy(fd) for fd in fds])
+        self.put_raw(encode(message), [os.dup(fd) for fd in fds])
 
     def put_raw(self, data: bytes, fds: list[int]) -> None:
         self._queue.append((data, fds))
@@ -126,17 +128,17 @@ class Outbox:
         if fds:
             message["fds"] = len(fds)
         data = encode(message)
-        sent = _send(sock, data, fds)
+        sent = self._send(sock, data, fds)
         if sent == len(data):
             return True
-        self.put_raw(data[sent:], [] if sent else [_copy(fd) for fd in fds])
+        self.put_raw(data[sent:], [] if sent else [os.dup(fd) for fd in fds])
         return False
 
     def flush(self, sock: socket.socket) -> bool:
         """Send what the socket takes; true when nothing is left. OSError: the peer is gone."""
         while self._queue:
             data, fds, count = self._next()
-            sent = _send(sock, data, fds)
+            sent = self._send(sock, data, fds)
             self.size -= sent
             if sent:
                 for fd in fds:
@@ -159,6 +161,19 @@ class Outbox:
             count += 1
         return b"".join(piece for piece, _ in self._queue[:count]), [], count
 
+    def _send(self, sock: socket.socket, data: bytes, fds: Sequence[int]) -> int:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self.is_refused = False
+        try:
+            return sock.sendmsg([data], rights)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in (errno.ETOOMANYREFS, errno.ENOBUFS):
+                raise
+            self.is_refused = True
+            return 0
+
     @property
     def is_empty(self) -> bool:
         return not self._queue
@@ -172,20 +187,3 @@ class Outbox:
                 os.close(fd)
         self._queue.clear()
         self.size = 0
-
-
-def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> int:
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    try:
-        return sock.sendmsg([data], rights)
-    except BlockingIOError:
-        return 0
-    except OSError as error:
-        # Too many descriptors are in flight and unread: the peer has to read first.
-        if error.errno in (errno.ETOOMANYREFS, errno.ENOBUFS):
-            return 0
-        raise
-
-
-def _copy(fd: int) -> int:
-    return os.dup(fd)

@@ -1,0 +1,398 @@
+"""Every run the keeper is responsible for, from its start to its empty tree.
+
+Owns the table of runs and what happens at an exit, in this order: reap, drain, journal,
+announce. It decides nothing about restarts, and works the same with no supervisor there.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.keeper import host, terminal
+from holdfast.keeper.deathwatch import Deathwatch
+from holdfast.keeper.ending import Ending
+from holdfast.keeper.feed import Feed
+from holdfast.keeper.leases import Lease
+from holdfast.keeper.placement import Placement
+from holdfast.keeper.runs import Run
+from holdfast.keeper.spawn import Launch, SpawnError
+from holdfast.keeper.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.keeper.cgroups import Cgroups
+    from holdfast.keeper.descriptors import Descriptors
+    from holdfast.keeper.journal import Journal
+    from holdfast.keeper.logs import Logs
+    from holdfast.keeper.loop import Loop
+    from holdfast.keeper.runs import Facts
+    from holdfast.keeper.spawn import Spawner
+
+_DRAIN_BYTES = 2 << 20
+_STREAMS = {"out": "out", "err": "err", "terminal": "out"}
+
+
+class Children:
+    """The table of runs, by run id and by pid."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        spawner: Spawner,
+        logs: Logs,
+        cgroups: Cgroups,
+        journal: Journal,
+        descriptors: Descriptors,
+        announce: Callable[[Facts], None],
+    ) -> None:
+        self.runs: dict[str, Run] = {}
+        # Direct children that are no run's: the supervisor, a rehearsal of an upgrade.
+        self.others: dict[int, Callable[[int], None]] = {}
+        self.has_supervisor = False
+        self.on_empty: Callable[[], None] | None = None
+        self._by_pid: dict[int, Run] = {}
+        self._loop = loop
+        self._spawner = spawner
+        self._logs = logs
+        self._cgroups = cgroups
+        self._journal = journal
+        self._descriptors = descriptors
+        self._announce = announce
+        self._deathwatch = Deathwatch(loop)
+        self._placement = Placement(loop, cgroups, self)
+
+    # Beginning.
+
+    def spawn(self, asked: Facts) -> tuple[Run, dict[str, int]]:
+        """Start a run; a task's pipes are the caller's to hand over and close."""
+        kind = asked.get("kind") or "service"
+        env = dict(asked.get("env") or {})
+        env["HOLDFAST_RUN_ID"] = asked["run_id"]
+        env["HOLDFAST_SERVICE"] = asked["service"]
+        ours: dict[str, int] = {}
+        theirs: list[int] = []
+        try:
+            if kind == "terminal":
+                asked = {"cols": terminal.DEFAULT_COLS, "rows": terminal.DEFAULT_ROWS, **asked}
+                env.setdefault("TERM", terminal.DEFAULT_TERM)
+                launch = self._prepare_terminal(asked, env, ours, theirs)
+            else:
+                launch = self._prepare_pipes(asked, env, ours, theirs)
+            for name in asked.get("pass_fds") or ():
+                fd = self._descriptors.get(name)
+                if fd is None:
+                    raise SpawnError("pipes", 9, f"passing descriptor {name}: none is held")
+                launch.passed.append((name, fd))
+            pid = self._spawner.spawn(launch)
+        except BaseException:
+            for fd in ours.values():
+                os.close(fd)
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        run = self._make(asked, pid, host.start_time(pid) or "", is_child=True)
+        if kind == "task":
+            handed, ours = ours, {}
+        else:
+            handed = {}
+        self._equip(run, ours, host.pidfd_open(pid))
+        if run.kind != "task":
+            self._record(run, None)
+        if lease := asked.get("lease"):
+            self.lease(run, lease["seconds"], lease.get("kind") or "job")
+        self._placement.add(run)
+        return run, handed
+
+    def adopt(self, asked: Facts, pid: int, start_time: str, parts: dict[str, int]) -> Run:
+        """Take care of a process that somebody else started; its identity is verified."""
+        run = self._make({**asked, "adopted": True}, pid, start_time, is_child=False)
+        self._equip(run, parts, host.pidfd_open(pid))
+        self._record(run, None)
+        self._watch_foreign(run)
+        self._placement.add(run)
+        return run
+
+    def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
+        """Continue a run of an earlier keeper, with the descriptors it left."""
+        is_child = bool(facts.get("is_child"))
+        run = self._make(facts, int(facts["pid"]), facts["start_time"], is_child=is_child)
+        parts = {name: int(fd) for name, fd in facts["parts"].items()}
+        pidfd = parts.pop("pidfd", None)
+        if pidfd is None and host.start_time(run.pid) == run.start_time:
+            pidfd = host.pidfd_open(run.pid)
+        self._equip(run, parts, pidfd)
+        run.exit = facts.get("exit")
+        if run.kind != "task":
+            self._record(run, log_state or {}, is_recovery=log_state is None)
+        if (lease := facts.get("lease")) and run.exit is None:
+            self.lease(run, lease["seconds"], lease["kind"], lease.get("remaining"))
+        if run.feed is not None and (fed := facts.get("feed")):
+            run.feed.write(fed[0].encode("latin-1"), fed[1])
+        if run.is_paused:
+            run.tree.is_paused = True
+        if run.exit is None and not is_child:
+            self._watch_foreign(run)
+        run.is_end_asked = bool(facts.get("is_end_asked"))
+        if ending := facts.get("end"):
+            self._end(run, ending["signal"], ending["grace"])
+        elif run.exit is not None:
+            self._end(run, run.stop["signal"], run.stop["grace"])
+        return run
+
+    def _make(self, asked: Facts, pid: int, start_time: str, *, is_child: bool) -> Run:
+        tree = Tree(
+            asked["run_id"],
+            pid,
+            start_time,
+            asked.get("cgroup"),
+            is_child,
+            self._cgroups,
+            self._known_children,
+        )
+        run = Run(asked, tree)
+        self.runs[run.run_id] = run
+        if asked.get("exit") is None:
+            self._by_pid[pid] = run
+        return run
+
+    def _known_children(self) -> set[int]:
+        return {*self._by_pid, *self.others}
+
+    def _prepare_terminal(
+        self, asked: Facts, env: dict[str, str], ours: dict[str, int], theirs: list[int]
+    ) -> Launch:
+        try:
+            master, slave = terminal.open_pair(int(asked["cols"]), int(asked["rows"]))
+        except OSError as error:
+            raise SpawnError("terminal", error.errno or 0, f"opening a terminal: {error}") from None
+        ours["terminal"] = master
+        theirs.append(slave)
+        launch = Launch(asked["argv"], env, asked.get("cwd") or "/", slave=slave)
+        launch.restrict(asked)
+        if launch.user is not None and os.geteuid() == 0:
+            os.fchown(slave, launch.user.uid, -1)
+        return launch
+
+    def _prepare_pipes(
+        self, asked: Facts, env: dict[str, str], ours: dict[str, int], theirs: list[int]
+    ) -> Launch:
+        source = self._spawner.null
+        try:
+            ours["out"], out = os.pipe()
+            theirs.append(out)
+            ours["err"], err = os.pipe()
+            theirs.append(err)
+            if asked.get("stdin") == "pipe":
+                source, ours["stdin"] = os.pipe()
+                theirs.append(source)
+        except OSError as error:
+            raise SpawnError("pipes", error.errno or 0, f"making pipes: {error.strerror}") from None
+        launch = Launch(asked["argv"], env, asked.get("cwd") or "/", stdio=(source, out, err))
+        launch.restrict(asked)
+        return launch
+
+    def _equip(self, run: Run, parts: dict[str, int], pidfd: int | None) -> None:
+        run.parts = dict(parts)
+        if pidfd is not None:
+            run.parts["pidfd"] = pidfd
+        entrance = run.parts.get("stdin", run.parts.get("terminal"))
+        if entrance is not None:
+            os.set_blocking(entrance, False)
+            run.feed = Feed(entrance, self._loop, lambda: self._on_input_end(run))
+
+    def _record(self, run: Run, state: dict[str, int] | None, *, is_recovery: bool = False) -> None:
+        run.recorder = self._logs.use(run.service, run.log, state or None)
+        if is_recovery:
+            run.recorder.recover(run.number)
+        elif state is None:
+            run.recorder.begin_run(run.number)
+        for part, stream in _STREAMS.items():
+            if part in run.parts:
+                source = run.recorder.attach(
+                    run.parts[part],
+                    stream,
+                    is_terminal=part == "terminal",
+                    on_eof=lambda part=part: self._on_output_end(run, part),  # type: ignore[misc]
+                )
+                run.sources.append(source)
+
+    def _on_output_end(self, run: Run, part: str) -> None:
+        # A terminal's master stays: closing it would hang up on whoever opens it again.
+        if part != "terminal" and part in run.parts:
+            os.close(run.parts.pop(part))
+
+    def _on_input_end(self, run: Run) -> None:
+        if "stdin" in run.parts:
+            os.close(run.parts.pop("stdin"))
+            run.feed = None
+            self._announce({"notice": "stdin_closed", "run_id": run.run_id})
+
+    def _watch_foreign(self, run: Run) -> None:
+        self._deathwatch.watch(
+            run.pid, run.pidfd, run.start_time, lambda status: self._on_foreign_exit(run, status)
+        )
+
+    # Living.
+
+    def lease(
+        self, run: Run, seconds: float | None, kind: str, remaining: float | None = None
+    ) -> None:
+        if run.lease is not None:
+            run.lease.pause()
+            run.lease = None
+        if seconds is not None:
+            run.lease = Lease(
+                float(seconds), kind, self._loop, lambda: self._on_lease_expired(run), remaining
+            )
+            if kind != "session" or self.has_supervisor:
+                run.lease.arm()
+
+    def supervisor_present(self, is_present: bool) -> None:
+        """Sessions' leases count only while a supervisor could renew them."""
+        self.has_supervisor = is_present
+        for run in self.runs.values():
+            if run.lease is not None and run.lease.kind == "session":
+                if is_present:
+                    run.lease.arm()
+                else:
+                    run.lease.pause()
+
+    def _on_lease_expired(self, run: Run) -> None:
+        run.cause = "lease"
+        self.end(run, run.stop["signal"], run.stop["grace"])
+
+    # Ending.
+
+    def end(self, run: Run, number: int, grace: float) -> None:
+        """Bring its whole tree to an end; `ended` is announced when nothing is left."""
+        run.is_end_asked = True
+        self._end(run, number, grace)
+
+    def _end(self, run: Run, number: int, grace: float) -> None:
+        if run.ending is not None and not run.ending.is_done:
+            run.ending.shorten(grace)
+            return
+        ending = Ending(
+            run.tree,
+            number,
+            grace,
+            self._loop,
+            lambda report, seconds, is_empty: self._on_ended(run, report, seconds, is_empty),
+        )
+        run.ending = ending
+        run.is_paused = False
+
+    def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
+        run.report = [{"report": report, "seconds": seconds, "empty": is_empty}]
+        if run.exit is None:
+            # The tree may be seen empty before SIGCHLD is: its exit comes first.
+            self.reap()
+        if run.exit is not None:
+            self._conclude(run)
+        elif not is_empty:
+            self._say_ended(run)
+
+    def _say_ended(self, run: Run) -> None:
+        facts = run.report[0] if run.report else {"report": [], "seconds": 0.0, "empty": True}
+        self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
+
+    def reap(self) -> None:
+        """Collect every child that has ended, write all exits at once, then tell."""
+        ended: list[tuple[Run, int | None, Any]] = []
+        strangers = False
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if (run := self._by_pid.get(pid)) is not None:
+                ended.append((run, status, usage))
+            elif (on_exit := self.others.pop(pid, None)) is not None:
+                on_exit(status)
+            else:
+                strangers = True
+        self._on_exits(ended)
+        if strangers:
+            for run in list(self.runs.values()):
+                if run.ending is not None:
+                    run.ending.check()
+
+    def _on_foreign_exit(self, run: Run, status: int | None) -> None:
+        if run.exit is None:
+            self._on_exits([(run, status, None)])
+
+    def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
+        if not ended:
+            return
+        for run, status, usage in ended:
+            del self._by_pid[run.pid]
+            self._deathwatch.unwatch(run.pid)
+            for source in list(run.sources):
+                source.drain(_DRAIN_BYTES)
+            if run.recorder is not None:
+                run.recorder.flush()
+            left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
+            run.exit = run.describe_exit(status, usage, left)
+        self._journal.add([run.exit for run, _, _ in ended if run.exit is not None])
+        for run, _, _ in ended:
+            assert run.exit is not None
+            self._announce({"notice": "exit", **run.exit})
+        for run, _, _ in ended:
+            self._after_exit(run)
+
+    def _after_exit(self, run: Run) -> None:
+        if run.report is not None:
+            self._conclude(run)
+        elif run.ending is not None:
+            run.ending.check()
+        elif run.exit is not None and run.exit["empty"]:
+            self._conclude(run)
+        else:
+            self._end(run, run.stop["signal"], run.stop["grace"])
+
+    def _conclude(self, run: Run) -> None:
+        """Main process and tree are gone: say so where it was awaited, and forget the run."""
+        if self.runs.get(run.run_id) is not run:
+            return
+        del self.runs[run.run_id]
+        for source in list(run.sources):
+            source.drain(_DRAIN_BYTES)
+        run.close()
+        if run.recorder is not None:
+            run.recorder.flush()
+            self._logs.leave(run.service)
+        if run.tree.cgroup is not None:
+            self._cgroups.remove(run.tree.cgroup)
+        if run.is_end_asked or (run.exit is not None and not run.exit["empty"]):
+            self._say_ended(run)
+        if not self.runs and self.on_empty is not None:
+            self.on_empty()
+
+    def table(self) -> list[Facts]:
+        """Every run as a successor needs it."""
+        found = []
+        for run in self.runs.values():
+            facts = run.facts()
+            facts.update(
+                is_child=run.is_child,
+                parts=run.parts,
+                exit=run.exit,
+                cause=run.cause,
+                is_end_asked=run.is_end_asked,
+            )
+            if run.lease is not None:
+                facts["lease"]["remaining"] = run.lease.remaining()
+            if run.feed is not None:
+                data, ends = run.feed.state()
+                facts["feed"] = (data.decode("latin-1"), ends)
+            if run.ending is not None:
+                grace = run.ending.remaining_seconds
+                facts["end"] = {"signal": run.ending.number, "grace": grace}
+            found.append(facts)
+        return found

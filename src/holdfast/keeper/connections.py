@@ -1,0 +1,288 @@
+"""Connections to the keeper: the supervisor's link and the control socket.
+
+Owns sockets, their half-read and half-sent bytes, and how long one peer may be served
+before the others have their turn. The words themselves are elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+
+from holdfast.keeper import wire
+from holdfast.keeper.loop import READ, WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from holdfast.keeper.loop import Loop, Timer
+    from holdfast.keeper.wire import Message
+
+    OnMessage = Callable[["Connection", Message, list[int]], None]
+    OnClosed = Callable[["Connection"], None]
+
+_SLICE_SECONDS = 0.008
+_RETRY_SECONDS = 0.005
+_CONTROL_OUTPUT_LIMIT = 4 << 20
+_CONTROL_LINE_LIMIT = 1 << 20
+_BUFFER_SIZE = 1 << 20
+
+
+class Connection:
+    """One peer that speaks the protocol."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        role: str,
+        loop: Loop,
+        on_message: OnMessage,
+        on_closed: OnClosed,
+        peer_pid: int | None = None,
+    ) -> None:
+        sock.setblocking(False)
+        self.role = role
+        self.is_open = True
+        self.is_greeted = False
+        self.peer_pid = peer_pid
+        self.watched: set[str] = set()
+        self._sock = sock
+        self._loop = loop
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._inbox = wire.Inbox(_CONTROL_LINE_LIMIT if role == "control" else 64 << 20)
+        self._outbox = wire.Outbox()
+        self._waiting: list[tuple[Message, list[int]]] = []
+        self._grown: dict[str, int] = {}
+        self._retry: Timer | None = None
+        self._events = READ
+        loop.watch(sock.fileno(), self._on_ready)
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Send now or when there is room; descriptors stay the caller's."""
+        if not self.is_open:
+            return
+        try:
+            self._after_send(self._outbox.send_now(self._sock, message, fds))
+        except OSError:
+            self.close()
+
+    def grew(self, service: str, position: int) -> None:
+        """Only the newest position is told to a peer that reads slowly."""
+        if self._outbox.is_empty:
+            self.send({"notice": "grew", "service": service, "position": position})
+        else:
+            self._grown[service] = position
+
+    def close(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.unwatch(self._sock.fileno())
+        self._inbox.close()
+        self._outbox.close()
+        for _, fds in self._waiting:
+            close_all(fds)
+        self._waiting.clear()
+        self._sock.close()
+        self._on_closed(self)
+
+    def _on_ready(self) -> None:
+        if not self._outbox.is_empty:
+            self._flush()
+        if self.is_open and not self._waiting:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data, fds = wire.receive(self._sock)
+            if not data:
+                close_all(fds)
+                self.close()
+                return
+            self._waiting = self._inbox.feed(data, fds)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        except wire.WireError as error:
+            self.send({"ok": False, "error": {"code": "bad_message", "message": str(error)}})
+            self.close()
+            return
+        self._serve()
+
+    def _serve(self) -> None:
+        """Handle what has come, but let others have their turn."""
+        deadline = self._loop.now() + _SLICE_SECONDS
+        done = 0
+        waiting = self._waiting
+        while done < len(waiting) and self.is_open:
+            message, fds = waiting[done]
+            done += 1
+            # Taken out first: an upgrade inside the call must not hand it on again.
+            self._waiting = waiting[done:]
+            self._on_message(self, message, fds)
+            if self._loop.now() > deadline:
+                break
+        if self.is_open:
+            self._watch()
+            if self._waiting:
+                self._loop.call_later(0, self._resume)
+
+    def _resume(self) -> None:
+        if self.is_open:
+            self._serve()
+
+    def _flush(self) -> None:
+        try:
+            self._after_send(self._outbox.flush(self._sock))
+        except OSError:
+            self.close()
+
+    def _after_send(self, is_all_sent: bool) -> None:
+        if is_all_sent:
+            grown, self._grown = self._grown, {}
+            for service, position in grown.items():
+                self.grew(service, position)
+        elif self.role == "control" and self._outbox.size > _CONTROL_OUTPUT_LIMIT:
+            self.close()
+            return
+        elif self._outbox.is_refused and self._retry is None:
+            self._retry = self._loop.call_later(_RETRY_SECONDS, self._on_retry)
+        self._watch()
+
+    def _on_retry(self) -> None:
+        self._retry = None
+        if self.is_open and not self._outbox.is_empty:
+            self._flush()
+
+    def _watch(self) -> None:
+        events = 0 if self._waiting else READ
+        if not self._outbox.is_empty and not self._outbox.is_refused:
+            events |= WRITE
+        if events == self._events:
+            return
+        self._events = events
+        if events:
+            self._loop.watch(self._sock.fileno(), self._on_ready, events)
+        else:
+            self._loop.unwatch(self._sock.fileno())
+
+    def state(self) -> dict[str, Any]:
+        """Everything a successor needs to go on with this peer."""
+        data, fds = self._inbox.state()
+        lines, carried = b"", []
+        for message, own in self._waiting:
+            lines += wire.encode(message)
+            carried += own
+        return {
+            "fd": self._sock.fileno(),
+            "role": self.role,
+            "is_greeted": self.is_greeted,
+            "watched": sorted(self.watched),
+            "peer_pid": self.peer_pid,
+            "inbox": (lines + data).decode("latin-1"),
+            "inbox_fds": carried + fds,
+            "outbox": [(data.decode("latin-1"), own) for data, own in self._outbox.state()],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where a predecessor stopped."""
+        self.is_greeted = state["is_greeted"]
+        self.watched = set(state["watched"])
+        for data, fds in state["outbox"]:
+            self._outbox.put_raw(data.encode("latin-1"), fds)
+        self._waiting = self._inbox.feed(state["inbox"].encode("latin-1"), state["inbox_fds"])
+        self._watch()
+        if self._waiting:
+            self._loop.call_later(0, self._resume)
+        if not self._outbox.is_empty:
+            self._loop.call_later(0, self._on_retry)
+
+
+class Door:
+    """The control socket: only this user (and root) may come in."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        loop: Loop,
+        on_peer: Callable[[socket.socket, int | None], object],
+    ) -> None:
+        self._listener = listener
+        self._on_peer = on_peer
+        listener.setblocking(False)
+        loop.watch(listener.fileno(), self._accept)
+        self._loop = loop
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    def close(self) -> None:
+        self._loop.unwatch(self._listener.fileno())
+        self._listener.close()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        uid, pid = peer_of(sock)
+        if uid not in (0, os.geteuid()):
+            sock.close()
+            return
+        self._on_peer(sock, pid)
+
+
+def listen(path: str) -> socket.socket:
+    """A fresh 0600 socket at this path; a stale one is replaced (the lock is ours)."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(before)
+    listener.listen(64)
+    return listener
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a link, with room for a burst."""
+    ours, theirs = socket.socketpair()
+    for sock in (ours, theirs):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_SIZE)
+    return ours, theirs
+
+
+def peer_of(sock: socket.socket) -> tuple[int, int | None]:
+    """User and process at the other end; an unknown user is -1."""
+    try:
+        if sys.platform == "linux":
+            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            pid, uid, _ = struct.unpack("3i", raw)
+            return uid, pid
+        if sys.platform == "darwin":
+            # struct xucred: version, uid, …
+            return struct.unpack_from("=II", sock.getsockopt(0, 1, 76))[1], None
+    except OSError:
+        pass
+    return -1, None
+
+
+def close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,102 @@
+"""Notices the death of processes that are not the keeper's children.
+
+Watches pidfds (kqueue on macOS) in one nested poll object. Asks the kernel for the exit
+status once the process is reaped; where it does not tell, the status is unknown (None).
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+
+from holdfast.keeper import host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.keeper.loop import Loop
+
+    OnDeath = Callable[[int | None], None]
+
+_REAP_PATIENCE_SECONDS = 2.0
+_POLL_SECONDS = 1.0
+
+
+class Deathwatch:
+    """Calls back once per watched process, with its wait status or None."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._watched: dict[int, tuple[int | None, OnDeath]] = {}
+        self._by_pidfd: dict[int, int] = {}
+        self._has_exit_info = bool(host.facts()["pidfd_info"])
+        if sys.platform == "linux":
+            self._poll = select.epoll()
+        else:
+            self._poll = select.kqueue()
+        loop.watch(self._poll.fileno(), self._on_ready)
+
+    def watch(self, pid: int, pidfd: int | None, start_time: str, on_death: OnDeath) -> None:
+        """The pidfd stays the caller's, and must stay open until the callback."""
+        self._watched[pid] = (pidfd, on_death)
+        if sys.platform == "linux":
+            if pidfd is None:
+                self._look(pid, start_time)
+                return
+            self._by_pidfd[pidfd] = pid
+            self._poll.register(pidfd, select.EPOLLIN | select.EPOLLET)
+        else:
+            flags = select.KQ_EV_ADD | select.KQ_EV_ONESHOT
+            event = select.kevent(pid, select.KQ_FILTER_PROC, flags, select.KQ_NOTE_EXIT)
+            try:
+                self._poll.control([event], 0)
+            except OSError:
+                self._loop.call_later(0, lambda: self._dead(pid))
+
+    def unwatch(self, pid: int) -> None:
+        pidfd, _ = self._watched.pop(pid, (None, None))
+        if pidfd is not None and self._by_pidfd.pop(pidfd, None) is not None:
+            self._forget_pidfd(pidfd)
+
+    def _forget_pidfd(self, pidfd: int) -> None:
+        if sys.platform == "linux":
+            try:
+                self._poll.unregister(pidfd)
+            except OSError:
+                return
+
+    def _on_ready(self) -> None:
+        if sys.platform != "linux":
+            for event in self._poll.control(None, 64, 0):
+                self._dead(event.ident)
+            return
+        for pidfd, events in self._poll.poll(0):
+            pid = self._by_pidfd.get(pidfd)
+            if pid is None:
+                continue
+            if events & select.EPOLLHUP or not self._has_exit_info:
+                self._dead(pid)
+            else:
+                # Dead but not reaped by its parent yet: its status comes with the reaping.
+                self._give_up_later(pid)
+
+    def _give_up_later(self, pid: int) -> None:
+        self._loop.call_later(_REAP_PATIENCE_SECONDS, lambda: self._dead(pid))
+
+    def _look(self, pid: int, start_time: str) -> None:
+        """Without a pidfd (Linux before 5.3) only looking again tells."""
+        if pid not in self._watched:
+            return
+        found = host.process(pid)
+        if found is None or found.start_time != start_time or not found.is_alive:
+            self._dead(pid)
+        else:
+            self._loop.call_later(_POLL_SECONDS, lambda: self._look(pid, start_time))
+
+    def _dead(self, pid: int) -> None:
+        if pid not in self._watched:
+            return
+        pidfd, on_death = self._watched[pid]
+        self.unwatch(pid)
+        on_death(host.pidfd_exit_status(pidfd) if pidfd is not None else None)

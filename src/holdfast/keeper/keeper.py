@@ -1,0 +1,318 @@
+"""The keeper as a whole: what it holds, who is connected, and how it ends.
+
+Puts the parts together and carries facts between them. The words that peers may say are
+in `words`, the life of runs in `children`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+
+import holdfast
+from holdfast.keeper import host
+from holdfast.keeper.cgroups import Cgroups
+from holdfast.keeper.children import Children
+from holdfast.keeper.connections import Connection, Door, listen
+from holdfast.keeper.descriptors import Descriptors
+from holdfast.keeper.journal import Journal
+from holdfast.keeper.launch_supervisor import Supervisor, default_argv
+from holdfast.keeper.logs import Logs
+from holdfast.keeper.spawn import Spawner
+from holdfast.keeper.words import Words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.keeper.handover import Table
+    from holdfast.keeper.loop import Loop
+    from holdfast.keeper.runs import Facts
+
+PROTOCOL = 1
+
+
+class Options:
+    """How this keeper was started."""
+
+    __slots__ = ("import_path", "project", "runtime", "state", "supervisor_argv")
+
+    def __init__(
+        self,
+        state: str,
+        runtime: str,
+        import_path: list[str],
+        project: str | None,
+        supervisor_argv: list[str] | None,
+    ) -> None:
+        self.state = state
+        self.runtime = runtime
+        self.import_path = import_path
+        self.project = project
+        self.supervisor_argv = supervisor_argv
+
+    def arguments(self, import_path: list[str]) -> list[str]:
+        arguments = ["--state", self.state, "--runtime", self.runtime]
+        arguments += ["--import-path", os.pathsep.join(import_path)]
+        if self.project is not None:
+            arguments += ["--project", self.project]
+        if self.supervisor_argv is not None:
+            arguments += ["--supervisor-argv", json.dumps(self.supervisor_argv)]
+        return arguments
+
+
+class Keeper:
+    """Everything one keeper process holds."""
+
+    def __init__(self, options: Options, loop: Loop, lock_fd: int, table: Table) -> None:
+        self._options = options
+        self.loop = loop
+        self.lock_fd = lock_fd
+        self.started_at = float(table.get("started_at") or time.time())
+        self.kept: dict[str, str] = dict(table.get("kept") or {})
+        self.held = Descriptors(table.get("held"))
+        self.link: Connection | None = None
+        self.peers: list[Connection] = []
+        self.exit_code = 0
+        self.is_shutting_down = False
+        self._requests_to_end = 0
+        self._spare_runs: set[str] = set()
+        nofile = table.get("nofile")
+        self.spawner = Spawner(
+            (nofile[0], nofile[1]) if nofile else host.raise_nofile(),
+            table["oom_score"] if "oom_score" in table else host.lower_oom(),
+        )
+        if nofile:
+            host.raise_nofile()
+        host.set_subreaper()
+        self.cgroups = Cgroups(_hash_of(options.state))
+        logs_folder = os.path.join(options.state, "logs")
+        os.makedirs(logs_folder, 0o700, exist_ok=True)
+        self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
+        self.journal = Journal(os.path.join(options.state, "exits.jsonl"))
+        self.children = Children(
+            loop,
+            self.spawner,
+            self.logs,
+            self.cgroups,
+            self.journal,
+            self.held,
+            self.announce,
+        )
+        self.supervisor = Supervisor(
+            loop,
+            self.spawner,
+            self.children,
+            options.supervisor_argv or default_argv(options.import_path),
+            ["--state", options.state, "--runtime", options.runtime],
+            options.state,
+            lock_fd,
+            self.set_link,
+        )
+        self._words = Words(self)
+        self._door: Door | None = None
+        self._host = {
+            "cgroup": self.cgroups.root,
+            "cgroup_kill": self.cgroups.can_kill,
+            **host.facts(),
+        }
+
+    # Doors.
+
+    def open(self, listener: socket.socket | None = None) -> None:
+        """Listen on the control socket and write down where we are."""
+        path = os.path.join(self._options.runtime, "keeper.sock")
+        self._door = Door(listener or listen(path), self.loop, self._on_peer)
+        self._write_description()
+
+    def set_link(self, sock: socket.socket) -> Connection:
+        self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
+        return self.link
+
+    def _on_peer(self, sock: socket.socket, pid: int | None) -> Connection:
+        peer = Connection(sock, "control", self.loop, self._words.handle, self._on_closed, pid)
+        self.peers.append(peer)
+        return peer
+
+    def _on_closed(self, connection: Connection) -> None:
+        if connection is self.link:
+            self.link = None
+            self.children.supervisor_present(False)
+            self.supervisor.hung_up()
+        elif connection in self.peers:
+            self.peers.remove(connection)
+        self.update_watches()
+
+    def update_watches(self) -> None:
+        connections = [*self.peers, *([self.link] if self.link else [])]
+        self.logs.watch({service for it in connections for service in it.watched})
+
+    # Telling.
+
+    def announce(self, notice: Facts) -> None:
+        """To the supervisor, and to everybody who has said hello."""
+        if self.link is not None and self.link.is_greeted:
+            self.link.send(dict(notice))
+        for peer in list(self.peers):
+            if peer.is_greeted:
+                peer.send(dict(notice))
+
+    def _on_grew(self, service: str, position: int) -> None:
+        for connection in [*self.peers, *([self.link] if self.link else [])]:
+            if service in connection.watched:
+                connection.grew(service, position)
+
+    def _on_gap(self, service: str, state: str, lost: int, why: str) -> None:
+        notice = {"notice": "gap", "service": service, "state": state, "lost": lost, "why": why}
+        self.announce(notice)
+
+    def facts(self) -> Facts:
+        return {
+            "protocol": PROTOCOL,
+            "version": holdfast.__version__,
+            "pid": os.getpid(),
+            "boot_id": host.boot_id(),
+            "started_at": self.started_at,
+            "host": self._host,
+            "runs": [run.facts() for run in self.children.runs.values()],
+            "exits": self.journal.exits(),
+            "held": self.held.names(),
+            "supervisor": self.supervisor.facts(),
+        }
+
+    def hand_spares(self, connection: Connection) -> None:
+        """Copies of everything that must survive this process."""
+        for run in self.children.runs.values():
+            if run.parts:
+                notice = {"notice": "spare", "run_id": run.run_id, "parts": list(run.parts)}
+                connection.send(notice, list(run.parts.values()))
+        for name, fd in self.held:
+            connection.send({"notice": "held", "name": name}, [fd])
+        connection.send({"notice": "spares_done"})
+
+    # Ending.
+
+    def on_signal(self, number: int) -> None:
+        """Asked to end from outside: the supervisor's to do, if it is there and answers."""
+        self._requests_to_end += 1
+        if self._requests_to_end == 1 and self.link is not None and self.link.is_greeted:
+            self.announce({"notice": "shutdown_requested", "signal": number})
+            return
+        self.shutdown(0.0 if self._requests_to_end > 2 else None)
+
+    def shutdown(
+        self, grace: float | None = None, exit_code: int | None = None, keep: Any = None
+    ) -> None:
+        """End every run that is still there, then the supervisor, then this process."""
+        if exit_code is not None:
+            self.exit_code = exit_code
+        self.is_shutting_down = True
+        kept = set(self.children.runs) if keep is True else set(keep or ())
+        doomed = [run for run in self.children.runs.values() if run.run_id not in kept]
+        self.children.on_empty = self._on_runs_ended
+        for run in doomed:
+            patience = run.stop["grace"] if grace is None else grace
+            self.children.end(run, run.stop["signal"], patience)
+        self._spare_runs = kept
+        self._on_runs_ended()
+
+    def _on_runs_ended(self) -> None:
+        if any(run_id not in self._spare_runs for run_id in self.children.runs):
+            return
+        self.children.on_empty = None
+        self.supervisor.retire(self.tell_to_retire, self.loop.stop)
+
+    def tell_to_retire(self) -> None:
+        if self.link is not None:
+            self.link.send({"notice": "retire"})
+
+    def retire_and_relaunch(self) -> None:
+        self.supervisor.retire(self.tell_to_retire, self.supervisor.launch)
+
+    def close(self) -> None:
+        """Leave nothing behind that would look like a living keeper."""
+        self.logs.close()
+        self.journal.close()
+        self.cgroups.close()
+        for name in (self._description_path(), os.path.join(self._options.runtime, "keeper.sock")):
+            if os.path.exists(name):
+                os.unlink(name)
+
+    # Handing over.
+
+    def options(self, import_path: list[str]) -> list[str]:
+        return self._options.arguments(import_path or self._options.import_path)
+
+    def table(self) -> Table:
+        """Everything that the next program image needs to go on."""
+        link = [{**self.link.state(), "is_link": True}] if self.link is not None else []
+        return {
+            "lock": self.lock_fd,
+            "listener": self._door.fileno() if self._door else None,
+            "state": self._options.state,
+            "runtime": self._options.runtime,
+            "started_at": self.started_at,
+            "kept": self.kept,
+            "held": self.held.table(),
+            "nofile": self.spawner.nofile,
+            "oom_score": self.spawner.oom_score,
+            "logs": self.logs.states(),
+            "runs": self.children.table(),
+            "supervisor": self.supervisor.facts(),
+            "connections": link + [peer.state() for peer in self.peers],
+            "answer": self._words.pending_upgrade(),
+        }
+
+    def restore_runs(self, table: Table) -> None:
+        states = table.get("logs") or {}
+        for facts in table.get("runs") or ():
+            self.children.restore(facts, states.get(facts["service"]))
+
+    def restore_connections(self, table: Table) -> None:
+        for state in table.get("connections") or ():
+            sock = socket.socket(fileno=state["fd"])
+            if state.get("is_link"):
+                connection = self.set_link(sock)
+                self.children.supervisor_present(state["is_greeted"])
+            else:
+                connection = self._on_peer(sock, state["peer_pid"])
+            connection.restore(state)
+            if (answer := table.get("answer")) and answer["fd"] == state["fd"]:
+                facts = {"version": holdfast.__version__, "pid": os.getpid()}
+                connection.send({"id": answer["id"], "ok": True, **facts})
+        self.update_watches()
+
+    # Description.
+
+    def _description_path(self) -> str:
+        return os.path.join(self._options.state, "keeper.json")
+
+    def _write_description(self) -> None:
+        path = self._description_path()
+        description = {
+            "pid": os.getpid(),
+            "start_time": host.start_time(os.getpid()),
+            "boot_id": host.boot_id(),
+            "version": holdfast.__version__,
+            "protocol": PROTOCOL,
+            "project": self._options.project,
+            "state": self._options.state,
+            "runtime": self._options.runtime,
+            "started_at": self.started_at,
+        }
+        fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, json.dumps(description).encode() + b"\n")
+        finally:
+            os.close(fd)
+        os.rename(path + ".new", path)
+
+
+def _hash_of(state: str) -> str:
+    """Names this keeper's cgroup; the same for every keeper of one state folder."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(os.path.realpath(state)):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"

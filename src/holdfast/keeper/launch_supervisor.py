@@ -1,0 +1,228 @@
+"""Keeps a supervisor running: the keeper's one policy.
+
+Launches it with one end of a link and the lock, and again when it dies: at once if it had
+run for a while, else with back-off. Knows nothing of what it does.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+from holdfast.keeper import connections
+from holdfast.keeper.spawn import Launch, SpawnError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.keeper.children import Children
+    from holdfast.keeper.loop import Loop, Timer
+    from holdfast.keeper.runs import Facts
+    from holdfast.keeper.spawn import Spawner
+
+STABLE_SECONDS = 10.0
+FIRST_BACKOFF_SECONDS = 0.25
+MAX_BACKOFF_SECONDS = 30.0
+_RETIRE_SECONDS = 10.0
+_ERR_FILE_LIMIT = 256 << 10
+_CODE = "import sys; sys.path[:0]={path!r}; from holdfast.supervisor import main; main()"
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ")
+_KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
+
+
+def default_argv(import_path: list[str]) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", _CODE.format(path=import_path)]
+
+
+def minimal_environment() -> dict[str, str]:
+    """What keeper and supervisor need; a service's environment comes with its request."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
+    }
+
+
+class Supervisor:
+    """The supervisor process, whether it is there or not."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        spawner: Spawner,
+        children: Children,
+        argv: list[str],
+        places: list[str],
+        state_directory: str,
+        lock_fd: int,
+        on_link: Callable[[socket.socket], object],
+    ) -> None:
+        self.state = "off"
+        self.pid: int | None = None
+        self.failures = 0
+        self.last_exit: Facts | None = None
+        self.last_error: str | None = None
+        self.since = time.time()
+        self._loop = loop
+        self._spawner = spawner
+        self._children = children
+        self._argv = argv
+        self._places = places
+        self._err_path = os.path.join(state_directory, "supervisor.err")
+        self._lock_fd = lock_fd
+        self._on_link = on_link
+        self._launched = 0.0
+        self._backoff: Timer | None = None
+        self._patience: Timer | None = None
+        self._on_retired: Callable[[], None] | None = None
+
+    def facts(self) -> Facts:
+        return {
+            "pid": self.pid,
+            "state": self.state,
+            "failures": self.failures,
+            "last_exit": self.last_exit,
+            "last_error": self.last_error,
+            "since": self.since,
+        }
+
+    def launch(self) -> None:
+        """Start it now, unless it is there."""
+        if self._backoff is not None:
+            self._backoff.cancel()
+            self._backoff = None
+        if self.pid is not None:
+            return
+        ours, theirs = connections.pair()
+        err = self._open_err()
+        passed = (theirs.fileno(), self._lock_fd)
+        argv = [
+            *self._argv,
+            *self._places,
+            *("--link", str(theirs.fileno()), "--lock", str(self._lock_fd)),
+        ]
+        environment = minimal_environment()
+        environment["HOLDFAST_NOFILE"] = "{}:{}".format(*self._spawner.nofile)
+        launch = Launch(argv, environment, "/", stdio=(self._spawner.null, err, err))
+        launch.keeps_high_limits = True
+        for fd in passed:
+            os.set_inheritable(fd, True)
+        try:
+            pid = self._spawner.spawn(launch)
+        except SpawnError as error:
+            ours.close()
+            self._set("backoff")
+            self.last_error = str(error)
+            self._wait()
+            return
+        finally:
+            for fd in passed:
+                os.set_inheritable(fd, False)
+            theirs.close()
+            os.close(err)
+        self._launched = self._loop.now()
+        self._adopt(pid)
+        self._on_link(ours)
+
+    def resume(self, facts: Facts) -> None:
+        """Continue with the supervisor of the program image before this one."""
+        self.failures = facts["failures"]
+        self.last_exit = facts["last_exit"]
+        self.last_error = facts["last_error"]
+        if facts["pid"] is not None:
+            self._adopt(facts["pid"])
+
+    def retire(self, tell: Callable[[], None], then: Callable[[], None] | None = None) -> None:
+        """Ask it to go; it is not launched again, and `then` follows when it is gone."""
+        if self._backoff is not None:
+            self._backoff.cancel()
+            self._backoff = None
+        self._on_retired = then
+        if self.pid is None:
+            self._set("off")
+            tell()
+            self._retired()
+            return
+        self._set("retiring")
+        tell()
+        self._insist([15, 9])
+
+    def hung_up(self) -> None:
+        """It closed its link: without one it is of no use."""
+        if self.pid is not None and self._patience is None:
+            self._insist([15, 9])
+
+    def _adopt(self, pid: int) -> None:
+        self.pid = pid
+        self._set("running")
+        self._children.others[pid] = self._on_exit
+
+    def _insist(self, signals: list[int]) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = self._loop.call_later(_RETIRE_SECONDS, lambda: self._press(signals))
+
+    def _press(self, signals: list[int]) -> None:
+        self._patience = None
+        if self.pid is not None and signals:
+            os.kill(self.pid, signals[0])
+            self._insist(signals[1:])
+
+    def _on_exit(self, status: int) -> None:
+        outcome = os.waitstatus_to_exitcode(status)
+        self.pid = None
+        self.last_exit = {
+            "code": outcome if outcome >= 0 else None,
+            "signal": -outcome if outcome < 0 else None,
+            "at": time.time(),
+        }
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self.state == "retiring":
+            self._set("off")
+            self._retired()
+            return
+        self.last_error = self._read_err()
+        self._set("backoff")
+        if self._loop.now() - self._launched >= STABLE_SECONDS:
+            self.failures = 0
+            self.launch()
+        else:
+            self._wait()
+
+    def _retired(self) -> None:
+        then, self._on_retired = self._on_retired, None
+        if then is not None:
+            then()
+
+    def _wait(self) -> None:
+        self.failures += 1
+        seconds = min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failures - 1, 10), MAX_BACKOFF_SECONDS)
+        self._backoff = self._loop.call_later(seconds, self.launch)
+
+    def _set(self, state: str) -> None:
+        self.state = state
+        self.since = time.time()
+
+    def _open_err(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(self._err_path, flags, 0o600)
+            if os.fstat(fd).st_size > _ERR_FILE_LIMIT:
+                os.ftruncate(fd, 0)
+            return fd
+        except OSError:
+            return os.dup(self._spawner.null)
+
+    def _read_err(self) -> str | None:
+        """The last lines it left, for those who ask why it does not come up."""
+        try:
+            with open(self._err_path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+                return file.read().decode(errors="replace").strip() or None
+        except OSError:
+            return None

@@ -1,0 +1,156 @@
+"""Start of a keeper: fresh, resumed after its own upgrade, or recovered by a supervisor.
+
+Reads the arguments, takes the lock, puts the keeper together, says that it is ready and
+runs the loop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+
+import holdfast
+from holdfast.keeper import handover
+from holdfast.keeper.keeper import Keeper, Options
+from holdfast.keeper.loop import Loop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.keeper.handover import Table
+
+_FLAGS = ("--no-supervisor",)
+
+
+class StartError(Exception):
+    """The keeper cannot start, with a code for the one who launched it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(arguments: list[str]) -> int:
+    asked = _parse(arguments)
+    if "--check" in asked:
+        return _check(int(asked["--check"]))
+    ready_fd = int(asked["--ready-fd"]) if "--ready-fd" in asked else None
+    try:
+        keeper = _start(asked)
+    except (StartError, handover.HandoverError, OSError) as error:
+        code = error.code if isinstance(error, StartError) else "start_failed"
+        _say(ready_fd, {"error": {"code": code, "message": str(error)}})
+        sys.stderr.write(f"holdfast keeper: {error}\n")
+        return 1
+    _say(ready_fd, {"ready": True})
+    keeper.loop.run()
+    keeper.close()
+    return keeper.exit_code
+
+
+def _parse(arguments: list[str]) -> dict[str, str]:
+    asked: dict[str, str] = {}
+    rest = iter(arguments)
+    for name in rest:
+        asked[name] = "" if name in _FLAGS else next(rest)
+    return asked
+
+
+def _check(table_fd: int) -> int:
+    """Rehearsal of an upgrade: everything is imported by now, and the table is legible."""
+    handover.read(table_fd)
+    sys.stdout.write(json.dumps({"version": holdfast.__version__}) + "\n")
+    return 0
+
+
+def _start(asked: dict[str, str]) -> Keeper:
+    _fill_standard_descriptors()
+    os.umask(0o077)
+    table: Table = {}
+    for name in ("--resume", "--recover"):
+        if name in asked:
+            table = handover.read(int(asked[name]))
+            handover.set_inheritable(handover.descriptors(table), False)
+    options = _options(asked)
+    is_resumed = "--resume" in asked
+    lock_fd = int(table["lock"]) if table else _lock(options.state)
+    if "--recover" in asked and (text := os.environ.get("HOLDFAST_NOFILE")):
+        table.setdefault("nofile", [int(number) for number in text.split(":")])
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    loop = Loop()
+    keeper = Keeper(options, loop, lock_fd, table)
+    loop.on_signal(signal.SIGCHLD, keeper.children.reap)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.on_signal(number, lambda number=number: keeper.on_signal(number))  # type: ignore[misc]
+    keeper.restore_runs(table)
+    listener = table.get("listener") if is_resumed else None
+    keeper.open(socket.socket(fileno=listener) if listener is not None else None)
+    if is_resumed:
+        keeper.supervisor.resume(table["supervisor"])
+        keeper.restore_connections(table)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    # Whoever ended while there was no handler.
+    loop.at_turn_end(keeper.children.reap)
+    if "--link" in asked:
+        keeper.set_link(socket.socket(fileno=int(asked["--link"])))
+    elif is_resumed:
+        if table["supervisor"]["state"] != "off":
+            loop.at_turn_end(keeper.retire_and_relaunch)
+    elif "--no-supervisor" not in asked:
+        loop.at_turn_end(keeper.supervisor.launch)
+    return keeper
+
+
+def _options(asked: dict[str, str]) -> Options:
+    state = os.path.abspath(asked["--state"])
+    runtime = os.path.abspath(asked["--runtime"])
+    for folder in (state, runtime):
+        os.makedirs(folder, 0o700, exist_ok=True)
+        os.chmod(folder, 0o700)
+    project = asked.get("--project")
+    if project is None and "--recover" in asked:
+        project = _project_of_predecessor(state)
+    return Options(
+        state,
+        runtime,
+        [path for path in asked.get("--import-path", "").split(os.pathsep) if path],
+        project,
+        json.loads(asked["--supervisor-argv"]) if "--supervisor-argv" in asked else None,
+    )
+
+
+def _project_of_predecessor(state: str) -> str | None:
+    try:
+        with open(os.path.join(state, "keeper.json"), "rb") as file:
+            project = json.load(file).get("project")
+    except (OSError, ValueError):
+        return None
+    return project if isinstance(project, str) else None
+
+
+def _lock(state: str) -> int:
+    """One keeper per state folder: the lock is held as long as any copy of it is open."""
+    fd = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise StartError("already_running", f"another keeper holds {state}") from None
+    return fd
+
+
+def _fill_standard_descriptors() -> None:
+    while True:
+        fd = os.open(os.devnull, os.O_RDWR)
+        if fd > 2:
+            os.close(fd)
+            return
+
+
+def _say(ready_fd: int | None, message: dict[str, object]) -> None:
+    if ready_fd is not None:
+        os.write(ready_fd, json.dumps(message).encode() + b"\n")
+        os.close(ready_fd)

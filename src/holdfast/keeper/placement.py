@@ -1,0 +1,69 @@
+"""Puts each new run into its cgroup, after it was announced.
+
+Late, because the first move after a pause takes the kernel 5 to 13 ms. What a run forked
+before it was moved is brought in by passes that repeat until none is found outside.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.keeper.cgroups import Cgroups
+    from holdfast.keeper.children import Children
+    from holdfast.keeper.loop import Loop
+    from holdfast.keeper.runs import Run
+
+_PASS_AFTER_SECONDS = 0.005
+_MAX_PASSES = 50
+
+
+class Placement:
+    """Queue of runs that are to be moved, and those whose early children are sought."""
+
+    def __init__(self, loop: Loop, cgroups: Cgroups, children: Children) -> None:
+        self._loop = loop
+        self._cgroups = cgroups
+        self._children = children
+        self._waiting: list[Run] = []
+        self._settling: dict[str, int] = {}
+
+    def add(self, run: Run) -> None:
+        if self._cgroups.root is None:
+            return
+        if not self._waiting:
+            self._loop.at_turn_end(self._place)
+        self._waiting.append(run)
+
+    def _place(self) -> None:
+        runs, self._waiting = self._waiting, []
+        for run in runs:
+            if run.exit is not None or self._children.runs.get(run.run_id) is not run:
+                continue
+            path = self._cgroups.create(run.run_id)
+            if path is None:
+                continue
+            if not self._cgroups.place(path, run.pid):
+                self._cgroups.remove(path)
+                continue
+            run.tree.cgroup = path
+            if not self._settling:
+                self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
+            self._settling[run.run_id] = _MAX_PASSES
+
+    def _settle(self) -> None:
+        for run_id, passes in list(self._settling.items()):
+            run = self._children.runs.get(run_id)
+            path = run.tree.cgroup if run is not None else None
+            if run is None or path is None or passes <= 0 or not self._bring_in(run, path):
+                del self._settling[run_id]
+            else:
+                self._settling[run_id] = passes - 1
+        if self._settling:
+            self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
+
+    def _bring_in(self, run: Run, path: str) -> bool:
+        """One pass; true if something was outside and another pass is due."""
+        inside = set(self._cgroups.pids(path))
+        outside = [found for found in run.tree.processes() if found.pid not in inside]
+        moved = [found for found in outside if self._cgroups.place(path, found.pid)]
+        return bool(moved)

@@ -1,0 +1,111 @@
+"""Turning into a newer keeper without letting go of anything.
+
+The new code is rehearsed in a child on a copy of the table first; then this process
+executes it. Whatever fails before that leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from holdfast.keeper import handover
+from holdfast.keeper.spawn import Launch, SpawnError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.keeper.keeper import Keeper
+
+_REHEARSAL_SECONDS = 20.0
+
+
+class UpgradeError(Exception):
+    """The new keeper cannot take over; the old one goes on."""
+
+
+class Upgrade:
+    """One attempt; calls back only if it failed, for success never returns."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        prefix: list[str],
+        package: str,
+        import_path: list[str],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._keeper = keeper
+        self._program = os.path.join(package, "holdfast", "keeper", "__main__.py")
+        self._prefix = prefix
+        self._import_path = import_path
+        self._on_failure = on_failure
+        self._output = -1
+
+    def rehearse(self) -> None:
+        """Let the new code read a copy of the table in a child of its own."""
+        keeper = self._keeper
+        table_fd = handover.write(keeper.table())
+        self._output, writer = os.pipe()
+        argv = [*self._prefix, self._program, "--check", str(table_fd)]
+        null = keeper.spawner.null
+        launch = Launch(argv, dict(os.environ), "/", stdio=(null, writer, writer))
+        try:
+            pid = keeper.spawner.spawn(launch)
+        except SpawnError as error:
+            os.close(self._output)
+            raise UpgradeError(str(error)) from None
+        finally:
+            os.close(writer)
+            os.close(table_fd)
+        timer = keeper.loop.call_later(_REHEARSAL_SECONDS, lambda: os.kill(pid, signal.SIGKILL))
+
+        def on_exit(status: int) -> None:
+            timer.cancel()
+            # Not inside the reaping of others: the table must be whole when it is written.
+            keeper.loop.at_turn_end(lambda: self._on_rehearsed(status))
+
+        keeper.children.others[pid] = on_exit
+
+    def _on_rehearsed(self, status: int) -> None:
+        os.set_blocking(self._output, False)
+        try:
+            said = os.read(self._output, 65536).decode(errors="replace").strip()
+        except BlockingIOError:
+            said = ""
+        os.close(self._output)
+        if status != 0:
+            outcome = os.waitstatus_to_exitcode(status)
+            self._on_failure(f"the new keeper failed its check ({outcome}): {said[-2000:]}")
+            return
+        try:
+            self._execute()
+        except OSError as error:
+            self._on_failure(f"executing the new keeper: {error}")
+
+    def _execute(self) -> None:
+        keeper = self._keeper
+        keeper.children.reap()
+        table = keeper.table()
+        fds = handover.descriptors(table)
+        table_fd = handover.write(table)
+        argv = [*self._prefix, self._program, *keeper.options(self._import_path)]
+        # A signal between two program images would find no handler: it waits.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        handover.set_inheritable(fds, True)
+        try:
+            os.execv(argv[0], [*argv, "--resume", str(table_fd)])
+        finally:
+            handover.set_inheritable(fds, False)
+            os.close(table_fd)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def own_prefix() -> list[str]:
+    return [sys.executable, "-I", "-S"]
+
+
+def own_package() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -1,0 +1,365 @@
+"""The words that a peer may say to the keeper, and what each of them does.
+
+One function a word. Translates between messages and the parts that do the work, and
+turns every failure into an answer with a code; never lets one reach the loop.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import stat
+import sys
+
+from holdfast.keeper import host, terminal
+from holdfast.keeper.connections import close_all
+from holdfast.keeper.spawn import SpawnError
+from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.keeper.connections import Connection
+    from holdfast.keeper.keeper import Keeper
+    from holdfast.keeper.runs import Facts, Run
+    from holdfast.keeper.wire import Message
+
+    Word = Callable[["Words", Connection, Message, list[int]], Facts | None]
+
+CONTROL_WORDS = frozenset(
+    ("hello", "list", "end", "signal", "tree", "supervise", "shutdown", "upgrade", "prune", "watch")
+)
+HARMLESS_WORDS = frozenset(["hello", "list"])
+
+
+class Refusal(Exception):
+    """A request that cannot be done, with a code that programs can act on."""
+
+    def __init__(self, code: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.facts = {"code": code, "message": message, **more}
+
+
+class Words:
+    """Answers requests."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._upgrade: tuple[Connection, Any] | None = None
+
+    def handle(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        """Do what a message asks and answer it; descriptors not taken are closed."""
+        name = message.get("id")
+        try:
+            word = self._find(connection, message.get("do"))
+            answer = word(self, connection, message, fds)
+        except Refusal as refusal:
+            answer = {"ok": False, "error": refusal.facts}
+        except SpawnError as error:
+            facts = {"code": "spawn_failed", "message": str(error)}
+            answer = {"ok": False, "error": {**facts, "stage": error.stage, "errno": error.errno}}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            answer = {"ok": False, "error": {"code": "bad_request", "message": why}}
+        except Exception as error:  # noqa: BLE001 - the border between peers and the loop
+            sys.excepthook(*sys.exc_info())
+            why = f"{type(error).__name__}: {error}"
+            answer = {"ok": False, "error": {"code": "internal_error", "message": why}}
+        close_all(fds)
+        if answer is not None:
+            connection.send({"id": name, "ok": True, **answer})
+            if message.get("do") == "hello" and answer.get("ok", True):
+                self._greet(connection)
+
+    def pending_upgrade(self) -> Facts | None:
+        if self._upgrade is None or not self._upgrade[0].is_open:
+            return None
+        return {"fd": self._upgrade[0].fileno(), "id": self._upgrade[1]}
+
+    def _find(self, connection: Connection, name: Any) -> Word:
+        word: Word | None = _WORDS.get(name) if isinstance(name, str) else None
+        if word is None:
+            raise Refusal("unknown_word", f"this keeper does not know the word {name!r}")
+        if connection.role == "control":
+            if name not in CONTROL_WORDS:
+                raise Refusal("refused", f"{name} is the supervisor's to ask")
+            if name not in HARMLESS_WORDS and self._is_supervised(connection.peer_pid):
+                raise Refusal("refused", "a supervised run may not direct its own keeper")
+        return word
+
+    def _is_supervised(self, pid: int | None) -> bool:
+        """Whether this process was started by one of our own runs."""
+        if pid is None:
+            return False
+        mains = {run.pid for run in self._keeper.children.runs.values()}
+        if host.run_id_of(pid) in self._keeper.children.runs:
+            return True
+        ancestor: int | None = pid
+        while ancestor is not None and ancestor > 1:
+            if ancestor in mains:
+                return True
+            found = host.process(ancestor)
+            ancestor = found.ppid if found is not None else None
+        return False
+
+    def _greet(self, connection: Connection) -> None:
+        connection.is_greeted = True
+        if connection is self._keeper.link:
+            self._keeper.hand_spares(connection)
+            self._keeper.children.supervisor_present(True)
+
+    def _run(self, message: Message) -> Run:
+        run = self._keeper.children.runs.get(message["run_id"])
+        if run is None:
+            raise Refusal("not_found", f"no run {message['run_id']} is here")
+        return run
+
+    # Facts.
+
+    def do_hello(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        wanted = message.get("role") or connection.role
+        if wanted != connection.role:
+            raise Refusal("refused", f"this connection cannot have the role {wanted}")
+        facts = self._keeper.facts()
+        if connection.role == "supervisor":
+            facts["kept"] = self._keeper.kept
+        return facts
+
+    def do_list(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        return self._keeper.facts()
+
+    def do_tree(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        return {
+            "processes": [
+                {
+                    "pid": it.pid,
+                    "ppid": it.ppid,
+                    "name": it.name,
+                    "state": it.state,
+                    "start_time": it.start_time,
+                }
+                for it in self._run(message).tree.processes()
+            ]
+        }
+
+    def do_watch(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        if message.get("on", True):
+            connection.watched.add(message["service"])
+        else:
+            connection.watched.discard(message["service"])
+        self._keeper.update_watches()
+        return {}
+
+    # Runs.
+
+    def do_spawn(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        keeper = self._keeper
+        if keeper.is_shutting_down:
+            raise Refusal("shutting_down", "this keeper is ending")
+        run_id, service = message["run_id"], message["service"]
+        if run_id in keeper.children.runs or run_id in keeper.journal:
+            raise Refusal("exists", f"a run {run_id} exists already")
+        if not isinstance(service, str) or "/" in service or not service.strip("."):
+            raise Refusal("bad_request", f"{service!r} cannot name a service")
+        if not isinstance(message["argv"], list):
+            raise Refusal("bad_request", "argv must be a list")
+        run, handed = keeper.children.spawn(message)
+        parts = {**handed, **run.parts}
+        answer = {
+            "id": message.get("id"),
+            "ok": True,
+            "pid": run.pid,
+            "start_time": run.start_time,
+            "started_at": run.started_at,
+            "parts": [*parts],
+        }
+        connection.send(answer, [*parts.values()])
+        close_all([*handed.values()])
+
+    def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        keeper = self._keeper
+        pid = int(message["pid"])
+        if message["run_id"] in keeper.children.runs:
+            raise Refusal("exists", f"a run {message['run_id']} exists already")
+        found = host.process(pid)
+        if found is None or not found.is_alive or pid <= 1 or pid == os.getpid():
+            raise Refusal("not_found", f"no process {pid} is here")
+        wanted = message.get("start_time")
+        if wanted is not None and wanted != found.start_time:
+            raise Refusal("identity_mismatch", f"process {pid} is another one by now")
+        if message.get("boot_id") not in (None, host.boot_id()):
+            raise Refusal("identity_mismatch", "the machine was restarted since")
+        if message.get("cookie") and host.run_id_of(pid) != message["run_id"]:
+            raise Refusal("identity_mismatch", f"process {pid} does not belong to this run")
+        if any(run.pid == pid and run.exit is None for run in keeper.children.runs.values()):
+            raise Refusal("exists", f"process {pid} belongs to a run already")
+        parts = reopen(pid) if message.get("reopen") else {}
+        run = keeper.children.adopt(message, pid, found.start_time, parts)
+        facts = {"id": message.get("id"), "ok": True, **run.facts(), "parts": [*run.parts]}
+        connection.send(facts, [*run.parts.values()])
+
+    def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run, number = self._run(message), int(message["signal"])
+        match message.get("to") or "main":
+            case "main":
+                sent = host.send_signal(run.pid, run.start_time, number, run.pidfd)
+            case "group":
+                sent = run.tree.signal_group(number)
+            case "tree":
+                sent = run.tree.signal(number) > 0
+            case other:
+                raise Refusal("bad_request", f"to: {other!r} is none of main, group, tree")
+        if not sent:
+            raise Refusal("not_found", "there was no process to signal")
+        return {}
+
+    def do_end(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self._run(message)
+        number, grace = message.get("signal"), message.get("grace")
+        self._keeper.children.end(
+            run,
+            run.stop["signal"] if number is None else int(number),
+            run.stop["grace"] if grace is None else float(grace),
+        )
+        return {}
+
+    def do_pause(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self._run(message)
+        if not run.tree.pause():
+            raise Refusal("not_found", "there was no process to pause")
+        run.is_paused = True
+        return {}
+
+    def do_resume(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self._run(message)
+        run.tree.resume()
+        run.is_paused = False
+        return {}
+
+    def do_write(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self._run(message)
+        if run.feed is None:
+            raise Refusal("no_stdin", "this run has no open standard input")
+        data = binascii.a2b_base64(message.get("data") or "")
+        ends = bool(message.get("eof"))
+        if ends and "terminal" in run.parts:
+            data, ends = data + terminal.end_of_input(run.parts["terminal"]), False
+        if not run.feed.write(data, ends):
+            raise Refusal("buffer_full", "the run does not read its input; 1 MiB is waiting")
+        return {}
+
+    def do_resize(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self._run(message)
+        master = run.parts.get("terminal")
+        if master is None:
+            raise Refusal("no_terminal", "this run has no terminal")
+        cols, rows = int(message["cols"]), int(message["rows"])
+        if not (0 < cols < 65536 and 0 < rows < 65536):
+            raise Refusal("bad_request", "cols and rows must lie between 1 and 65535")
+        terminal.resize(master, cols, rows)
+        run.cols, run.rows = cols, rows
+        return {}
+
+    def do_lease(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self._run(message)
+        kind = message.get("kind") or (run.lease.kind if run.lease is not None else "job")
+        if kind not in ("job", "session"):
+            raise Refusal("bad_request", f"{kind!r} is no kind of lease")
+        self._keeper.children.lease(run, message["seconds"], kind)
+        return {}
+
+    # Memory.
+
+    def do_hold(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        if len(fds) != 1:
+            raise Refusal("bad_request", "hold takes exactly one descriptor")
+        self._keeper.held.hold(str(message["name"]), fds.pop())
+        return {}
+
+    def do_release(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        if not self._keeper.held.release(str(message["name"])):
+            raise Refusal("not_found", f"no descriptor {message['name']} is held")
+        return {}
+
+    def do_keep(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        key, value = str(message["key"]), message["value"]
+        if value is None:
+            self._keeper.kept.pop(key, None)
+        else:
+            self._keeper.kept[key] = str(value)
+        return {}
+
+    def do_forget(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        self._keeper.journal.forget(message["run_ids"])
+        return {}
+
+    def do_prune(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        service = message["service"]
+        if not isinstance(service, str) or "/" in service:
+            raise Refusal("bad_request", f"{service!r} cannot name a service")
+        keep, before = message.get("keep_segments"), message.get("before")
+        deleted, count = self._keeper.logs.prune(service, keep, before, bool(message.get("all")))
+        return {"deleted_bytes": deleted, "segments": count}
+
+    # The keeper itself.
+
+    def do_supervise(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        keeper = self._keeper
+        if message["on"]:
+            keeper.supervisor.launch()
+        else:
+            keeper.supervisor.retire(keeper.tell_to_retire)
+        return {"supervisor": keeper.supervisor.facts()}
+
+    def do_upgrade(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        keeper = self._keeper
+        if self._upgrade is not None or keeper.is_shutting_down:
+            raise Refusal("busy", "an upgrade or a shutdown is under way")
+        attempt = Upgrade(
+            keeper,
+            message.get("argv_prefix") or own_prefix(),
+            message.get("package") or own_package(),
+            message.get("import_path") or [],
+            self._on_upgrade_failed,
+        )
+        try:
+            attempt.rehearse()
+        except UpgradeError as error:
+            raise Refusal("upgrade_failed", str(error)) from None
+        self._upgrade = (connection, message.get("id"))
+
+    def _on_upgrade_failed(self, why: str) -> None:
+        assert self._upgrade is not None
+        (connection, name), self._upgrade = self._upgrade, None
+        error = {"code": "upgrade_failed", "message": why}
+        connection.send({"id": name, "ok": False, "error": error})
+
+    def do_shutdown(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        grace, code = message.get("grace"), message.get("exit_code")
+        keeper, keep = self._keeper, message.get("keep")
+        keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code, keep))
+        return {}
+
+
+def reopen(pid: int) -> dict[str, int]:
+    """Our own ends of the pipes a process writes to, where the kernel lets us have them."""
+    parts: dict[str, int] = {}
+    seen: set[tuple[int, int]] = set()
+    for part, number, flags in (("out", 1, os.O_RDONLY), ("err", 2, os.O_RDONLY)):
+        path = f"/proc/{pid}/fd/{number}"
+        try:
+            facts = os.stat(path)
+            if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+            parts[part] = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+    return parts
+
+
+_WORDS: dict[str, Any] = {
+    name[3:]: word for name, word in vars(Words).items() if name.startswith("do_")
+}
