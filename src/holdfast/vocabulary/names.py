@@ -14,8 +14,6 @@ SERVICE_NAME_RULE = (
     "lower-case letters, digits, '.', '_' and '-', "
     "starting with a letter or digit, at most 63 long"
 )
-    "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 long"
-)
 
 
 def is_service_name(text: str) -> bool:
