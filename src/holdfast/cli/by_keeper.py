@@ -1,0 +1,158 @@
+"""What `status`, `stop` and `down` do when no supervisor can start: ask the keeper itself.
+
+The keeper knows runs, not services: states are told as far as it can see them, and the
+rest as unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from holdfast.cli.call import Call
+from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.reach import SupervisorAway, lock_is_held
+from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
+
+STOP_MARGIN_SECONDS = 15.0
+
+
+def warn(call: Call, away: SupervisorAway) -> None:
+    """Say on standard error why this answer comes from the keeper."""
+    call.note(f"{away.message}\n  {away.hint}")
+
+
+def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
+    """An answer in the shape of `status`, from what the keeper holds."""
+    warn(call, away)
+    facts = away.facts
+    services = {run["service"]: _service(run) for run in _visible(facts)}
+    for end in facts.get("exits", []):
+        services.setdefault(end["service"], _ended(end))
+    _check_names(call.operands, services)
+    if call.operands:
+        services = {name: services[name] for name in call.operands}
+    return {
+        "supervisor": {
+            "status": facts["supervisor"]["state"],
+            "uptime": None,
+            "managed_services": len(services),
+            "pid": facts["supervisor"].get("pid"),
+            "keeper_pid": facts.get("pid"),
+            "version": facts.get("version"),
+            "project": call.places.project,
+            "last_error": facts["supervisor"].get("last_error"),
+        },
+        "services": services,
+    }
+
+
+def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
+    """End runs through the keeper and wait until their trees are empty."""
+    warn(call, away)
+    line = KeeperLine(call.places.keeper_socket)
+    runs = {run["service"]: run for run in _visible(line.facts)}
+    _check_names(call.operands, runs)
+    chosen = {name: run for name, run in runs.items() if not call.operands or name in call.operands}
+    grace = call.options.get("grace")
+    longest = 0.0
+    for run in chosen.values():
+        fields = {} if grace is None else {"grace": grace}
+        line.ask("end", run_id=run["run_id"], **fields)
+        longest = max(longest, run["stop"]["grace"] if grace is None else grace)
+    waiting = {run["run_id"]: name for name, run in chosen.items()}
+    reports: dict[str, Any] = {}
+    deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
+    while waiting:
+        notice = line.notice(0.2)
+        if notice is not None and notice.get("notice") == "ended":
+            reports[notice["run_id"]] = notice.get("report")
+        live = {run["run_id"] for run in line.ask("list").get("runs", [])}
+        for run_id in [run_id for run_id in waiting if run_id not in live]:
+            del waiting[run_id]
+        if waiting and time.monotonic() > deadline:
+            raise TimedOut(
+                f"still ending: {', '.join(sorted(waiting.values()))}",
+                "`holdfast stop --grace 0` kills at once",
+            )
+    line.close()
+    return {
+        "services": {
+            name: {
+                "outcome": "stopped",
+                "status": "stopped",
+                "run_id": run["run_id"],
+                "report": reports.get(run["run_id"]),
+            }
+            for name, run in chosen.items()
+        }
+    }
+
+
+def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
+    """Shut the keeper down; it ends every run first."""
+    warn(call, away)
+    line = KeeperLine(call.places.keeper_socket)
+    runs = _visible(line.facts)
+    line.ask("shutdown", **({"grace": 0} if now else {}))
+    longest = max((run["stop"]["grace"] for run in runs), default=0.0)
+    deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
+    ends: dict[str, Any] = {}
+    try:
+        while time.monotonic() < deadline:
+            notice = line.notice(0.2)
+            if notice is not None and notice.get("notice") == "ended":
+                ends[notice["service"]] = {"status": "stopped", "report": notice.get("report")}
+    except KeeperGone:
+        pass
+    while lock_is_held(call.places.state):
+        if time.monotonic() > deadline:
+            raise TimedOut("the keeper has not ended yet", "`holdfast down --now` kills at once")
+        time.sleep(0.02)
+    return {run["service"]: ends.get(run["service"], {"status": "stopped"}) for run in runs}
+
+
+def _visible(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [run for run in facts.get("runs", []) if not run.get("hidden")]
+
+
+def _check_names(names: list[str], known: dict[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownService.named(name, sorted(known))
+
+
+def _service(run: dict[str, Any]) -> dict[str, Any]:
+    state = "stopping" if run.get("ending") else "paused" if run.get("paused") else "running"
+    return {
+        "status": state,
+        "pid": run["pid"],
+        "uptime": run.get("age"),
+        "restart_count": None,
+        "run_id": run["run_id"],
+        "run": run["number"],
+        "exit_code": None,
+        "signal": None,
+        "reason": None,
+        "duration": None,
+        "log_bytes": run.get("log_bytes", 0),
+        "started_at": run.get("started_at"),
+        "adopted": bool(run.get("adopted")),
+    }
+
+
+def _ended(end: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "status": "exited",
+        "pid": None,
+        "uptime": None,
+        "restart_count": None,
+        "run_id": end["run_id"],
+        "run": end["number"],
+        "exit_code": end.get("code"),
+        "signal": end.get("signal"),
+        "reason": "ended while no supervisor ran",
+        "duration": end.get("seconds"),
+        "log_bytes": end.get("log_bytes", 0),
+        "started_at": end.get("started_at"),
+    }

@@ -1,0 +1,93 @@
+"""One use of the command line: its options, its project, its connection, its output.
+
+Every verb's function gets one. Connects only when asked to, and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.screen import Paint, paint_for
+from holdfast.client.connection import Connection, ConnectionLost
+from holdfast.client.reach import reach
+from holdfast.vocabulary.places import Places, find_places
+
+if TYPE_CHECKING:
+    from holdfast.cli.arguments import Arguments
+
+SAFE_TO_REPEAT = frozenset(
+    {"status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events", "prune"}
+)
+
+
+class Call:
+    """What a verb works with."""
+
+    def __init__(self, arguments: Arguments, environ: Mapping[str, str]) -> None:
+        self.options = arguments.options
+        self.operands = arguments.operands
+        self.environ = environ
+        self.is_json = bool(self.options.get("json"))
+        self.folder = os.path.join(os.getcwd(), self.options.get("C") or "")
+        self._places: Places | None = None
+        self._connection: Connection | None = None
+        self.paint: Paint = paint_for(
+            self.options.get("color", "auto"), environ, is_terminal=sys.stdout.isatty()
+        )
+
+    @property
+    def places(self) -> Places:
+        if self._places is None:
+            self._places = find_places(
+                self.folder,
+                self.environ,
+                config=self.options.get("config") or self.environ.get("MAGICTUNNEL_CONFIG"),
+                state_dir=self.options.get("state_dir"),
+            )
+        return self._places
+
+    def connect(self) -> Connection:
+        """The one connection of this call, made when first needed."""
+        if self._connection is None:
+            self._connection = reach(self.places)
+        return self._connection
+
+    def use(self, connection: Connection | None) -> None:
+        """Speak over this connection from now on."""
+        self._connection = connection
+
+    def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
+        """Ask; once more if the supervisor was replaced meanwhile and asking twice is safe."""
+        try:
+            return self.connect().ask(command, **fields)
+        except ConnectionLost:
+            self._connection = None
+            if command not in SAFE_TO_REPEAT:
+                raise
+        return self.connect().ask(command, **fields)
+
+    def say(self, text: str = "") -> None:
+        sys.stdout.write(text + "\n")
+
+    def note(self, text: str) -> None:
+        """Something beside the result, for people."""
+        sys.stdout.flush()
+        sys.stderr.write(f"holdfast: {text}\n")
+        sys.stderr.flush()
+
+    def emit(self, value: Any) -> None:
+        """One JSON object: on one line, or laid out for a terminal."""
+        import json
+
+        indent = 2 if sys.stdout.isatty() else None
+        sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+    def emit_line(self, value: Any) -> None:
+        """One JSON object of a stream."""
+        import json
+
+        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        sys.stdout.flush()

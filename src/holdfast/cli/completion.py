@@ -1,0 +1,142 @@
+"""Shell completion: a small script per shell that asks `holdfast __complete WORD…`.
+
+What can be completed comes from the table of verbs; service names from the daemon if it
+answers at once, else from the log files. It never waits and never fails loudly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from holdfast.cli.verb import Option, Verb
+from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
+from holdfast.vocabulary.errors import HoldfastError, UsageError
+
+ANSWER_SECONDS = 0.3
+
+SCRIPTS = {
+    "bash": """\
+_holdfast() {
+    local IFS=$'\\n'
+    COMPREPLY=($(holdfast __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
+}
+complete -o default -F _holdfast holdfast
+""",
+    "zsh": """\
+#compdef holdfast
+_holdfast() {
+    local -a found
+    local word about
+    while IFS=$'\\t' read -r word about; do
+        found+=("${word//:/\\\\:}:$about")
+    done < <(holdfast __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+    if (( $#found )); then
+        _describe holdfast found
+    else
+        _files
+    fi
+}
+compdef _holdfast holdfast
+""",
+    "fish": """\
+function __holdfast_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found (holdfast __complete $words[2..-1] 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c holdfast -f -a '(__holdfast_complete)'
+""",
+}
+
+SIGNALS = ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "WINCH")
+
+
+def completion(call: object) -> int:
+    operands: list[str] = getattr(call, "operands", [])
+    script = SCRIPTS.get(operands[0])
+    if script is None:
+        raise UsageError(f'no completion for "{operands[0]}"', "use bash, zsh or fish")
+    if getattr(call, "is_json", False):
+        import json
+
+        script = json.dumps({"shell": operands[0], "script": script}) + "\n"
+    sys.stdout.write(script)
+    return 0
+
+
+def complete(words: list[str]) -> int:
+    """Print what may stand where the cursor is, one a line, with its meaning after a tab."""
+    *before, last = words or [""]
+    for word, about in candidates(before, last):
+        if word.startswith(last):
+            sys.stdout.write(f"{word}\t{about}\n" if about else f"{word}\n")
+    return 0
+
+
+def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
+    from holdfast.cli.arguments import needs_next_word, place_of_verb
+
+    place = place_of_verb(before)
+    verb = BY_NAME.get(before[place]) if place is not None else None
+    if before and before[-1].startswith("-") and needs_next_word(before[-1]):
+        return _values(before[-1], verb)
+    if "--" in before:
+        return []
+    options = [*(verb.options if verb else ()), *GLOBAL_OPTIONS]
+    if last.startswith("-"):
+        return [(option.flags[-1], option.help) for option in options]
+    if place is None:
+        return [(known.name, known.summary) for known in VERBS]
+    if verb is None:
+        return []
+    return _operands(verb, before, place)
+
+
+def _values(flag: str, verb: Verb | None) -> list[tuple[str, str]]:
+    known: list[Option] = [*(verb.options if verb else ()), *GLOBAL_OPTIONS]
+    for option in known:
+        if flag in option.flags:
+            if option.name == "for":
+                return [("running", ""), ("exited", ""), ("log:", "a line that matches")]
+            return [(choice, "") for choice in option.choices]
+    return []
+
+
+def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]]:
+    has_operand = any(not word.startswith("-") for word in before[place + 1 :])
+    if verb.name == "completion":
+        return [(shell, "") for shell in SCRIPTS]
+    if verb.name == "help":
+        return [(known.name, known.summary) for known in VERBS]
+    if verb.name == "signal" and not has_operand:
+        return [(name, "") for name in SIGNALS]
+    if "SERVICE" in verb.operands:
+        return service_names(before)
+    return []
+
+
+def service_names(before: list[str]) -> list[tuple[str, str]]:
+    """Names with their states; without an answer at once, names alone."""
+    from holdfast.cli.arguments import Arguments, parse
+    from holdfast.cli.call import Call
+    from holdfast.client.connection import Connection
+
+    try:
+        options = parse([*before, "--help"]).options
+    except HoldfastError:
+        options = {}
+    call = Call(Arguments(None, options, []), os.environ)
+    try:
+        connection = Connection(call.places.line_socket, connect_seconds=ANSWER_SECONDS)
+        answer = connection.answer(connection.send("status"), ANSWER_SECONDS)
+        return [(name, service["status"]) for name, service in answer["services"].items()]
+    except (HoldfastError, TimeoutError, OSError, KeyError):
+        pass
+    from holdfast.logbook import segments
+
+    return [(name, "") for name in sorted(segments.list_all(call.places.logs))]

@@ -1,0 +1,158 @@
+"""`holdfast down`: stops everything and returns when the keeper is really gone."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.cli.history import ended_how, events_in
+from holdfast.client.connection import Connection, ConnectionLost, error_from
+from holdfast.client.reach import SupervisorAway, keeper_facts, lock_is_held, reach
+from holdfast.vocabulary.errors import NoDaemon, TimedOut
+
+GONE_SECONDS = 30.0
+POLL_SECONDS = 0.02
+ENDED_STATES = frozenset({"stopped", "exited", "failed"})
+
+
+def down(call: Call) -> int:
+    started = time.monotonic()
+    keep = bool(call.options.get("keep_running"))
+    now = bool(call.options.get("now"))
+    ends = Ends()
+    try:
+        shut_down(call, ends, keep_running=keep, now=now)
+    except SupervisorAway as away:
+        if not keep:
+            from holdfast.cli import by_keeper
+
+            ends.services = by_keeper.down(call, away, now=now)
+    except NoDaemon:
+        return _nothing_was_up(call)
+    seconds = time.monotonic() - started
+    if call.is_json:
+        outcome = "kept_running" if keep else "down"
+        call.emit({"outcome": outcome, "services": ends.services, "seconds": round(seconds, 3)})
+        return 0
+    for name, end in ends.services.items():
+        call.say(f"{name}: {describe_end(end, call.paint)}")
+    if keep:
+        call.say("the supervisor is off; services go on, `holdfast up` joins them again")
+    else:
+        call.say(f"Holdfast is down ({durations.show(seconds)})")
+    return 0
+
+
+class Ends:
+    """How each service ended, gathered from events."""
+
+    def __init__(self) -> None:
+        self.services: dict[str, dict[str, Any]] = {}
+        self._seen: dict[str, dict[str, Any]] = {}
+
+    def take(self, event: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+        """Note an event; answers the service and its end when that is now known."""
+        service = event.get("service")
+        if not service:
+            return None
+        data: dict[str, Any] = event.get("data") or {}
+        seen = self._seen.setdefault(service, {})
+        match event["kind"]:
+            case "exit":
+                seen.update(
+                    exit_code=data.get("code"),
+                    signal=data.get("signal"),
+                    unknown=bool(data.get("unknown")),
+                )
+            case "process:ended":
+                seen["report"] = data.get("report")
+            case "transition" if data.get("to") in ENDED_STATES:
+                seen["status"] = data["to"]
+                self.services[service] = seen
+                return service, seen
+        return None
+
+
+def describe_end(end: dict[str, Any], paint: screen.Paint) -> str:
+    text = paint.state(str(end.get("status", "stopped")))
+    if "exit_code" in end:
+        how = ended_how(end["exit_code"], end.get("signal"), bool(end.get("unknown")))
+        text += f" ({how})"
+    killed = [str(e["pid"]) for e in end.get("report") or [] if e.get("how") in FORCED]
+    if killed:
+        text += f"; killed: {', '.join(killed)}"
+    return text
+
+
+FORCED = frozenset({"SIGKILL", "cgroup.kill", "unkillable"})
+
+
+def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> None:
+    """Ask for it, and ask again if the supervisor is replaced meanwhile."""
+    for _ in range(3):
+        connection = reach(call.places, any_version=True)
+        followed = connection.send("events", follow=True, since=_newest(connection))
+        asked = connection.send("shutdown", keep_running=keep_running, now=now)
+        try:
+            _follow(connection, ends, followed, asked)
+        except ConnectionLost:
+            pass
+        finally:
+            connection.close()
+        if keep_running:
+            if _supervisor_is_off(call):
+                return
+        elif is_gone(call.places.state):
+            return
+    raise TimedOut("Holdfast is still there", "`holdfast down --now` kills at once")
+
+
+def is_gone(state: str, seconds: float = GONE_SECONDS) -> bool:
+    """Wait until nobody holds the lock."""
+    deadline = time.monotonic() + seconds
+    while lock_is_held(state):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _newest(connection: Connection) -> int:
+    newest: int = connection.ask("events", limit=1).get("last", 0)
+    return newest
+
+
+def _follow(connection: Connection, ends: Ends, followed: int, asked: int) -> None:
+    """Read until the answer has come and the supervisor hangs up."""
+    is_answered = False
+    while True:
+        frame = connection.receive(GONE_SECONDS if is_answered else None)
+        if frame is None:
+            return
+        if frame.get("id") == asked:
+            if not frame.get("ok"):
+                raise error_from(frame.get("error") or {})
+            is_answered = True
+        elif frame.get("id") == followed:
+            for event in events_in(frame):
+                ends.take(event)
+
+
+def _supervisor_is_off(call: Call) -> bool:
+    deadline = time.monotonic() + GONE_SECONDS
+    while time.monotonic() < deadline:
+        facts = keeper_facts(call.places)
+        if facts is None or facts["supervisor"]["state"] == "off":
+            return True
+        time.sleep(POLL_SECONDS)
+    return False
+
+
+def _nothing_was_up(call: Call) -> int:
+    if call.is_json:
+        call.emit({"outcome": "already_down", "services": {}, "seconds": 0.0})
+    else:
+        call.say("nothing runs here")
+    return 0

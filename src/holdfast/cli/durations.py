@@ -1,0 +1,72 @@
+"""Durations and times as people write and read them: `10m`, `1h30m`, `3m12s`."""
+
+from __future__ import annotations
+
+import time
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def parse(text: str) -> float:
+    """Seconds; a bare number is seconds. Raises ValueError that shows the form."""
+    rest, total, found = text.strip().lower(), 0.0, False
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        after = rest[digits:]
+        letters = len(after) - len(after.lstrip("abcdefghijklmnopqrstuvwxyz"))
+        unit = after[:letters]
+        if not digits or (not unit and found) or (unit and unit not in _SECONDS):
+            raise ValueError("not a duration; write 200ms, 30s, 10m, 2h or 7d")
+        total += float(rest[:digits]) * _SECONDS.get(unit, 1.0)
+        rest = after[letters:]
+        found = True
+    if not found:
+        raise ValueError("not a duration; write 200ms, 30s, 10m, 2h or 7d")
+    return total
+
+
+def parse_when(text: str) -> float:
+    """Unix seconds of a moment: a duration ago, or a local time in ISO form."""
+    try:
+        return time.time() - parse(text)
+    except ValueError:
+        pass
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        raise ValueError("not a time; write 10m, 2h or 2030-01-31T12:00") from None
+
+
+def show(seconds: float | None) -> str:
+    """At most two units: `0.4s`, `12s`, `3m12s`, `2h05m`, `9d03h`."""
+    if seconds is None:
+        return "-"
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def show_size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError
+
+
+def show_time(moment: float | None) -> str:
+    """Local time of day; with the date when it is not today's."""
+    if moment is None:
+        return "-"
+    local = time.localtime(moment)
+    is_today = time.strftime("%Y%m%d", local) == time.strftime("%Y%m%d")
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", local)

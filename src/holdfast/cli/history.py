@@ -1,0 +1,147 @@
+"""The verbs about what happened and what is about to: events, runs, wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.client.connection import ConnectionLost
+from holdfast.vocabulary.errors import TimedOut
+
+RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")
+
+
+def events(call: Call) -> int:
+    """Follows over the supervisor's replacement: it goes on after the last number told."""
+    fields: dict[str, Any] = {"services": call.operands, "limit": call.options.get("tail", 100)}
+    since = call.options.get("since")
+    is_following = bool(call.options.get("follow"))
+    if is_following:
+        fields["follow"] = True
+    while True:
+        if since is not None:
+            fields["since"] = since
+        connection = call.connect()
+        try:
+            request = connection.send("events", **fields)
+            while True:
+                frame = connection.receive()
+                if frame is None or frame.get("id") != request:
+                    continue
+                for event in events_in(frame):
+                    since = event["seq"]
+                    show_event(call, event)
+                if "item" not in frame:
+                    return 0
+        except ConnectionLost:
+            call.use(None)
+            if not is_following:
+                raise
+
+
+def events_in(frame: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events that a frame carries, as an item or in the final answer."""
+    if "item" in frame:
+        return [frame["item"]]
+    if not frame.get("ok"):
+        from holdfast.client.connection import error_from
+
+        raise error_from(frame.get("error") or {})
+    found: list[dict[str, Any]] = (frame.get("result") or {}).get("events") or []
+    return found
+
+
+def show_event(call: Call, event: dict[str, Any]) -> None:
+    if call.is_json:
+        call.emit_line(event)
+        return
+    moment = call.paint(durations.show_time(event.get("time")), "dim")
+    service = event.get("service") or "holdfast"
+    call.say(f"{event['seq']:>6} {moment} {service}: {describe_event(event, call.paint)}")
+    import sys
+
+    sys.stdout.flush()
+
+
+def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
+    """One event in words."""
+    data: dict[str, Any] = event.get("data") or {}
+    match event["kind"]:
+        case "transition":
+            cause = f" ({data['cause']})" if data.get("cause") else ""
+            return (
+                f"{paint.state(str(data.get('from')))} → {paint.state(str(data.get('to')))}{cause}"
+            )
+        case "process:started":
+            return f"started, pid {data.get('pid')}"
+        case "exit":
+            return ended_how(data.get("code"), data.get("signal"), bool(data.get("unknown")))
+        case "process:ended":
+            count = len(data.get("report") or [])
+            return f"all processes are gone ({count})" if count else "all processes are gone"
+        case "service:restart_scheduled":
+            return f"starts again in {float(data.get('delay') or 0):.1f} s"
+        case kind:
+            told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
+            return f"{kind} {told}".rstrip()
+
+
+def ended_how(code: int | None, signal: Any, unknown: bool) -> str:
+    if signal:
+        return f"ended by {signal}"
+    if unknown or code is None:
+        return "ended, exit code unknown"
+    return f"exit {code}"
+
+
+def runs(call: Call) -> int:
+    result = call.ask("runs", service=call.operands[0], limit=call.options.get("tail", 20))
+    if call.is_json:
+        call.emit(result)
+        return 0
+    rows = [_run_row(run) for run in result["runs"]]
+    if not rows:
+        call.say(f"{call.operands[0]} has not run yet")
+        return 0
+    for line in screen.table(RUN_HEADS, rows, call.paint, screen.width()):
+        call.say(line)
+    return 0
+
+
+def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
+    if run.get("ended_at") is None:
+        ended = "still running"
+    else:
+        ended = ended_how(run.get("exit_code"), run.get("signal"), bool(run.get("unknown")))
+        if run.get("reason"):
+            ended += f", {run['reason']}" if run["reason"] != ended else ""
+    return (
+        str(run["number"]),
+        durations.show_time(run["started_at"]),
+        durations.show(run.get("duration")),
+        str(run["pid"]),
+        durations.show_size(run.get("log_bytes") or 0),
+        ended,
+    )
+
+
+def wait(call: Call) -> int:
+    service = call.operands[0]
+    condition = call.options.get("for", "running")
+    timeout = call.options.get("timeout", 30.0)
+    result = call.ask("wait", service=service, condition=condition, timeout=timeout)
+    if not result["met"]:
+        raise TimedOut(
+            f"{service}: not {condition} within {durations.show(timeout)}; it is {result['status']}",
+            f"holdfast logs {service} --tail 20",
+            {"service": service, "status": result["status"]},
+        )
+    if call.is_json:
+        call.emit(result)
+    elif result.get("line"):
+        call.say(result["line"])
+    else:
+        how = f" (exit {result['exit_code']})" if result.get("exit_code") is not None else ""
+        call.say(f"{service}: {result['status']}{how} after {durations.show(result['seconds'])}")
+    return 0

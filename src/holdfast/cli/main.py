@@ -1,0 +1,107 @@
+"""The `holdfast` command: understands the line, imports the verb's module, tells errors.
+
+The border where every error becomes a message and an exit code. Imports nothing that a
+plain `status` does not need.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from holdfast.cli.arguments import Arguments, parse
+from holdfast.vocabulary.errors import HoldfastError, UsageError, exit_code_of
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except HoldfastError as error:
+        return _tell(error, is_json="--json" in _own(words))
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); nothing may be said at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _own(words: list[str]) -> list[str]:
+    """The words that are ours, not those of a command to run."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0] == "__complete":
+        from holdfast.cli.completion import complete
+
+        return complete(words[1:])
+    arguments = parse(words)
+    verb = arguments.verb
+    if arguments.options.get("help"):
+        from holdfast.cli.help import show_help
+
+        return show_help(verb)
+    if arguments.options.get("version"):
+        from holdfast import __version__
+
+        sys.stdout.write(f"holdfast {__version__}\n")
+        return 0
+    if sys.platform == "win32":
+        raise UsageError(
+            "Holdfast cannot supervise processes on Windows: it needs Unix sockets, process "
+            "groups and terminals (PTYs)",
+            "run it inside WSL, or on Linux or macOS",
+        )
+    return _dispatch(arguments)
+
+
+def _dispatch(arguments: Arguments) -> int:
+    from holdfast.cli.call import Call
+
+    call = Call(arguments, os.environ)
+    if not os.path.isdir(call.folder):
+        raise UsageError(f"-C {arguments.options['C']}: no such folder")
+    if arguments.verb is not None:
+        place = arguments.verb.place
+    elif arguments.operands:
+        raise UsageError(
+            f"say what to do with {arguments.operands[0]}",
+            f"holdfast run -- {' '.join(arguments.operands)}",
+        )
+    elif call.places.config or os.environ.get("SUPERVISOR_TARGET_CMD"):
+        place = "up:up"
+    else:
+        from holdfast.cli.help import show_help
+
+        return show_help(None)
+    module_name, function = place.split(":")
+    from importlib import import_module
+
+    module = import_module(f"holdfast.cli.{module_name}")
+    code: int = getattr(module, function)(call)
+    return code
+
+
+def _tell(error: HoldfastError, *, is_json: bool) -> int:
+    code = exit_code_of(error.code)
+    if is_json:
+        import json
+
+        fields = {**error.as_fields(), "exit_code": code}
+        sys.stdout.write(json.dumps({"error": fields}, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+        return code
+    sys.stdout.flush()
+    sys.stderr.write(f"holdfast: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"  {error.hint}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

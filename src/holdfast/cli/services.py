@@ -1,0 +1,140 @@
+"""The verbs that do something to services and tell each one's outcome."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from holdfast.cli import durations
+from holdfast.cli.call import Call
+from holdfast.client.reach import SupervisorAway
+from holdfast.vocabulary.errors import UsageError
+
+
+def start(call: Call) -> int:
+    wait = not call.options.get("no_wait")
+    return tell(call, call.ask("start", services=call.operands, wait=wait))
+
+
+def stop(call: Call) -> int:
+    fields: dict[str, Any] = {"services": call.operands}
+    if "grace" in call.options:
+        fields["grace"] = call.options["grace"]
+    try:
+        result = call.ask("stop", **fields)
+    except SupervisorAway as away:
+        from holdfast.cli import by_keeper
+
+        result = by_keeper.stop(call, away)
+    return tell(call, result)
+
+
+def restart(call: Call) -> int:
+    fields: dict[str, Any] = {
+        "services": call.operands,
+        "wait": not call.options.get("no_wait"),
+    }
+    if "args" in call.options:
+        fields["args"] = call.options["args"]
+    if "env" in call.options:
+        fields["env_vars"] = call.options["env"]
+    if len(call.operands) != 1 and ("args" in fields or "env_vars" in fields):
+        raise UsageError(
+            "--args and --env are for one service", "holdfast restart SERVICE --args ARG…"
+        )
+    return tell(call, call.ask("restart", **fields))
+
+
+def pause(call: Call) -> int:
+    return tell(call, call.ask("pause", services=call.operands))
+
+
+def resume(call: Call) -> int:
+    return tell(call, call.ask("resume", services=call.operands))
+
+
+def signal(call: Call) -> int:
+    name, *services = call.operands
+    fields: dict[str, Any] = {"signal": name, "services": services}
+    if "to" in call.options:
+        fields["to"] = call.options["to"]
+    return tell(call, call.ask("signal", **fields))
+
+
+def rm(call: Call) -> int:
+    keep = bool(call.options.get("keep_logs"))
+    return tell(call, call.ask("remove", services=call.operands, keep_logs=keep))
+
+
+def prune(call: Call) -> int:
+    older_than = call.options.get("older_than", 0.0)
+    result = call.ask("prune", services=call.operands, older_than=older_than)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    size = durations.show_size(result["deleted_bytes"])
+    call.say(f"deleted {result['deleted_runs']} runs and {size} of logs")
+    return 0
+
+
+def adopt(call: Call) -> int:
+    ways = [name for name in ("pid", "pidfile", "port") if name in call.options]
+    if len(ways) != 1:
+        raise UsageError(
+            "say which process: one of --pid, --pidfile, --port",
+            f"holdfast adopt --pid 1234 {call.operands[0]}",
+        )
+    way = ways[0]
+    value = call.options[way]
+    if way == "pidfile":
+        value = os.path.realpath(os.path.join(call.folder, value))
+    from holdfast.client.launch import ensure_running
+
+    call.use(ensure_running(call.places, call.environ).connection)
+    return tell(call, call.ask("adopt", service=call.operands[0], **{way: value}))
+
+
+def tell(call: Call, result: dict[str, Any]) -> int:
+    """Tell what was done to each service; exit code 1 when one failed."""
+    services: dict[str, dict[str, Any]] = result.get("services", {})
+    failed = any(outcome["outcome"] == "failed" for outcome in services.values())
+    if call.is_json:
+        call.emit(result)
+        return int(failed)
+    if not services:
+        call.say("nothing to do")
+    for name, outcome in services.items():
+        for line in describe(call, name, outcome):
+            call.say(line)
+    return int(failed)
+
+
+def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
+    """One service's outcome, with what it printed last when it failed."""
+    what = outcome["outcome"]
+    colour = (
+        "red" if what == "failed" else "dim" if what.startswith(("already", "not_")) else "green"
+    )
+    extra: list[str] = []
+    if outcome.get("pid"):
+        extra.append(f"pid {outcome['pid']}")
+    if what == "failed" and outcome.get("exit_code") is not None and not outcome.get("reason"):
+        extra.append(f"exit {outcome['exit_code']}")
+    line = f"{name}: {call.paint(what.replace('_', ' '), colour)}"
+    if outcome.get("reason"):
+        line += f": {outcome['reason']}"
+    if extra:
+        line += f" ({', '.join(extra)})"
+    lines = [line]
+    report = outcome.get("report") or []
+    if (
+        any(entry.get("how") not in ("exited", "SIGTERM", None) for entry in report)
+        or len(report) > 1
+    ):
+        lines.extend(
+            f"  {entry['pid']} {entry.get('name') or '?'}: {entry['how']}" for entry in report
+        )
+    if what == "failed":
+        lines.extend("  | " + text for text in (outcome.get("last_lines") or [])[-10:])
+        lines.append("  " + call.paint(f"more: holdfast logs {name} --tail 50", "dim"))
+    return lines

@@ -1,0 +1,40 @@
+"""`holdfast init` and `holdfast version`."""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast import __version__
+from holdfast.cli.call import Call
+from holdfast.client.reach import reach
+from holdfast.vocabulary.errors import HoldfastError
+
+
+def init(call: Call) -> int:
+    from holdfast.cli.init import write_config
+
+    path = write_config(call.folder, force=bool(call.options.get("force")))
+    if call.is_json:
+        call.emit({"config": str(path)})
+        return 0
+    call.say(f"wrote {path}")
+    call.say("look at it, then: holdfast up")
+    return 0
+
+
+def version(call: Call) -> int:
+    """Never fails for want of a daemon."""
+    daemon: dict[str, object] | None = None
+    try:
+        connection = reach(call.places, patience=2.0, any_version=True)
+        daemon = connection.ask("hello", version=__version__)
+    except HoldfastError:
+        pass
+    python = sys.version.split()[0]
+    if call.is_json:
+        call.emit({"version": __version__, "python": python, "daemon": daemon})
+        return 0
+    call.say(f"holdfast {__version__} (Python {python})")
+    if daemon is not None:
+        call.say(f"daemon   {daemon['version']} (keeper {daemon['keeper_version']})")
+    return 0

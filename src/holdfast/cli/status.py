@@ -1,0 +1,79 @@
+"""`holdfast status`: what each service is doing, and what to do about those that failed.
+
+On the hot path: imports nothing that is not needed to ask and to lay out a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.client.reach import SupervisorAway
+
+HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "DETAIL")
+TROUBLED = frozenset({"failed", "backoff"})
+
+
+def status(call: Call) -> int:
+    try:
+        result = call.ask("status", services=call.operands)
+    except SupervisorAway as away:
+        from holdfast.cli import by_keeper
+
+        result = by_keeper.status(call, away)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    for line in render(result, call.paint, screen.width()):
+        call.say(line)
+    return 0
+
+
+def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> list[str]:
+    """The whole answer for people."""
+    services: dict[str, dict[str, Any]] = result["services"]
+    if not services:
+        return ["no services yet; `holdfast run -- COMMAND` or a holdfast.yaml brings some"]
+    rows = [row_of(name, service) for name, service in services.items()]
+    lines = screen.table(HEADS, rows, paint, columns, state_column=1)
+    troubled = [name for name, service in services.items() if service["status"] in TROUBLED]
+    if troubled:
+        lines.append("")
+        for name in troubled[:3]:
+            lines.append(paint(f"why? holdfast logs {name} --tail 20", "dim"))
+        if len(troubled) > 3:
+            lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
+    return lines
+
+
+def row_of(name: str, service: dict[str, Any]) -> tuple[str, ...]:
+    pid = service.get("pid")
+    return (
+        name,
+        service["status"],
+        "-" if pid is None else str(pid),
+        durations.show(service.get("uptime")),
+        str(service.get("restart_count", 0)),
+        detail_of(service),
+    )
+
+
+def detail_of(service: dict[str, Any]) -> str:
+    """Why it is in its state, and what comes next."""
+    parts: list[str] = []
+    reason = service.get("reason") or ""
+    if reason:
+        parts.append(reason)
+    elif service.get("signal") and service.get("pid") is None:
+        parts.append(f"ended by {service['signal']}")
+    elif service.get("exit_code") is not None and service.get("pid") is None:
+        parts.append(f"exit {service['exit_code']}")
+    wait = service.get("next_start_in")
+    if wait is not None and "restarting in" not in reason:
+        parts.append(f"restarting in {max(0.0, wait):.0f} s")
+    if service.get("adopted"):
+        parts.append("adopted")
+    if service.get("overrides"):
+        parts.append("started with other " + " and ".join(sorted(service["overrides"])))
+    return ", ".join(parts)

@@ -1,0 +1,86 @@
+"""`holdfast upgrade`: the running Holdfast becomes the installed version.
+
+The keeper does the swap; this only says what to run, waits for the new supervisor, and
+compares the pids before and after.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from holdfast import __version__
+from holdfast.cli.call import Call
+from holdfast.client.connection import ConnectionLost
+from holdfast.client.launch import import_path, package_parent, python_prefix
+from holdfast.client.reach import reach
+from holdfast.vocabulary.errors import NoDaemon, TimedOut
+
+SWAP_SECONDS = 60.0
+
+
+def upgrade(call: Call) -> int:
+    connection = reach(call.places, any_version=True)
+    before = connection.ask("hello", version=__version__)
+    runs_before = _runs(connection.ask("status"))
+    request = {
+        "argv_prefix": python_prefix(),
+        "package": package_parent(),
+        "import_path": import_path(),
+    }
+    try:
+        connection.ask("upgrade", **request)
+    except ConnectionLost:
+        # The supervisor may be retired before its answer is out; its successor tells.
+        pass
+    connection.close()
+    after, runs_after = _wait_for_new(call, before)
+    changed = [
+        name
+        for name, (run_id, pid) in runs_before.items()
+        if name in runs_after and runs_after[name][0] == run_id and runs_after[name][1] != pid
+    ]
+    result = {
+        "before": {"version": before["version"], "keeper_version": before["keeper_version"]},
+        "after": {"version": after["version"], "keeper_version": after["keeper_version"]},
+        "services": len(runs_after),
+        "changed_pids": changed,
+    }
+    if call.is_json:
+        call.emit(result)
+        return int(bool(changed))
+    call.say(f"supervisor {before['version']} → {after['version']}")
+    call.say(f"keeper     {before['keeper_version']} → {after['keeper_version']}")
+    if changed:
+        call.say(f"pid changed: {', '.join(changed)}")
+    else:
+        call.say(f"no pid changed ({len(runs_before)} running)")
+    return int(bool(changed))
+
+
+def _runs(status: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    return {
+        name: (service["run_id"], service["pid"])
+        for name, service in status["services"].items()
+        if service.get("pid") is not None
+    }
+
+
+def _wait_for_new(
+    call: Call, before: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, tuple[str, int]]]:
+    deadline = time.monotonic() + SWAP_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            connection = reach(call.places, any_version=True)
+            hello = connection.ask("hello", version=__version__)
+            if hello["pid"] != before["pid"] and hello["version"] == __version__:
+                return hello, _runs(connection.ask("status"))
+            connection.close()
+        except NoDaemon:
+            pass
+        time.sleep(0.05)
+    raise TimedOut(
+        f"no supervisor of version {__version__} answered within {SWAP_SECONDS:g} s",
+        "`holdfast status` tells who does",
+    )

@@ -1,0 +1,163 @@
+"""A connection to the line door: asks commands, reads answers and streams.
+
+Synchronous, standard library only. It knows the frames on the wire, not what the commands
+mean; it starts nothing and does not choose whom to speak to (`reach` does).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
+
+Frame = dict[str, Any]
+
+READ_SIZE = 256 * 1024
+_dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class ConnectionLost(NoDaemon):
+    """The other side went away before it answered."""
+
+
+class Connection:
+    """One client of a line door. Several requests may be under way at once."""
+
+    def __init__(self, path: str, *, connect_seconds: float = 5.0) -> None:
+        self.path = path
+        self._buffer = b""
+        self._aside: list[Frame] = []
+        self._last_id = 0
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(connect_seconds)
+        try:
+            self._socket.connect(path)
+        except PermissionError as error:
+            self._socket.close()
+            raise Refused(
+                f"{path}: {error.strerror}", "this Holdfast belongs to another user"
+            ) from None
+        except OSError as error:
+            self._socket.close()
+            raise NoDaemon(f"nobody answers at {path}: {error.strerror or error}") from None
+        self._socket.settimeout(None)
+
+    def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
+        """Ask one command and wait for its answer; raises the error that came instead."""
+        return self.answer(self.send(command, **fields))
+
+    def stream(self, command: str, /, **fields: Any) -> Iterator[dict[str, Any]]:
+        """Ask a streaming command; yields its items until it ends or the caller stops."""
+        request = self.send(command, **fields)
+        while True:
+            frame = self._frame_of(request)
+            if "item" in frame:
+                yield frame["item"]
+                continue
+            _result_of(frame)
+            return
+
+    def send(self, command: str, /, **fields: Any) -> int:
+        """Send a request without waiting; the returned id marks the frames that answer it."""
+        self._last_id += 1
+        frame = {"id": self._last_id, "command": command, **fields}
+        try:
+            self._socket.sendall(_dump(frame).encode("utf-8", "surrogateescape") + b"\n")
+        except OSError:
+            raise _lost() from None
+        return self._last_id
+
+    def answer(self, request: int, seconds: float | None = None) -> dict[str, Any]:
+        """The final answer to a request; TimeoutError when it takes longer than `seconds`."""
+        return _result_of(self._frame_of(request, seconds))
+
+    def receive(self, seconds: float | None = None) -> Frame | None:
+        """The next frame of any request, or None when none came in time."""
+        if self._aside:
+            return self._aside.pop(0)
+        try:
+            return self._read(seconds)
+        except TimeoutError:
+            return None
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether `receive` would answer without reading the socket."""
+        return bool(self._aside) or b"\n" in self._buffer
+
+    def _frame_of(self, request: int, seconds: float | None = None) -> Frame:
+        for place, frame in enumerate(self._aside):
+            if frame.get("id") == request:
+                return self._aside.pop(place)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            frame = self._read(left)
+            if frame.get("id") == request:
+                return frame
+            if frame.get("id") is None and frame.get("ok") is False:
+                raise error_from(frame.get("error", {}))
+            self._aside.append(frame)
+
+    def _read(self, seconds: float | None) -> Frame:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        pieces = [self._buffer]
+        while b"\n" not in pieces[-1]:
+            if deadline is not None:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                piece = self._socket.recv(READ_SIZE)
+            except TimeoutError:
+                self._buffer = b"".join(pieces)
+                raise
+            except OSError:
+                piece = b""
+            finally:
+                if deadline is not None:
+                    self._socket.settimeout(None)
+            if not piece:
+                raise _lost()
+            pieces.append(piece)
+        line, _, self._buffer = b"".join(pieces).partition(b"\n")
+        frame: Frame = json.loads(line)
+        return frame
+
+
+def error_from(fields: dict[str, Any]) -> HoldfastError:
+    """The error of the one tree that these fields describe."""
+    code = fields.get("code", "failed")
+    kind = _KINDS.get(code, HoldfastError)
+    error = kind(fields.get("message", "it failed"), fields.get("hint", ""), fields.get("details"))
+    error.__dict__["code"] = code
+    return error
+
+
+def _result_of(frame: Frame) -> dict[str, Any]:
+    if frame.get("ok"):
+        result: dict[str, Any] = frame.get("result") or {}
+        return result
+    raise error_from(frame.get("error") or {})
+
+
+def _lost() -> ConnectionLost:
+    return ConnectionLost(
+        "the supervisor went away before it answered",
+        "`holdfast status` tells how things are now",
+    )
+
+
+def _kinds() -> dict[str, type[HoldfastError]]:
+    return {kind.code: kind for kind in HoldfastError.__subclasses__() if "code" in vars(kind)}
+
+
+_KINDS = _kinds()

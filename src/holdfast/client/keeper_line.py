@@ -1,0 +1,95 @@
+"""The CLI's way to the keeper itself, for when no supervisor answers.
+
+Speaks the keeper's protocol in the control role over keeper.sock; standard library only.
+It asks and reads; what the answers mean for a verb is decided in the CLI.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any
+
+from holdfast import __version__
+from holdfast.client.connection import error_from
+from holdfast.vocabulary.errors import KeeperGone
+
+PROTOCOL = 1
+
+
+class KeeperLine:
+    """A control connection to a keeper; `facts` is what its hello told."""
+
+    def __init__(self, path: str, *, seconds: float = 2.0) -> None:
+        self.path = path
+        self._buffer = b""
+        self._last_id = 0
+        self._notices: list[dict[str, Any]] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(seconds)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise KeeperGone(f"no keeper answers at {path}: {error.strerror or error}") from None
+        try:
+            self.facts = self.ask(
+                "hello", protocol=PROTOCOL, role="control", version=__version__, seconds=seconds
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def ask(self, word: str, /, seconds: float = 10.0, **fields: Any) -> dict[str, Any]:
+        """Ask one word of the protocol; raises the keeper's error, or KeeperGone."""
+        self._last_id += 1
+        request = {"id": self._last_id, "do": word, **fields}
+        try:
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+        except OSError:
+            raise _gone(self.path) from None
+        deadline = time.monotonic() + seconds
+        while True:
+            message = self._read(deadline)
+            if message is None:
+                raise KeeperGone(f"the keeper did not answer `{word}` within {seconds:g} s")
+            if message.get("id") == self._last_id:
+                if message.get("ok"):
+                    return message
+                raise error_from(message.get("error") or {})
+            if "notice" in message:
+                self._notices.append(message)
+
+    def notice(self, seconds: float) -> dict[str, Any] | None:
+        """The next notice, or None when none came in time; KeeperGone when the keeper ends."""
+        if self._notices:
+            return self._notices.pop(0)
+        deadline = time.monotonic() + seconds
+        while (message := self._read(deadline)) is not None:
+            if "notice" in message:
+                return message
+        return None
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, deadline: float) -> dict[str, Any] | None:
+        while b"\n" not in self._buffer:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                piece = self._socket.recv(256 * 1024)
+            except TimeoutError:
+                return None
+            except OSError:
+                piece = b""
+            if not piece:
+                raise _gone(self.path)
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+def _gone(path: str) -> KeeperGone:
+    return KeeperGone(f"the keeper at {path} went away")

@@ -1,0 +1,231 @@
+"""Starts the keeper of a project, detached, and waits until it is ready.
+
+The only place outside the keeper that creates a process. It decides nothing about services:
+once the keeper holds its lock, everything else is asked over the line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import holdfast
+from holdfast.client.connection import Connection, error_from
+from holdfast.client.reach import SupervisorAway, lock_is_held, reach
+from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, Refused, TimedOut
+from holdfast.vocabulary.places import Places, digest, states_root
+
+READY_SECONDS = 15.0
+TAIL_BYTES = 2000
+KEPT_VARIABLES = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ"})
+KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
+
+
+class Launched:
+    """A connection, and the keeper's process if it was this call that started it."""
+
+    __slots__ = ("connection", "keeper")
+
+    def __init__(self, connection: Connection, keeper: subprocess.Popen[bytes] | None) -> None:
+        self.connection = connection
+        self.keeper = keeper
+
+
+def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
+    """Join the Holdfast of these places, or start it; whoever holds the lock wins."""
+    deadline = time.monotonic() + READY_SECONDS
+    keeper: subprocess.Popen[bytes] | None = None
+    while True:
+        try:
+            return Launched(_join(places), keeper)
+        except SupervisorAway as away:
+            raise _with_tail(away, places) from None
+        except NoDaemon:
+            if keeper is not None or time.monotonic() > deadline:
+                raise _died(places, keeper) from None
+        keeper = start_keeper(places, environ)
+
+
+def start_keeper(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    """Start a keeper and wait until it is ready; None when another one holds the lock."""
+    make_private(places.state)
+    make_private(places.runtime)
+    remember_elsewhere(places, environ)
+    ready, ready_end = os.pipe()
+    with open(os.path.join(places.state, "keeper.err"), "wb", opener=_private_file) as errors:
+        keeper = subprocess.Popen(
+            [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_end)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=keeper_environment(environ),
+            cwd="/",
+            pass_fds=(ready_end,),
+            start_new_session=True,
+        )
+    os.close(ready_end)
+    try:
+        answer = _read_ready(ready)
+    finally:
+        os.close(ready)
+    if answer.get("ready"):
+        return keeper
+    error = error_from(answer.get("error") or {"message": _last_words(places, "keeper.err")})
+    if error.code == "already_running":
+        keeper.wait()
+        if not lock_is_held(places.state):
+            # The holder was a probe or is just gone: try again.
+            return start_keeper(places, environ)
+        return None
+    raise Failed(f"the keeper could not start: {error.message}", error.hint or _err_hint(places))
+
+
+def python_prefix() -> list[str]:
+    return [sys.executable, "-I", "-S"]
+
+
+def package_parent() -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(holdfast.__file__)))
+
+
+def keeper_main() -> str:
+    return os.path.join(package_parent(), "holdfast", "keeper", "__main__.py")
+
+
+def import_path() -> list[str]:
+    """The package's parent, then the folders this Python imports from."""
+    folders = [package_parent()]
+    for entry in sys.path:
+        folder = os.path.abspath(entry) if entry else ""
+        if folder and folder not in folders and os.path.isdir(folder):
+            folders.append(folder)
+    return folders
+
+
+def keeper_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Only what Holdfast itself needs: services get theirs from the one who asks."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in KEPT_VARIABLES or name.startswith(KEPT_PREFIXES)
+    }
+
+
+def make_private(folder: str) -> None:
+    """Create a folder that only this user may enter; refuse one that belongs to another."""
+    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        found = os.stat(folder)
+        if found.st_uid != os.getuid():
+            raise Refused(
+                f"{folder} belongs to another user",
+                "remove it, or choose another place with --state-dir",
+            ) from None
+        if found.st_mode & 0o077:
+            os.chmod(folder, 0o700)
+
+
+def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:
+    """Leave a note for `holdfast ls` when the state is not in its usual place."""
+    root = states_root(environ)
+    if os.path.dirname(places.state) == root:
+        return
+    folder = elsewhere_folder(environ)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, digest(places.state))
+    with open(path, "w", encoding="utf-8", opener=_private_file) as note:
+        json.dump({"project": places.project, "state": places.state}, note)
+
+
+def elsewhere_folder(environ: Mapping[str, str]) -> str:
+    return os.path.join(states_root(environ), "elsewhere")
+
+
+def tail_of(path: str) -> str:
+    """The last lines of a file, or nothing."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-12:])
+
+
+def _join(places: Places) -> Connection:
+    try:
+        return reach(places)
+    except SupervisorAway as away:
+        if not away.is_off:
+            raise
+    from holdfast.client.keeper_line import KeeperLine
+
+    line = KeeperLine(places.keeper_socket)
+    line.ask("supervise", on=True)
+    line.close()
+    return reach(places)
+
+
+def _arguments(places: Places) -> list[str]:
+    return [
+        "--state", places.state,
+        "--runtime", places.runtime,
+        "--import-path", os.pathsep.join(import_path()),
+        "--project", places.project,
+    ]  # fmt: skip
+
+
+def _read_ready(fd: int) -> dict[str, Any]:
+    deadline = time.monotonic() + READY_SECONDS
+    line = b""
+    while b"\n" not in line:
+        left = deadline - time.monotonic()
+        readable = select.select([fd], [], [], max(0.0, left))[0]
+        if not readable:
+            raise TimedOut(
+                f"the keeper was not ready within {READY_SECONDS:g} s", "`holdfast doctor` may help"
+            )
+        piece = os.read(fd, 65536)
+        if not piece:
+            break
+        line += piece
+    try:
+        answer: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return {}
+    return answer
+
+
+def _died(places: Places, keeper: subprocess.Popen[bytes] | None) -> HoldfastError:
+    code = keeper.poll() if keeper else None
+    ended = f" (exit {code})" if code is not None else ""
+    words = _last_words(places, "keeper.err")
+    return Failed(f"the keeper ended at once{ended}: {words}", _err_hint(places))
+
+
+def _with_tail(away: SupervisorAway, places: Places) -> HoldfastError:
+    words = tail_of(os.path.join(places.state, "supervisor.err"))
+    if words:
+        away.message += "\n" + words
+    return away
+
+
+def _last_words(places: Places, name: str) -> str:
+    return tail_of(os.path.join(places.state, name)) or "it said nothing"
+
+
+def _err_hint(places: Places) -> str:
+    return f"see {os.path.join(places.state, 'keeper.err')}; `holdfast doctor` checks this host"
+
+
+def _private_file(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

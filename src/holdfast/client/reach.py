@@ -1,0 +1,141 @@
+"""How the CLI finds somebody to speak to: the supervisor, or the keeper when it is away.
+
+A supervisor that is being relaunched is waited for; one that cannot start is told as
+`SupervisorAway`. Starts nothing and repairs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from holdfast import __version__
+from holdfast.client.connection import Connection, ConnectionLost
+from holdfast.client.versions import check_versions
+from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
+from holdfast.vocabulary.places import Places
+
+FIRST_ANSWER_SECONDS = 1.5
+PATIENCE_SECONDS = 10.0
+POLL_SECONDS = 0.02
+KEEPER_CHECK_SECONDS = 0.25
+TRIES_BEFORE_AWAY = 3
+
+
+class SupervisorAway(NoDaemon):
+    """The keeper holds the services, but no supervisor runs; `facts` is the keeper's hello."""
+
+    def __init__(self, places: Places, facts: dict[str, Any]) -> None:
+        supervisor = facts.get("supervisor") or {}
+        self.facts = facts
+        self.is_off = supervisor.get("state") == "off"
+        errors = os.path.join(places.state, "supervisor.err")
+        if self.is_off:
+            super().__init__(
+                "the supervisor is off; the keeper holds the services",
+                "`holdfast up` starts the supervisor again",
+            )
+            return
+        why = supervisor.get("last_error") or f"last exit {supervisor.get('last_exit')}"
+        super().__init__(
+            f"the supervisor cannot start ({supervisor.get('failures', '?')} times): {why}",
+            f"its messages are in {errors}; `status`, `logs`, `stop` and `down` still work",
+            {"supervisor_err": errors},
+        )
+
+
+def reach(
+    places: Places, *, patience: float = PATIENCE_SECONDS, any_version: bool = False
+) -> Connection:
+    """A greeted connection to the supervisor of these places."""
+    deadline = time.monotonic() + patience
+    next_keeper_check = 0.0
+    connection: Connection | None = None
+    hello = 0
+    first_wait = FIRST_ANSWER_SECONDS
+    while True:
+        if connection is None and (connection := _connect(places.line_socket)):
+            hello = connection.send("hello", version=__version__)
+        if connection is not None:
+            try:
+                greeting = connection.answer(hello, min(first_wait, patience))
+            except ConnectionLost:
+                connection = None
+            except TimeoutError:
+                first_wait = KEEPER_CHECK_SECONDS
+            else:
+                if not any_version:
+                    check_versions(__version__, str(greeting.get("version", "")))
+                return connection
+        now = time.monotonic()
+        if now >= next_keeper_check:
+            next_keeper_check = now + KEEPER_CHECK_SECONDS
+            _check_keeper(places, is_line_open=connection is not None)
+        if now >= deadline:
+            raise TimedOut(
+                f"the supervisor did not answer within {patience:g} s",
+                f"its messages are in {os.path.join(places.state, 'supervisor.err')}",
+            )
+        if connection is None:
+            time.sleep(POLL_SECONDS)
+
+
+def _check_keeper(places: Places, *, is_line_open: bool) -> None:
+    """Raise when waiting is of no use: nobody is there, or the supervisor is away."""
+    facts = keeper_facts(places)
+    if facts is None:
+        # Between the death of a keeper and its recovery only the lock, or the line's open
+        # socket, tells that somebody is still there.
+        if not is_line_open and not lock_is_held(places.state):
+            raise nothing_runs(places)
+        return
+    supervisor = facts.get("supervisor") or {}
+    state = supervisor.get("state")
+    failures = supervisor.get("failures") or 0
+    if state == "off" or (state == "backoff" and failures >= TRIES_BEFORE_AWAY):
+        raise SupervisorAway(places, facts)
+
+
+def keeper_facts(places: Places) -> dict[str, Any] | None:
+    """What the keeper tells of itself, or None when none answers."""
+    from holdfast.client.keeper_line import KeeperLine
+
+    try:
+        line = KeeperLine(places.keeper_socket)
+    except HoldfastError:
+        return None
+    line.close()
+    return line.facts
+
+
+def lock_is_held(state: str) -> bool:
+    """Whether a keeper (or a supervisor that turns into one) lives on this state folder."""
+    import fcntl
+
+    try:
+        fd = os.open(os.path.join(state, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def nothing_runs(places: Places) -> NoDaemon:
+    if places.config:
+        hint = f"`holdfast up` starts the services of {places.config}"
+    else:
+        hint = "`holdfast init` writes a configuration, `holdfast run -- COMMAND` needs none"
+    return NoDaemon(f"nothing runs here ({places.project})", hint, {"project": places.project})
+
+
+def _connect(path: str) -> Connection | None:
+    try:
+        return Connection(path)
+    except NoDaemon:
+        return None
