@@ -112,14 +112,24 @@ def read_extent(fd: int) -> Extent | None:
     return Extent(base, base, (0, 0), run, size)
 
 
+def find_back(fd: int, kind: int, before: int) -> int:
+    """The last record of a kind among the first `before` records; -1 if there is none."""
+    at = before
+    while at > 0:
+        begin = max(0, at - 4096)
+        data = os.pread(fd, (at - begin) * RECORD_SIZE, begin * RECORD_SIZE)
+        found = data[RECORD_SIZE // 3 - 1 :: RECORD_SIZE].rfind(kind)
+        if found >= 0:
+            return begin + found
+        at = begin
+    return -1
+
+
 def find_run(fd: int, number: int) -> int | None:
     """The position at which this index last says that the run starts."""
-    size = os.fstat(fd).st_size
-    at = size - size % RECORD_SIZE
-    while at > 0:
-        begin = max(0, at - 2048 * RECORD_SIZE)
-        for record in reversed(unpack_all(os.pread(fd, at - begin, begin))):
-            if record[0] == RUN and record[3] == number:
-                return record[2]
-        at = begin
+    at = os.fstat(fd).st_size // RECORD_SIZE
+    while (at := find_back(fd, RUN, at)) >= 0:
+        record = unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE))
+        if record[3] == number:
+            return record[2]
     return None

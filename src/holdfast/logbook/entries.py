@@ -1,0 +1,73 @@
+"""What readers of a log yield: chunks of bytes, lines, and notes about what is not there.
+
+Values only: nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from holdfast.logbook.cursors import Cursor
+
+Stream = Literal["out", "err"]
+NoteKind = Literal["run", "gap", "removed", "missing", "replaced", "anew"]
+
+STREAMS: tuple[Stream, Stream] = ("out", "err")
+
+
+class Chunk(NamedTuple):
+    """Bytes as a run printed them, of one stream. `time` is None where it is unknown:
+    for bytes that a keeper wrote but could not index before it died."""
+
+    time: float | None
+    stream: Stream
+    data: bytes
+    position: int
+    run: int
+
+    @property
+    def end(self) -> int:
+        """Where to go on reading."""
+        return self.position + len(self.data)
+
+
+class Line(NamedTuple):
+    """One line without its end. `cursor` is the place after it; `is_partial` says that no
+    line end follows: a piece of a very long line, or text that a run left unfinished."""
+
+    time: float | None
+    stream: Stream
+    data: bytes
+    cursor: Cursor
+    run: int
+    is_partial: bool
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+class Note(NamedTuple):
+    """Something about the log itself at this place; `lost` counts bytes."""
+
+    kind: NoteKind
+    time: float | None
+    position: int
+    run: int
+    lost: int = 0
+
+    @property
+    def text(self) -> str:
+        match self.kind:
+            case "run":
+                return f"run {self.run} starts"
+            case "gap":
+                return f"{self.lost} bytes were not recorded"
+            case "removed":
+                return f"{self.lost} bytes removed by the size limit"
+            case "missing":
+                return f"{self.lost} bytes are missing from the log's files"
+            case "replaced":
+                return "the keeper was replaced; time and order of what follows may be unknown"
+            case "anew":
+                return "the log was begun anew"

@@ -1,0 +1,107 @@
+"""Plain text out of what was meant for a terminal: control sequences are taken away, and
+bytes become characters, over any division into chunks.
+
+Owns the parser's state: one number and at most three bytes of a character, so that an
+escape sequence without an end cannot grow anything.
+"""
+
+from __future__ import annotations
+
+import codecs
+from enum import Enum, auto
+
+LONGEST_SEQUENCE = 4096
+
+
+class _State(Enum):
+    TEXT = auto()
+    ESCAPE = auto()
+    INTERMEDIATE = auto()
+    CONTROL = auto()
+    STRING = auto()
+    STRING_ESCAPE = auto()
+
+
+_KEPT = frozenset("\t\n")
+
+
+class PlainText:
+    """Feed text in pieces; what a person would read comes out. Tabs and line ends stay."""
+
+    def __init__(self) -> None:
+        self._state = _State.TEXT
+        self._length = 0
+
+    def feed(self, text: str) -> str:
+        if self._state is _State.TEXT and text.isprintable():
+            return text
+        kept: list[str] = []
+        for character in text:
+            self._step(character, kept)
+        return "".join(kept)
+
+    def _step(self, character: str, kept: list[str]) -> None:
+        if self._state is _State.TEXT:
+            self._text(character, kept)
+            return
+        self._length += 1
+        if self._length > LONGEST_SEQUENCE or character in "\x18\x1a":
+            self._state = _State.TEXT
+        elif character == "\n":
+            self._state = _State.TEXT
+            kept.append(character)
+        elif character == "\x1b" and self._state is not _State.STRING:
+            self._state = _State.ESCAPE
+        else:
+            self._state = self._after(character)
+
+    def _after(self, character: str) -> _State:
+        match self._state:
+            case _State.ESCAPE:
+                if character == "[":
+                    return _State.CONTROL
+                if character in "]PX^_":
+                    return _State.STRING
+                return _State.INTERMEDIATE if " " <= character <= "/" else _State.TEXT
+            case _State.INTERMEDIATE:
+                return _State.INTERMEDIATE if " " <= character <= "/" else _State.TEXT
+            case _State.CONTROL:
+                return _State.TEXT if "@" <= character <= "~" else _State.CONTROL
+            case _State.STRING:
+                if character in "\x07\x9c":
+                    return _State.TEXT
+                return _State.STRING_ESCAPE if character == "\x1b" else _State.STRING
+            case _State.STRING_ESCAPE:
+                return _State.TEXT if character == "\\" else _State.STRING
+            case _State.TEXT:
+                return _State.TEXT
+
+    def _text(self, character: str, kept: list[str]) -> None:
+        if character == "\x1b":
+            self._begin(_State.ESCAPE)
+        elif character == "\x9b":
+            self._begin(_State.CONTROL)
+        elif character in "\x90\x98\x9d\x9e\x9f":
+            self._begin(_State.STRING)
+        elif (character >= " " and not "\x7f" <= character <= "\x9f") or character in _KEPT:
+            kept.append(character)
+
+    def _begin(self, state: _State) -> None:
+        self._state = state
+        self._length = 0
+
+
+class TextDecoder:
+    """UTF-8 over any division into chunks; what is not UTF-8 becomes U+FFFD. One for each
+    stream, or characters of one would be torn by the other."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes, *, is_last: bool = False) -> str:
+        return self._decoder.decode(data, is_last)
+
+
+def plain(data: bytes) -> str:
+    """One whole line or text without its control sequences."""
+    return PlainText().feed(data.decode("utf-8", "replace"))

@@ -1,0 +1,317 @@
+"""Reading a service's log: chunks from any cursor on, and cursors for «the last lines»,
+«since then» and «that run».
+
+Owns the order in which segments are read and what is said when some are gone. A reader
+holds the files of one segment, reads bounded pieces, and never waits for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+from holdfast.logbook import cursors, index, segments, tail
+from holdfast.logbook.cursors import Cursor
+from holdfast.logbook.entries import STREAMS, Chunk, Note, NoteKind, Stream
+from holdfast.logbook.segment_view import SegmentView
+
+PIECE_BYTES = 64 << 10
+_BATCH_RECORDS = 1024
+
+
+class Span(NamedTuple):
+    """A run's part of the log; `end` is None while it is the last run."""
+
+    run: int
+    start: Cursor
+    end: int | None
+    started_at: float | None
+
+
+class Reader:
+    """The log of one service. Cheap to make; opens files only to answer."""
+
+    def __init__(self, directory: str, service: str) -> None:
+        self.directory = directory
+        self.service = service
+
+    def chunks(
+        self,
+        cursor: Cursor = cursors.BEGINNING,
+        stream: Stream | None = None,
+        until: int | None = None,
+    ) -> Walk:
+        """Everything from the cursor to the present end, in recorded order; iterate again
+        to go on with what was added since."""
+        return Walk(self, cursor, stream, until)
+
+    def raw(
+        self,
+        cursor: Cursor = cursors.BEGINNING,
+        stream: Stream | None = None,
+        until: int | None = None,
+    ) -> Iterator[bytes]:
+        """The bytes as they were printed, nothing added."""
+        with self.chunks(cursor, stream, until) as walk:
+            for item in walk:
+                if isinstance(item, Chunk):
+                    yield item.data
+
+    def beginning(self) -> Cursor:
+        for view in self.views():
+            return cursors.at(view.base)
+        return cursors.BEGINNING
+
+    def end(self) -> Cursor:
+        for view in self.views(newest_first=True):
+            return cursors.at(view.end())
+        return cursors.BEGINNING
+
+    def tail(self, lines: int, stream: Stream | None = None) -> Cursor:
+        """Where the last lines begin; reads backwards, and no more than it must."""
+        return tail.find(self.views(newest_first=True), lines, stream)
+
+    def since(self, time: float) -> Cursor:
+        """Where the output of this time begins."""
+        micros = int(time * 1_000_000)
+        place = None
+        for view in self.views(newest_first=True):
+            number = view.find_time(micros)
+            if number < view.count():
+                place = view.record(number)[2]
+            elif place is None:
+                place = view.end()
+            if view.created < micros:
+                break
+        return cursors.at(place or 0)
+
+    def run(self, number: int = -1) -> Span | None:
+        """A run's part of the log, by number; -1 is the last run, -2 the one before."""
+        for count, span in enumerate(self.runs(), start=1):
+            if span.run == number or count == -number:
+                return span
+        return None
+
+    def runs(self) -> Iterator[Span]:
+        """Every run that left something in the log, the last one first."""
+        end: int | None = None
+        last = 0
+        oldest: tuple[int, int] | None = None
+        for view in self.views(newest_first=True):
+            oldest = view.run, view.base
+            if last and view.run == last:
+                continue
+            at = view.count()
+            while (at := view.find_back(index.RUN, at)) >= 0:
+                _, micros, position, run, _ = view.record(at)
+                yield Span(run, cursors.at(position), end, micros / 1_000_000)
+                end = position
+            last = view.run
+        if oldest and oldest[0] and oldest[1] != end:
+            yield Span(oldest[0], cursors.at(oldest[1]), end, None)
+
+    def views(self, *, newest_first: bool = False) -> Iterator[SegmentView]:
+        """The segments one after another; each is closed when the next is asked for."""
+        numbers = segments.numbers(self.directory, self.service)
+        for number in reversed(numbers) if newest_first else numbers:
+            view = self.open(number)
+            if view is None:
+                continue
+            try:
+                yield view
+            finally:
+                view.close()
+
+    def open(self, number: int) -> SegmentView | None:
+        try:
+            return SegmentView(self.directory, self.service, number)
+        except FileNotFoundError:
+            return None
+
+
+@final
+class Walk:
+    """A reader's way through the log. Iterating ends at the present end of the log;
+    iterating again goes on from there."""
+
+    def __init__(
+        self, reader: Reader, cursor: Cursor, stream: Stream | None, until: int | None
+    ) -> None:
+        self._reader = reader
+        self._from = list(cursor)
+        if stream is not None:
+            only = STREAMS.index(stream)
+            self._from[1 - only] = self._from[only]
+        self._stream = None if stream is None else STREAMS.index(stream)
+        self._until = until
+        self.position = min(self._from)
+        self._view: SegmentView | None = None
+        self._records: list[index.Record] = []
+        self._next = 0
+        self._first = 0
+        self._run = 0
+        self._missing = 0
+        self._is_found = False
+
+    def __enter__(self) -> Walk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+        self._records = []
+        self._next = 0
+
+    def __iter__(self) -> Iterator[Chunk | Note]:
+        while (item := self.step()) is not None:
+            yield item
+
+    def step(self) -> Chunk | Note | None:
+        """The next piece, or None at the present end."""
+        while True:
+            if self._view is None and (note := self._enter()):
+                return note
+            if self._view is None:
+                return None
+            if self._next >= len(self._records) and not self._refill():
+                if self._missing:
+                    return self._take_missing()
+                if not self._has_successor():
+                    return None
+                continue
+            record = self._records[self._next]
+            if self._until is not None and record[2] >= self._until:
+                return None
+            item = self._read(record)
+            if item is not None:
+                return item
+
+    def _enter(self) -> Note | None:
+        """Open the segment that holds our position; say so if it, or more, is gone."""
+        found: SegmentView | None = None
+        end: int | None = None
+        for number in reversed(segments.numbers(self._reader.directory, self._reader.service)):
+            view = self._reader.open(number)
+            if view is None:
+                continue
+            if found is not None:
+                found.close()
+            found = view
+            if end is None:
+                end = view.end()
+            if view.base <= self.position <= end:
+                break
+        if found is None or end is None:
+            return None
+        self._view = found
+        wanted, is_new = self.position, not self._is_found
+        self._is_found = True
+        is_anew = wanted > end
+        if is_anew or found.base > wanted:
+            self.position = found.base
+        if is_anew:
+            self._from = [found.base, found.base]
+        self._first = self._start_record(found)
+        self._run = found.run_at(self._first)
+        if is_anew:
+            return Note("anew", None, self.position, self._run)
+        # Whoever reads from the very beginning asks for what there is, not for position 0.
+        if found.base > wanted and not (is_new and wanted == 0):
+            return Note("removed", None, self.position, self._run, found.base - wanted)
+        return None
+
+    def _start_record(self, view: SegmentView) -> int:
+        self._records = []
+        self._next = 0
+        return view.find_position(self.position) if self.position > view.base else 1
+
+    def _refill(self) -> bool:
+        assert self._view is not None
+        self._first += len(self._records)
+        self._records = self._view.records(self._first, _BATCH_RECORDS)
+        self._next = 0
+        return bool(self._records)
+
+    def _has_successor(self) -> bool:
+        """At the end of a segment: go to the next one if there is one, else stay."""
+        assert self._view is not None
+        is_gone = self._view.is_deleted()
+        successor = self._reader.open(self._view.number + 1)
+        if successor is None and not is_gone:
+            return False
+        # The writer completes an index before it begins the next segment; look once more.
+        if self._view.count() > self._first:
+            if successor is not None:
+                successor.close()
+            return True
+        if successor is not None:
+            self._missing = max(0, successor.base - self.position)
+            self.position = successor.base
+            self._view.close()
+            self._view = successor
+            self._records = []
+            self._next = 0
+            self._first = 1
+            self._run = successor.run or self._run
+            return True
+        if not segments.numbers(self._reader.directory, self._reader.service):
+            return False
+        self.close()
+        return True
+
+    def _read(self, record: index.Record) -> Chunk | Note | None:
+        kind, micros, position, offset, length = record
+        stream = index.stream_of(kind)
+        if stream < 0:
+            if self._missing:
+                return self._take_missing()
+            self._next += 1
+            return self._note(record)
+        end = position + length
+        if self._until is not None:
+            end = min(end, self._until)
+        start = max(position, self._from[stream])
+        if self._stream not in (None, stream) or start >= end:
+            self._next += 1
+            self.position = max(self.position, position + length)
+            return None
+        wanted = min(end - start, PIECE_BYTES)
+        assert self._view is not None
+        data = self._view.read(stream, offset + start - position, wanted)
+        if not data:
+            self._missing += end - start
+            self._from[stream] = end
+            return None
+        if self._missing:
+            return self._take_missing()
+        self._from[stream] = start + len(data)
+        self.position = max(self.position, start + len(data))
+        if start + len(data) == position + length:
+            self._next += 1
+        is_timed = kind in (index.OUT, index.ERR)
+        time = micros / 1_000_000 if is_timed else None
+        return Chunk(time, STREAMS[stream], data, start, self._run)
+
+    def _take_missing(self) -> Note:
+        """Bytes that the index knows and the files do not have: deleted by the size limit
+        while we were reading, or lost with the power."""
+        assert self._view is not None
+        lost, self._missing = self._missing, 0
+        kind: NoteKind = "removed" if self._view.is_deleted() else "missing"
+        return Note(kind, None, self.position, self._run, lost)
+
+    def _note(self, record: index.Record) -> Note | None:
+        kind, micros, position, offset, _ = record
+        time = micros / 1_000_000
+        if kind == index.RUN:
+            self._run = offset
+            return Note("run", time, position, offset)
+        if kind == index.GAP:
+            return Note("gap", time, position, self._run, index.lost_bytes(record))
+        if kind == index.REPLACED:
+            return Note("replaced", time, position, self._run)
+        return None
