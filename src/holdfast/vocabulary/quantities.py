@@ -60,7 +60,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)")
 _REAL_TIME = re.compile(r"RT(MIN\+|MAX-)(\d{1,2})")
 
 
-def parse_duration(text: str | int | float, unit: str = "s") -> float:
+def parse_duration(text: str | float, unit: str = "s") -> float:
     """Seconds of «5s», «200ms», «1h30m», or of a bare number in the given unit ("s", "ms")."""
     if isinstance(text, bool) or (isinstance(text, float) and not math.isfinite(text)):
         raise ValueError(_not_a_duration(text, unit))

@@ -87,6 +87,7 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     allowed_commands: tuple[str, ...] | None = None
     authentication: bool = False
     token: str | None = None
+    open_status: bool = False
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,202 @@
+"""Mappings with known keys: each key is described once, for the reader, the schema and the docs.
+
+An unknown key is a problem with the nearest known one; a key of a later version says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from holdfast.adapters.config.document import Entry, Node, Scalar, Table
+from holdfast.adapters.config.kinds import Choice, Kind, Reading, Schema
+from holdfast.vocabulary.names import closest
+
+
+class Key(NamedTuple):
+    """One key a user may write; `default` is what leaving it out means, as one would write it."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    default: Any = None
+
+
+class Values(dict[str, Any]):
+    """What was read of a block: only the keys that were given, and where each stands."""
+
+    def __init__(self, path: str, node: Node) -> None:
+        super().__init__()
+        self.path = path
+        self.node = node
+        self.where: dict[str, Node] = {}
+        self.refused: set[str] = set()
+
+    def at(self, name: str) -> Node:
+        return self.where.get(name, self.node)
+
+    def path_of(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+
+class Block(Kind):
+    """A mapping with these keys."""
+
+    wanted = "a mapping"
+
+    def __init__(
+        self,
+        keys: Iterable[Key],
+        *,
+        later: Iterable[str] = (),
+        synonyms: Mapping[str, str] | None = None,
+        definition: str = "",
+        allows_extensions: bool = False,
+    ) -> None:
+        self.keys = {key.name: key for key in keys}
+        self.later = frozenset(later)
+        self.synonyms = dict(synonyms or {})
+        self.definition = definition
+        self.allows_extensions = allows_extensions
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if not isinstance(node, Table):
+            self.refuse(node, key, reading)
+            return None
+        return self.read_entries(node, node.entries, key, reading)
+
+    def read_entries(
+        self, node: Node, entries: Mapping[str, Entry], path: str, reading: Reading
+    ) -> Values:
+        values = Values(path, node)
+        for name, entry in entries.items():
+            known = self.keys.get(name)
+            if known is None:
+                if not (self.allows_extensions and name.startswith("x-")):
+                    self.unknown(entry.key, path, reading)
+                continue
+            if isinstance(entry.node, Scalar) and entry.node.is_null:
+                continue
+            value = known.kind.read(entry.node, values.path_of(name), reading)
+            if value is None:
+                values.refused.add(name)
+                continue
+            values[name] = value
+            values.where[name] = entry.node
+        return values
+
+    def unknown(self, key: Scalar, path: str, reading: Reading) -> None:
+        name = key.text
+        full = f"{path}.{name}" if path else name
+        if name in self.later:
+            reading.note(key, full, "this key is not supported by this version yet", "remove it")
+            return
+        guess = self.synonyms.get(name.lower()) or closest(name.lower(), list(self.keys))
+        if guess:
+            suggestion = f'did you mean "{guess}"?'
+        else:
+            known = ", ".join(name for name in self.keys if not name.startswith("$"))
+            suggestion = f"known keys: {known}"
+        reading.note(key, full, "unknown key", suggestion, name)
+
+    def hint(self) -> str:
+        return "write it as indented keys: " + ", ".join(list(self.keys)[:4]) + " …"
+
+    def schema(self) -> Schema:
+        if self.definition:
+            return {"$ref": f"#/$defs/{self.definition}"}
+        return self.full_schema()
+
+    def full_schema(self) -> Schema:
+        properties: Schema = {}
+        for key in self.keys.values():
+            described = {"description": key.meaning, **key.kind.schema()}
+            if key.default is not None:
+                described["default"] = key.default
+            properties[key.name] = described
+        schema: Schema = {
+            "type": ["object", "null"],
+            "properties": properties,
+            "additionalProperties": False,
+        }
+        if self.allows_extensions:
+            schema["patternProperties"] = {"^x-": True}
+        return schema
+
+
+class WordOrBlock(Kind):
+    """A block, or one word that stands for a block with only that key."""
+
+    def __init__(self, word_key: str, block: Block) -> None:
+        self.block = block
+        self.word_key = word_key
+        kind = block.keys[word_key].kind
+        assert isinstance(kind, Choice)
+        self.word: Choice = kind
+        self.wanted = f"{kind.wanted} or a mapping"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if not isinstance(node, Scalar):
+            return self.block.read(node, key, reading)
+        word = self.word.read(node, key, reading)
+        if word is None:
+            return None
+        values = Values(key, node)
+        values[self.word_key] = word
+        values.where[self.word_key] = node
+        return values
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.word.schema(), self.block.schema()]}
+
+
+class MapOf(Kind):
+    """A mapping from names to one kind of value."""
+
+    wanted = "a mapping"
+
+    def __init__(self, kind: Kind, name_pattern: str) -> None:
+        self.kind = kind
+        self.name_pattern = name_pattern
+
+    def read(self, node: Node, key: str, reading: Reading) -> dict[str, Any] | None:
+        if not isinstance(node, Table):
+            self.refuse(node, key, reading)
+            return None
+        read = {
+            name: self.kind.read(entry.node, f"{key}.{name}", reading)
+            for name, entry in node.entries.items()
+            if self.is_name(entry.key, key, reading)
+        }
+        return {name: value for name, value in read.items() if value is not None}
+
+    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
+        return True
+
+    def schema(self) -> Schema:
+        return {
+            "type": ["object", "null"],
+            "patternProperties": {f"^{self.name_pattern}$": self.kind.schema()},
+            "additionalProperties": False,
+        }
+
+
+class ServiceOrCommand(Kind):
+    """The block of a service, or its command alone."""
+
+    wanted = "a service"
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if not isinstance(node, Scalar):
+            return self.block.read(node, key, reading)
+        if node.is_null:
+            reading.note(node, key, "this service has no command", "write command: … below it")
+            return None
+        entries = {"command": Entry(node, node)}
+        return self.block.read_entries(node, entries, key, reading)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string", "minLength": 1}, self.block.schema()]}

@@ -1,0 +1,298 @@
+"""A YAML or JSON text as a tree that remembers where everything stands.
+
+Scalars stay text: what «yes», «010» or «1:30» means is decided by the key that reads them.
+Built from parser events without recursion, so that nesting, aliases and size are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.adapters.config.problems import Problem, excerpt_of
+
+if TYPE_CHECKING:
+    import yaml
+
+LARGEST_FILE = 1024 * 1024
+DEEPEST_NESTING = 32
+MOST_NODES = 100_000
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+PLAIN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
+)
+_SURROGATES = re.compile(
+    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|[\s\S])"
+)
+
+
+class Scalar(NamedTuple):
+    """A single value as written; `plain` means without quotes."""
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+
+    @property
+    def is_null(self) -> bool:
+        return self.plain and self.text in NULLS
+
+
+class Listing(NamedTuple):
+    """A sequence."""
+
+    items: list[Node]
+    line: int
+    column: int
+
+
+class Table(NamedTuple):
+    """A mapping in written order; each entry keeps where its key stands."""
+
+    entries: dict[str, Entry]
+    line: int
+    column: int
+
+
+class Entry(NamedTuple):
+    """One key of a mapping with its value."""
+
+    key: Scalar
+    node: Node
+
+
+Node = Scalar | Listing | Table
+
+
+def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
+    """The tree of a document and what is wrong with its form; no tree when it is unreadable."""
+    if len(data) > LARGEST_FILE:
+        return None, [_whole(file, f"the file is larger than {LARGEST_FILE >> 20} MiB")]
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return None, [
+            Problem(file, line, None, "", None, "the file is not UTF-8 text", "save it as UTF-8")
+        ]
+    if file.endswith(".json"):
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as error:
+            return None, [_syntax(file, text, error.lineno, error.colno, error.msg, "")]
+        except RecursionError:
+            return None, [_whole(file, "nested too deeply")]
+        text = _SURROGATES.sub(_joined_surrogates, text)
+    return _Builder(file, text).build()
+
+
+def _joined_surrogates(found: re.Match[str]) -> str:
+    if not found[1]:
+        return found[0]
+    return bytes.fromhex(found[1] + found[2]).decode("utf-16-be")
+
+
+def _whole(file: str, message: str) -> Problem:
+    return Problem(file, None, None, "", None, message, "")
+
+
+def _syntax(file: str, text: str, line: int, column: int, message: str, suggestion: str) -> Problem:
+    excerpt = excerpt_of(text, line, column)
+    return Problem(file, line, column, "", None, message, suggestion, excerpt)
+
+
+class _TooMuch(Exception):
+    """The document is bounded, and this one is beyond it."""
+
+
+class _Open:
+    """A collection whose end has not been read yet."""
+
+    __slots__ = ("anchor", "key", "merges", "node", "weight")
+
+    def __init__(self, node: Listing | Table, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.key: Scalar | None = None
+        self.merges: list[Node] = []
+        self.weight = 1
+
+
+class _Builder:
+    """Turns parser events into nodes."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.text = text
+        self.problems: list[Problem] = []
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, tuple[Node, int] | None] = {}
+        self.root: Node | None = None
+        self.documents = 0
+
+    def build(self) -> tuple[Node | None, list[Problem]]:
+        import yaml
+
+        # The pure parser gives the same events, slowly, where libyaml is not built in.
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            stream = loader(self.text)
+            while stream.check_event():
+                self.take(stream.get_event())
+        except yaml.reader.ReaderError as error:
+            line = self.text.count("\n", 0, error.position) + 1
+            message = f"unprintable character #x{error.character:04x}"
+            return None, [Problem(self.file, line, None, "", None, message, "remove it")]
+        except yaml.MarkedYAMLError as error:
+            return None, [*self.problems, self.yaml_problem(error)]
+        except _TooMuch as error:
+            return None, [*self.problems, _whole(self.file, str(error))]
+        return self.root, self.problems
+
+    def take(self, event: Any) -> None:
+        match type(event).__name__:
+            case "ScalarEvent":
+                mark = event.start_mark
+                node = Scalar(event.value, not event.style, mark.line + 1, mark.column + 1)
+                self.check_tag(event)
+                if event.tag == "tag:yaml.org,2002:str":
+                    node = node._replace(plain=False)
+                self.place(node, 1, event.anchor)
+            case "MappingStartEvent" | "SequenceStartEvent":
+                self.open(event)
+            case "MappingEndEvent" | "SequenceEndEvent":
+                self.close()
+            case "AliasEvent":
+                self.alias(event)
+            case "DocumentStartEvent":
+                self.documents += 1
+                if self.documents > 1:
+                    self.note(event.start_mark, "a second document (---)", "keep one per file")
+                    raise _TooMuch("only one document is read")
+            case _:
+                pass
+
+    def note(self, mark: yaml.Mark, message: str, suggestion: str, value: str = "") -> None:
+        self.problems.append(
+            Problem(
+                self.file, mark.line + 1, mark.column + 1, "", value or None, message, suggestion
+            )
+        )
+
+    def check_tag(self, event: Any) -> None:
+        if event.tag is not None and event.tag not in PLAIN_TAGS and event.tag != "!":
+            self.note(event.start_mark, f"the tag {event.tag} is not understood", "leave it out")
+
+    def open(self, event: Any) -> None:
+        if len(self.stack) >= DEEPEST_NESTING:
+            raise _TooMuch(f"nested deeper than {DEEPEST_NESTING} levels")
+        self.check_tag(event)
+        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        is_table = type(event).__name__ == "MappingStartEvent"
+        node: Listing | Table = Table({}, line, column) if is_table else Listing([], line, column)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.stack.append(_Open(node, event.anchor))
+
+    def close(self) -> None:
+        done = self.stack.pop()
+        if isinstance(done.node, Table):
+            self.merge(done.node, done.merges)
+        self.place(done.node, done.weight, done.anchor)
+
+    def alias(self, event: Any) -> None:
+        found = self.anchors.get(event.anchor, _UNDEFINED)
+        if found is None or found is _UNDEFINED:
+            what = "refers to itself" if found is None else "is not defined above"
+            self.note(event.start_mark, f"the alias *{event.anchor} {what}", "")
+            mark = event.start_mark
+            self.place(Scalar("", True, mark.line + 1, mark.column + 1), 1, None)
+            return
+        node, weight = found
+        self.place(node, weight, None)
+
+    def place(self, node: Node, weight: int, anchor: str | None) -> None:
+        if anchor:
+            self.anchors[anchor] = (node, weight)
+        if not self.stack:
+            self.root = node
+            return
+        top = self.stack[-1]
+        top.weight += weight
+        if top.weight > MOST_NODES:
+            raise _TooMuch(f"more than {MOST_NODES} values once its aliases are expanded")
+        if isinstance(top.node, Listing):
+            top.node.items.append(node)
+        elif top.key is None:
+            top.key = self.key_of(node)
+        else:
+            key, top.key = top.key, None
+            self.enter(top, key, node)
+
+    def key_of(self, node: Node) -> Scalar:
+        if isinstance(node, Scalar):
+            return node
+        where = (self.file, node.line, node.column)
+        message = "a key must be a single word, not a list or a mapping"
+        hint = "put quotes around {…} or […]"
+        self.problems.append(Problem(*where, "", None, message, hint))
+        return Scalar("", False, node.line, node.column)
+
+    def enter(self, top: _Open, key: Scalar, node: Node) -> None:
+        assert isinstance(top.node, Table)
+        if key.text == "<<" and key.plain:
+            top.merges.append(node)
+            return
+        entries = top.node.entries
+        first = entries.get(key.text)
+        if first is not None:
+            message = f'the key "{key.text}" is given twice; first in line {first.key.line}'
+            path = ".".join([*(o.key.text for o in self.stack if o.key), key.text])
+            where = (self.file, key.line, key.column)
+            self.problems.append(Problem(*where, path, None, message, "keep one of them"))
+            return
+        entries[key.text] = Entry(key, node)
+
+    def merge(self, table: Table, merges: list[Node]) -> None:
+        for merged in merges:
+            for source in merged.items if isinstance(merged, Listing) else [merged]:
+                if not isinstance(source, Table):
+                    where = (self.file, source.line, source.column)
+                    self.problems.append(
+                        Problem(*where, "<<", None, "only a mapping can be merged", "")
+                    )
+                    continue
+                for name, entry in source.entries.items():
+                    table.entries.setdefault(name, entry)
+
+    def yaml_problem(self, error: yaml.MarkedYAMLError) -> Problem:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        message = error.problem or error.context or "not valid YAML"
+        lines = self.text.splitlines()
+        written = lines[line - 1] if line <= len(lines) else ""
+        indent = written[: len(written) - len(written.lstrip())]
+        suggestion = ""
+        if "\t" in indent or (written[column - 1 : column] == "\t"):
+            suggestion = "YAML does not allow tabs for indentation; use spaces"
+        elif "mapping values are not allowed" in message:
+            suggestion = "put quotes around a value that contains ': '"
+        elif written[column - 1 : column] in {"@", "`", "%"} and "cannot start" in message:
+            suggestion = f"put quotes around a value that begins with {written[column - 1]}"
+        elif "undefined alias" in message or written[column - 1 : column] == "*":
+            suggestion = "put quotes around a value that begins with *"
+        elif error.context and "block mapping" in error.context:
+            suggestion = "check the indentation of this line and of those above it"
+        elif "unexpected end" in message or "end of stream" in message:
+            suggestion = f"a quote or bracket is not closed{_opened_at(error)}"
+        return _syntax(self.file, self.text, line, column, message, suggestion)
+
+
+_UNDEFINED: Any = object()
+
+
+def _opened_at(error: yaml.MarkedYAMLError) -> str:
+    mark = error.context_mark
+    return f"; it was opened in line {mark.line + 1}" if mark else ""

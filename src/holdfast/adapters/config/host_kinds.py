@@ -1,0 +1,143 @@
+"""The kinds of value that the operating system has a say in: resource limits and users."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.kinds import Kind, Reading, ScalarKind, Schema
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.quantities import parse_duration, parse_size
+from holdfast.vocabulary.service_spec import UNLIMITED
+
+COUNTED_LIMITS = frozenset({"nofile", "nproc", "sigpending", "nice", "rtprio", "npts"})
+SIZED_LIMITS = frozenset(
+    {"as", "core", "data", "fsize", "memlock", "msgqueue", "rss", "stack", "sbsize", "swap"}
+)
+TIMED_LIMITS = frozenset({"cpu"})
+LIMIT_NAMES = tuple(sorted(COUNTED_LIMITS | SIZED_LIMITS | TIMED_LIMITS))
+LARGEST_LIMIT = 2**63 - 1
+
+
+class Limits(Kind):
+    """Resource limits by name: a number for both, or soft and hard apart."""
+
+    wanted = "a mapping of limits"
+
+    def read(self, node: Node, key: str, reading: Reading) -> dict[str, tuple[int, int]] | None:
+        if not isinstance(node, Table):
+            self.refuse(node, key, reading)
+            return None
+        limits: dict[str, tuple[int, int]] = {}
+        for written, entry in node.entries.items():
+            name = written.lower().removeprefix("rlimit_")
+            if name not in LIMIT_NAMES:
+                guess = closest(name, list(LIMIT_NAMES))
+                known = f"known limits: {', '.join(LIMIT_NAMES)}"
+                hint = f'did you mean "{guess}"?' if guess else known
+                reading.note(entry.key, f"{key}.{written}", "unknown limit", hint, written)
+                continue
+            pair = self.pair(name, entry.node, f"{key}.{written}", reading)
+            if pair is not None:
+                limits[name] = pair
+        return limits
+
+    def pair(self, name: str, node: Node, key: str, reading: Reading) -> tuple[int, int] | None:
+        match node:
+            case Scalar():
+                value = self.value(name, node, key, reading)
+                return None if value is None else (value, value)
+            case Listing(items=[soft, hard]):
+                pass
+            case Table(entries={"soft": Entry(node=soft), "hard": Entry(node=hard), **rest}) if (
+                not rest
+            ):
+                pass
+            case _:
+                hint = "write a number, {soft: …, hard: …} or [soft, hard]"
+                reading.note(node, key, "this is not a limit", hint)
+                return None
+        low = self.value(name, soft, key, reading)
+        high = self.value(name, hard, key, reading)
+        if low is None or high is None:
+            return None
+        if high != UNLIMITED and (low == UNLIMITED or low > high):
+            message = "the soft limit is above the hard one"
+            reading.note(node, key, message, "raise hard or lower soft")
+            return None
+        return low, high
+
+    def value(self, name: str, node: Node, key: str, reading: Reading) -> int | None:
+        return LimitValue(name).read(node, key, reading)  # type: ignore[no-any-return]
+
+    def hint(self) -> str:
+        return "write rlimits: {nofile: 4096}"
+
+    def schema(self) -> Schema:
+        value = {"type": ["integer", "string"]}
+        pair = {"type": "array", "items": value, "minItems": 2, "maxItems": 2}
+        table = {
+            "type": "object",
+            "properties": {"soft": value, "hard": value},
+            "required": ["soft", "hard"],
+            "additionalProperties": False,
+        }
+        limit = {"anyOf": [value, pair, table]}
+        return {
+            "type": "object",
+            "properties": dict.fromkeys(LIMIT_NAMES, limit),
+            "additionalProperties": False,
+        }
+
+
+class LimitValue(ScalarKind):
+    """One side of a limit: a count, a size, seconds, or unlimited."""
+
+    wanted = "a limit"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(self, text: str) -> int:
+        word = text.strip().lower()
+        if word in ("unlimited", "infinity", "-1"):
+            return UNLIMITED
+        if self.name in SIZED_LIMITS:
+            value = parse_size(text)
+        elif self.name in TIMED_LIMITS:
+            value = int(parse_duration(text, "s"))
+        elif word.isdecimal():
+            value = int(word)
+        else:
+            raise ValueError(f'"{text}" is not a limit; write a number or unlimited')
+        if value > LARGEST_LIMIT:
+            raise ValueError(f'"{text}" is too large; write unlimited')
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": ["integer", "string"]}
+
+
+class UserName(ScalarKind):
+    """A user of this machine whose identity this Holdfast may take."""
+
+    wanted = "a user"
+
+    def convert(self, text: str) -> str:
+        import pwd
+
+        try:
+            entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
+        except (KeyError, OverflowError):
+            guess = closest(text, [known.pw_name for known in pwd.getpwall()])
+            hint = f'did you mean "{guess}"?' if guess else "name a user that `id NAME` knows"
+            raise ValueError(f'"{text}" is not a user of this machine; {hint}') from None
+        if os.geteuid() not in (0, entry.pw_uid):
+            raise ValueError(
+                f'"{text}" is another user, and only root can start services as another; '
+                "leave `user` out, or run Holdfast as root"
+            )
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": ["string", "integer"]}

@@ -1,0 +1,209 @@
+"""`${NAME}`, `${NAME:-default}` and `$$` in values, and command lines split like a shell's words.
+
+A bare `$NAME` is left alone: that is for the shell, where one is asked for. Values of
+variables never appear in the errors raised here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.names import closest
+
+_HEAD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-?])?")
+_OPERATOR = re.compile(r"&&|\|\|?|;|&|\d?>{1,2}(&\d)?|<{1,2}|\d?>{1,2}\S+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_BLANK = " \t\r\n"
+
+
+class InterpolationError(ValueError):
+    """A `${…}` that cannot be replaced."""
+
+    def __init__(self, message: str, suggestion: str) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+class WordsError(ValueError):
+    """A command line that cannot be split into words."""
+
+    def __init__(self, message: str, suggestion: str) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """The text with every `${…}` replaced from this environment, and `$$` by `$`."""
+    if "$" not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    while True:
+        dollar = text.find("$", at)
+        if dollar < 0:
+            return "".join(parts) + text[at:]
+        parts.append(text[at:dollar])
+        value, at = expand_at(text, dollar, environ)
+        parts.append(value)
+
+
+def expand_at(text: str, dollar: int, environ: Mapping[str, str]) -> tuple[str, int]:
+    """What stands for the `$` at this place, and where the text goes on."""
+    following = text[dollar + 1 : dollar + 2]
+    if following == "$":
+        return "$", dollar + 2
+    if following != "{":
+        return "$", dollar + 1
+    end = _closing_brace(text, dollar + 2)
+    if end is None:
+        raise InterpolationError("${ is not closed", "write ${NAME}, or $${ for a plain ${")
+    inner = text[dollar + 2 : end]
+    head = _HEAD.match(inner)
+    if head is None or (head[2] is None and head.end() != len(inner)):
+        raise InterpolationError(
+            f"${{{inner}}} is not understood",
+            "write ${NAME} or ${NAME:-default}; for the shell's own ${…} write $${…}",
+        )
+    name, operator = head[1], head[2]
+    value = environ.get(name)
+    if value is not None and (value or operator in (None, "-", "?")):
+        return value, end + 1
+    rest = inner[head.end() :]
+    if operator in (":-", "-"):
+        return expand(rest, environ), end + 1
+    what = "is not set" if value is None else "is empty"
+    if operator in (":?", "?"):
+        raise InterpolationError(f"the variable {name} {what}", rest)
+    raise InterpolationError(f"the variable {name} {what}", _how_to_set(name, environ))
+
+
+def _how_to_set(name: str, environ: Mapping[str, str]) -> str:
+    guess = closest(name, list(environ))
+    nearby = f"did you mean {guess}? or " if guess else ""
+    return f"{nearby}set it, or write ${{{name}:-default}}"
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    depth = 1
+    for at in range(start, len(text)):
+        if text[at] == "{" and text[at - 1] == "$":
+            depth += 1
+        elif text[at] == "}":
+            depth -= 1
+            if depth == 0:
+                return at
+    return None
+
+
+Expander = Callable[[str, int], "tuple[str, int]"]
+
+
+class Words:
+    """Splits one command line; quotes, backslashes and `${…}` mean what they mean to a shell.
+
+    An unquoted `${…}` may give several words or none, a quoted one is always one.
+    `operators` are the unquoted words that only a shell would understand.
+    """
+
+    def __init__(self, text: str, expander: Expander | None) -> None:
+        self.words: list[str] = []
+        self.operators: list[str] = []
+        self.word: list[str] = []
+        self.has_word = False
+        self.was_quoted = False
+        self.text = text
+        self.expander = expander
+        at = 0
+        while at < len(text):
+            at = self.step(at)
+        self.end_word()
+
+    def step(self, at: int) -> int:
+        char = self.text[at]
+        if char in _BLANK:
+            self.end_word()
+            return at + 1
+        if char == "\\":
+            if at + 1 == len(self.text):
+                raise WordsError("the command ends with a lone backslash", "write \\\\")
+            self.add(self.text[at + 1], quoted=True)
+            return at + 2
+        if char in "'\"":
+            return self.quoted(char, at)
+        if char == "$" and self.expander is not None:
+            value, after = self.expander(self.text, at)
+            self.add_split(value, is_literal=self.text[at + 1 : at + 2] != "{")
+            return after
+        self.add(char)
+        return at + 1
+
+    def quoted(self, quote: str, start: int) -> int:
+        self.add("", quoted=True)
+        at = start + 1
+        while at < len(self.text):
+            char = self.text[at]
+            if char == quote:
+                return at + 1
+            if char == "\\" and quote == '"' and self.text[at + 1 : at + 2] in ('"', "\\"):
+                self.add(self.text[at + 1])
+                at += 2
+            elif char == "$" and self.expander is not None:
+                value, at = self.expander(self.text, at)
+                self.add(value)
+            else:
+                self.add(char)
+                at += 1
+        name = "double quote" if quote == '"' else "single quote"
+        raise WordsError(
+            f"the {name} at character {start + 1} of the command is not closed",
+            "close it, or write \\" + quote + " for the character itself",
+        )
+
+    def add(self, text: str, *, quoted: bool = False) -> None:
+        self.word.append(text)
+        self.has_word = True
+        self.was_quoted = self.was_quoted or quoted
+
+    def add_split(self, value: str, *, is_literal: bool) -> None:
+        if is_literal:
+            self.add(value)
+            return
+        pieces = value.split()
+        if value[:1].isspace():
+            self.end_word()
+        for number, piece in enumerate(pieces):
+            if number:
+                self.end_word()
+            self.add(piece, quoted=True)
+        if pieces and value[-1].isspace():
+            self.end_word()
+
+    def end_word(self) -> None:
+        if self.has_word:
+            word = "".join(self.word)
+            self.words.append(word)
+            if not self.was_quoted and self.is_for_a_shell(word):
+                self.operators.append(word)
+        self.word = []
+        self.has_word = False
+        self.was_quoted = False
+
+    def is_for_a_shell(self, word: str) -> bool:
+        if len(self.words) == 1 and _ASSIGNMENT.match(word):
+            return True
+        if word.endswith(";") and word != ";":
+            return True
+        return _OPERATOR.fullmatch(word) is not None
+
+
+def argv_of(text: str) -> list[str]:
+    """The words of a command line, as a shell would split them; nothing is expanded."""
+    try:
+        words = Words(text, None).words
+    except WordsError as error:
+        raise ConfigError(f"{error}: {text}", error.suggestion) from None
+    if not words:
+        raise ConfigError("the command is empty", "write the program and its arguments")
+    return words

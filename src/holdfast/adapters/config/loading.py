@@ -1,0 +1,265 @@
+"""Loading a whole configuration: file, environment and command line, in their precedence.
+
+Command line beats environment, environment beats file, file beats default. Either everything
+is right and a Configuration comes back, or one ConfigError lists all that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.adapters.config.blocks import Values
+from holdfast.adapters.config.document import (
+    LARGEST_FILE,
+    Entry,
+    Node,
+    Scalar,
+    Table,
+    parse,
+)
+from holdfast.adapters.config.interpolation import argv_of
+from holdfast.adapters.config.keys import ROOT, SUPERVISOR
+from holdfast.adapters.config.kinds import Reading, ScalarKind
+from holdfast.adapters.config.problems import Problem, error_of
+from holdfast.adapters.config.services import ServiceBuilder
+from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.places import CONFIG_NAMES
+from holdfast.vocabulary.service_spec import Configuration, DoorSpec, ServiceSpec
+
+TARGET = "target"
+TARGET_COMMAND = "SUPERVISOR_TARGET_CMD"
+TARGET_FOLDER = "SUPERVISOR_WORKING_DIR"
+CONFIG_VARIABLES = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "log_level": ("SUPERVISOR_LOG_LEVEL",),
+    "host": ("SUPERVISOR_HOST",),
+    "port": ("SUPERVISOR_PORT",),
+    "token": ("SUPERVISOR_TOKEN",),
+    "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
+}
+LOOPBACK = ("localhost", "::1", "[::1]")
+
+
+def load(
+    path: str, *, environ: Mapping[str, str], settings: Mapping[str, str] | None = None
+) -> Configuration:
+    """Read one configuration file; raises ConfigError with every problem in it."""
+    return _load(os.path.abspath(path), environ, settings or {}, target=None)
+
+
+def from_environment(environ: Mapping[str, str], cwd: str) -> Configuration | None:
+    """The configuration that SUPERVISOR_TARGET_CMD alone makes, if it is set."""
+    if not environ.get(TARGET_COMMAND, "").strip():
+        return None
+    return _without_file(environ, {}, cwd)
+
+
+def load_project(
+    places_config: str | None,
+    environ: Mapping[str, str],
+    settings: Mapping[str, str] | None = None,
+    *,
+    cwd: str | None = None,
+) -> Configuration:
+    """The file, the target of the environment, and the command line's settings, as one.
+
+    Without a file and without a target the configuration has no services.
+    """
+    settings = settings or {}
+    cwd = os.path.abspath(cwd or os.curdir)
+    if places_config is None:
+        named = next((environ[name] for name in CONFIG_VARIABLES if environ.get(name)), None)
+        places_config = os.path.join(cwd, named) if named else None
+    if places_config is None:
+        return _without_file(environ, settings, cwd)
+    has_target = bool(environ.get(TARGET_COMMAND, "").strip())
+    return _load(
+        os.path.abspath(places_config), environ, settings, target=cwd if has_target else None
+    )
+
+
+def _without_file(
+    environ: Mapping[str, str], settings: Mapping[str, str], cwd: str
+) -> Configuration:
+    nowhere: Node = Table({}, 0, 0)
+    reading = Reading("the environment", cwd, environ)
+    target = cwd if environ.get(TARGET_COMMAND, "").strip() else None
+    return _finish(reading, Values("", nowhere), settings, target, path=None)
+
+
+def _load(
+    path: str, environ: Mapping[str, str], settings: Mapping[str, str], target: str | None
+) -> Configuration:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        hint = "`holdfast init` writes one" if missing else ""
+        problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
+        raise error_of([problem], path) from None
+    root, problems = parse(data, path)
+    if problems and root is None:
+        raise error_of(problems, path)
+    reading = Reading(path, os.path.dirname(path), environ)
+    reading.problems.extend(problems)
+    values = _read_root(root, reading)
+    return _finish(reading, values, settings, target, path=path)
+
+
+def _read_root(root: Node | None, reading: Reading) -> Values:
+    if root is None or (isinstance(root, Scalar) and root.is_null):
+        return Values("", Table({}, 1, 1))
+    if not isinstance(root, Table):
+        reading.note(root, "", "the file is not a mapping", "begin with services:")
+        return Values("", root)
+    supervisor = root.entries.get("supervisor")
+    if supervisor is None or not isinstance(supervisor.node, Table):
+        return ROOT.read_entries(root, root.entries, "", reading)
+    return _read_supervisor(root, supervisor.node, reading)
+
+
+def _read_supervisor(root: Table, supervisor: Table, reading: Reading) -> Values:
+    """What stands under `supervisor:`, and at the top beside it.
+
+    In a file of another name the rest of the top level belongs to another program.
+    """
+    values = SUPERVISOR.read(supervisor, "supervisor", reading)
+    assert values is not None
+    is_ours = os.path.basename(reading.file) in CONFIG_NAMES
+    beside: dict[str, Entry] = {}
+    for name, entry in root.entries.items():
+        if name == "supervisor" or (not is_ours and name not in SUPERVISOR.keys):
+            continue
+        if name in values:
+            message = f"stands here and under supervisor (line {values.at(name).line})"
+            reading.note(entry.key, name, message, "keep one of them")
+            continue
+        beside[name] = entry
+    for name, value in (top := ROOT.read_entries(root, beside, "", reading)).items():
+        values[name] = value
+        values.where[name] = top.where[name]
+    return values
+
+
+def _finish(
+    reading: Reading,
+    values: Values,
+    settings: Mapping[str, str],
+    target: str | None,
+    path: str | None,
+) -> Configuration:
+    chosen = _chosen(reading, values, settings)
+    door = _door(reading, values, chosen)
+    builder = ServiceBuilder(reading, values)
+    services = builder.build(values.get("services", {}))
+    if target is not None:
+        services[TARGET] = _target(reading, builder, services.get(TARGET), target)
+    if reading.problems:
+        raise error_of(reading.problems, reading.file)
+    return Configuration(
+        path=path,
+        project=reading.folder,
+        services=services,
+        log_level=chosen.get("log_level", "info"),
+        door=door,
+        runtime_mode=chosen.get("runtime_mode", "proxy"),
+    )
+
+
+def _target(
+    reading: Reading, builder: ServiceBuilder, configured: ServiceSpec | None, cwd: str
+) -> ServiceSpec:
+    """The target of the environment; one of that name in the file keeps its other keys."""
+    environ = reading.environ
+    argv: tuple[str, ...] = ()
+    try:
+        argv = tuple(argv_of(environ[TARGET_COMMAND]))
+    except ConfigError as error:
+        problem = error.message.partition(": ")[0]
+        reading.problems.append(_outside(TARGET_COMMAND, problem, error.hint))
+    folder = environ.get(TARGET_FOLDER)
+    if configured is not None:
+        fields: dict[str, Any] = {"argv": argv, "command_words": len(argv)}
+        if folder:
+            fields["working_dir"] = os.path.normpath(os.path.join(cwd, folder))
+        import msgspec
+
+        return msgspec.structs.replace(configured, **fields)
+    values = Values(TARGET, Table({}, 0, 0))
+    values["working_dir"] = os.path.join(cwd, folder) if folder else cwd
+    return builder.service(TARGET, values, argv, origin="target")
+
+
+def _outside(key: str, message: str, suggestion: str, where: str = "the environment") -> Problem:
+    return Problem(where, None, None, key, None, message, suggestion)
+
+
+def _chosen(reading: Reading, values: Values, settings: Mapping[str, str]) -> dict[str, Any]:
+    """The value of each setting from the strongest place that names it."""
+    given = {name.replace("-", "_"): value for name, value in settings.items()}
+    for name in given:
+        if name not in SETTINGS:
+            guess = closest(name, list(SETTINGS))
+            hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(SETTINGS)}"
+            problem = _outside(name, "unknown setting", hint, "the command line")
+            reading.problems.append(problem)
+    chosen: dict[str, Any] = {}
+    for name, variables in SETTINGS.items():
+        if name in given:
+            _choose(reading, chosen, name, given[name], name, "the command line")
+            continue
+        variable = next((v for v in variables if reading.environ.get(v)), None)
+        if variable is not None:
+            text = reading.environ[variable]
+            _choose(reading, chosen, name, text, variable, "the environment")
+        elif name in values:
+            chosen[name] = values[name]
+    return chosen
+
+
+def _choose(
+    reading: Reading, chosen: dict[str, Any], name: str, text: str, key: str, where: str
+) -> None:
+    if name == "token":
+        chosen[name] = text
+        return
+    kind = ROOT.keys[name].kind
+    assert isinstance(kind, ScalarKind)
+    try:
+        chosen[name] = kind.convert(text)
+    except ValueError as error:
+        message, _, suggestion = str(error).partition("; ")
+        reading.problems.append(Problem(where, None, None, key, text, message, suggestion))
+
+
+def _door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
+    security: Values = values.get("security") or Values("security", values.node)
+    authentication: Values = security.get("authentication") or Values("", values.node)
+    host = chosen.get("host", "127.0.0.1")
+    token = chosen.get("token") or authentication.get("token") or None
+    is_loopback = host in LOOPBACK or host.startswith("127.")
+    is_authenticated = authentication.get("enabled", token is not None)
+    is_bound = security.get("bind_to_localhost", is_loopback)
+    if not is_loopback and is_bound:
+        message = f'"{host}" is not this machine, but bind_to_localhost is true'
+        place = security.at("bind_to_localhost")
+        hint = "write host: 127.0.0.1, or bind_to_localhost: false"
+        reading.note(place, security.path_of("bind_to_localhost"), message, hint)
+    elif not is_loopback and not is_authenticated:
+        message = f'"{host}" can be reached from the network, and nobody would be asked for a token'
+        hint = "write security: {authentication: {enabled: true}}, or host: 127.0.0.1"
+        reading.note(values.at("host"), values.path_of("host"), message, hint, host)
+    commands = security.get("allowed_commands")
+    return DoorSpec(
+        host=host,
+        port=chosen.get("port", 8081),
+        bind_to_localhost=is_bound,
+        allowed_commands=commands,
+        authentication=is_authenticated,
+        token=token,
+        open_status=security.get("open_status", False),
+    )

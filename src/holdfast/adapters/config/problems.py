@@ -1,0 +1,91 @@
+"""What is wrong with a configuration: collected, never raised one by one.
+
+Owns the wording and the secrecy of reports: a value that may be a secret is never repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.vocabulary.errors import ConfigError
+
+SECRET_NAME = re.compile(
+    r"secret|token|passw|pwd|api_?key|apikey|access_?key|private|credential|auth|cookie"
+    r"|signature|salt|dsn|(^|_)key($|_)|database_url|connection",
+    re.IGNORECASE,
+)
+_SECRET_LINE = re.compile(r"^(\s*(?:-\s*)?(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(\S.*)$")
+LONGEST_SHOWN_VALUE = 60
+
+
+class Problem(NamedTuple):
+    """One thing to mend, and where; line and column count from 1."""
+
+    file: str
+    line: int | None
+    column: int | None
+    key: str
+    value: str | None
+    message: str
+    suggestion: str
+    excerpt: str = ""
+
+    def shown(self, folder: str) -> str:
+        file = self.file
+        if os.path.dirname(file) == folder:
+            file = os.path.basename(file)
+        where = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
+        text = f"{where}: {self.key}: " if self.key else f"{where}: "
+        text += self.message
+        if self.suggestion:
+            text += f"; {self.suggestion}"
+        if self.excerpt:
+            text += "\n" + "\n".join(f"    {line}" for line in self.excerpt.splitlines())
+        return text
+
+
+def is_secret_name(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
+
+
+def shown_value(text: str) -> str:
+    """A value as a report repeats it: one line, bounded, in double quotes."""
+    if len(text) > LONGEST_SHOWN_VALUE:
+        text = text[: LONGEST_SHOWN_VALUE - 1] + "…"
+    return '"' + text.replace("\n", "\\n") + '"'
+
+
+def excerpt_of(text: str, line: int, column: int) -> str:
+    """The offending line with a caret below; the value of a secret is left out."""
+    lines = text.splitlines()
+    if not 0 < line <= len(lines):
+        return ""
+    shown = lines[line - 1].rstrip()
+    found = _SECRET_LINE.match(shown)
+    if found and is_secret_name(found[2]):
+        return f"{line} | {found[1]}…"
+    prefix = f"{line} | "
+    lead = "".join("\t" if c == "\t" else " " for c in shown[: column - 1])
+    return f"{prefix}{shown[:120]}\n{' ' * len(prefix)}{lead}^"
+
+
+def error_of(problems: Iterable[Problem], file: str) -> ConfigError:
+    """The one error that lists every problem, in the order of the file."""
+    ordered = sorted(problems, key=lambda p: (p.file != file, p.file, p.line or 0, p.column or 0))
+    unique = list(dict.fromkeys(ordered))
+    count = "1 problem" if len(unique) == 1 else f"{len(unique)} problems"
+    folder = os.path.dirname(file)
+    lines = [f"{count} in {file}", *(f"  {p.shown(folder)}" for p in unique)]
+    return ConfigError(
+        "\n".join(lines),
+        "mend the configuration and try again; nothing was started and nothing was changed",
+        {
+            "problems": [
+                {name: value for name, value in p._asdict().items() if name != "excerpt" or value}
+                for p in unique
+            ]
+        },
+    )

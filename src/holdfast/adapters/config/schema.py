@@ -1,0 +1,81 @@
+"""The JSON Schema of the configuration, for editors; made from the same keys the parser reads.
+
+`python -m holdfast.adapters.config.schema` writes the file that the package ships.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import holdfast
+from holdfast.adapters.config.blocks import Block
+from holdfast.adapters.config.keys import (
+    AUTHENTICATION,
+    HEALTH_CHECK,
+    LOG,
+    RESTART,
+    ROOT,
+    SECURITY,
+    SERVICE,
+    STOP,
+    SUPERVISOR,
+)
+
+SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfast.schema.json")
+BLOCKS: tuple[Block, ...] = (
+    *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, SECURITY, AUTHENTICATION),
+    SUPERVISOR,
+)
+_DURATION = r"^\s*(\d+(\.\d*)?|\.\d+)\s*([a-zµ]+\s*(\d+(\.\d*)?|\.\d+)?\s*)*$"
+
+
+def schema() -> dict[str, Any]:
+    """The whole schema, draft 2020-12."""
+    definitions: dict[str, Any] = {
+        "interpolated": {
+            "description": "A text with ${NAME} or ${NAME:-default} in it.",
+            "type": "string",
+            "pattern": r"\$\{",
+        },
+        "size": {
+            "description": "16MB (millions), 16MiB (times 1024²), or a number of bytes.",
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\s*\d+(\.\d*)?\s*([kKmMgGtT]?([iI]?[bB])?)\s*$"},
+                {"$ref": "#/$defs/interpolated"},
+            ],
+        },
+    }
+    for unit, name in (("s", "seconds"), ("ms", "milliseconds")):
+        definitions[f"duration_{unit}"] = {
+            "description": f"5s, 200ms, 1h30m, or a number of {name}.",
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                {"type": "string", "pattern": _DURATION},
+                {"$ref": "#/$defs/interpolated"},
+            ],
+        }
+    for block in BLOCKS:
+        definitions[block.definition] = block.full_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Holdfast configuration",
+        **ROOT.full_schema(),
+        "$defs": definitions,
+    }
+
+
+def schema_text() -> str:
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def write_schema() -> None:
+    os.makedirs(os.path.dirname(SCHEMA_PATH), exist_ok=True)
+    with open(SCHEMA_PATH, "w", encoding="utf-8") as file:
+        file.write(schema_text())
+
+
+if __name__ == "__main__":
+    write_schema()

@@ -1,0 +1,309 @@
+"""The kinds of value that only services have: commands, variables, dependencies, names.
+
+Values of variables are never repeated in a problem: they may be secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from holdfast.adapters.config.blocks import MapOf
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.interpolation import (
+    InterpolationError,
+    Words,
+    WordsError,
+    expand_at,
+)
+from holdfast.adapters.config.kinds import INTERPOLATED, Kind, Reading, ScalarKind, Schema
+from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
+
+LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
+CONDITIONS_TO_COME = frozenset({"ready", "healthy", "completed", "log"})
+_URL = re.compile(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
+_MODULE_LEVEL = re.compile(r"[\w.:*-]+=(\w+)")
+
+
+class CommandLine(Kind):
+    """A command: words in one text, or a list of words. Split once `shell` is known."""
+
+    wanted = "a command or a list of words"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Node | None:
+        if isinstance(node, Table) or (isinstance(node, Listing) and not node.items):
+            self.refuse(node, key, reading)
+            return None
+        if isinstance(node, Scalar) and not node.text.strip():
+            reading.note(node, key, "the command is empty", "write the program and its arguments")
+            return None
+        return node
+
+    def hint(self) -> str:
+        return 'write command: npm run dev, or command: ["npm", "run", "dev"]'
+
+    def schema(self) -> Schema:
+        words = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+        return {"anyOf": [{"type": "string", "minLength": 1}, {**words, "minItems": 1}]}
+
+
+class Arguments(CommandLine):
+    """Further words of a command."""
+
+    wanted = "a list of words"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Node | None:
+        if isinstance(node, Table):
+            self.refuse(node, key, reading)
+            return None
+        return node
+
+    def hint(self) -> str:
+        return 'write args: ["--port", "8000"]'
+
+    def schema(self) -> Schema:
+        words = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+        return {"anyOf": [words, {"type": "string"}]}
+
+
+def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> list[str] | None:
+    """The words of a command or of arguments, with variables replaced."""
+    if isinstance(node, Listing):
+        return _listed_words(node, key, reading)
+    assert isinstance(node, Scalar)
+    try:
+        split = Words(node.text, lambda text, at: expand_at(text, at, reading.environ))
+    except (WordsError, InterpolationError) as error:
+        reading.note(node, key, str(error), error.suggestion, node.text[:200])
+        return None
+    if is_command and split.operators:
+        shown = split.operators[0]
+        if split.words[0] == shown and "=" in shown:
+            name = shown.split("=")[0]
+            message = f"the command begins with a variable ({name}=…)"
+            reading.note(node, key, message, "put it under env, or add shell: true")
+        else:
+            message = f"only a shell understands {shown}"
+            suggestion = "add shell: true, or put quotes around it"
+            reading.note(node, key, message, suggestion, node.text[:200])
+        return None
+    if is_command and not split.words:
+        reading.note(node, key, "the command is empty", "write the program and its arguments")
+        return None
+    return split.words
+
+
+def _listed_words(node: Listing, key: str, reading: Reading) -> list[str] | None:
+    words: list[str] = []
+    for number, item in enumerate(node.items):
+        if not isinstance(item, Scalar):
+            found = "a list" if isinstance(item, Listing) else "a mapping"
+            hint = "put quotes around a word that contains ': ', '{' or '['"
+            reading.note(item, f"{key}[{number}]", f"this is {found}, not a word", hint)
+            continue
+        word = reading.expanded(item, f"{key}[{number}]")
+        if word is not None:
+            words.append(word)
+    return words if len(words) == len(node.items) else None
+
+
+class Variables(Kind):
+    """Environment variables: a mapping, or a list of NAME=VALUE; a bare name is the caller's."""
+
+    wanted = "a mapping of variables"
+
+    def read(self, node: Node, key: str, reading: Reading) -> dict[str, str] | None:
+        variables: dict[str, str] = {}
+        match node:
+            case Table():
+                for name, entry in node.entries.items():
+                    self.enter(variables, name, entry, f"{key}.{name}", reading)
+            case Listing():
+                for number, item in enumerate(node.items):
+                    self.enter_item(variables, item, f"{key}[{number}]", reading)
+            case Scalar():
+                if node.is_null:
+                    return {}
+                hint = "write each variable on its own indented line, NAME: value"
+                reading.note(node, key, "this is not a mapping of variables", hint)
+                return None
+        return variables
+
+    def enter(
+        self, variables: dict[str, str], name: str, entry: Entry, key: str, reading: Reading
+    ) -> None:
+        if not is_variable_name(name):
+            hint = "use letters, digits and underscores"
+            reading.note(entry.key, key, "this is not a name for a variable", hint)
+            return
+        node = entry.node
+        if not isinstance(node, Scalar):
+            found = "a list" if isinstance(node, Listing) else "a mapping"
+            hint = "write one value; put quotes around JSON"
+            reading.note(node, key, f"the value is {found}, not text", hint)
+        elif node.is_null:
+            if name in reading.environ:
+                variables[name] = reading.environ[name]
+        else:
+            value = reading.expanded(node, key)
+            if value is not None:
+                variables[name] = value
+
+    def enter_item(self, variables: dict[str, str], item: Node, key: str, reading: Reading) -> None:
+        if not isinstance(item, Scalar):
+            reading.note(item, key, "this is not a NAME=VALUE text", "write - NAME=value")
+            return
+        name, equals, rest = item.text.partition("=")
+        if not is_variable_name(name):
+            reading.note(item, key, "this is not a NAME=VALUE text", "write - NAME=value")
+            return
+        value = item._replace(text=rest, plain=not equals)
+        self.enter(variables, name, Entry(item, value), f"{key[: key.rindex('[')]}.{name}", reading)
+
+    def schema(self) -> Schema:
+        value = {"type": ["string", "number", "boolean", "null"]}
+        return {
+            "anyOf": [
+                {"type": ["object", "null"], "additionalProperties": value},
+                {"type": "array", "items": {"type": "string"}},
+            ]
+        }
+
+
+def is_variable_name(name: str) -> bool:
+    return bool(name) and not any(c.isspace() or c in "=\0" for c in name)
+
+
+class Needed(NamedTuple):
+    """A dependency as written, with its place."""
+
+    service: str
+    node: Node
+
+
+class Dependencies(Kind):
+    """Names of services, or a mapping from names to conditions."""
+
+    wanted = "a list of services"
+
+    def read(self, node: Node, key: str, reading: Reading) -> tuple[Needed, ...] | None:
+        found: list[Needed] = []
+        match node:
+            case Scalar():
+                names: list[Node] = [node]
+            case Listing():
+                names = list(node.items)
+            case Table():
+                return tuple(
+                    Needed(name, entry.key)
+                    for name, entry in node.entries.items()
+                    if self.is_condition(entry, f"{key}.{name}", reading)
+                )
+        for item in names:
+            if not isinstance(item, Scalar):
+                reading.note(item, key, "this is not the name of a service", "write - db")
+                continue
+            text = reading.expanded(item, key)
+            if text:
+                found.append(Needed(text, item))
+        return tuple({needed.service: needed for needed in found}.values())
+
+    def is_condition(self, entry: Entry, key: str, reading: Reading) -> bool:
+        node: Node = entry.node
+        if isinstance(node, Table):
+            for name, inner in node.entries.items():
+                if name == "restart":
+                    hint = "remove it"
+                    reading.note(
+                        inner.key, f"{key}.restart", "not supported by this version yet", hint
+                    )
+                elif name != "condition":
+                    reading.note(inner.key, f"{key}.{name}", "unknown key", "known keys: condition")
+            condition = node.entries.get("condition")
+            if condition is None:
+                return True
+            key, node = f"{key}.condition", condition.node
+        if not isinstance(node, Scalar):
+            reading.note(node, key, "this is not a condition", "write started")
+            return False
+        if node.is_null:
+            return True
+        word = (reading.expanded(node, key) or "").removeprefix("service_").replace("-", "_")
+        if word == "started":
+            return True
+        if word in CONDITIONS_TO_COME or word == "completed_successfully":
+            message = f'the condition "{node.text}" is not supported by this version yet'
+            reading.note(node, key, message, "write started", node.text)
+        elif word:
+            reading.note(node, key, f'"{node.text}" is not a condition', "write started", node.text)
+        return False
+
+    def schema(self) -> Schema:
+        condition = {"enum": ["started"]}
+        full = {
+            "type": "object",
+            "properties": {"condition": condition},
+            "additionalProperties": False,
+        }
+        names = {"type": "array", "items": {"type": "string"}}
+        table = {
+            "type": "object",
+            "additionalProperties": {"anyOf": [condition, full, {"type": "null"}]},
+        }
+        return {"anyOf": [names, {"type": "string"}, table]}
+
+
+class ServiceName(MapOf):
+    """The services by name."""
+
+    wanted = "a mapping of services"
+
+    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
+        name = key.text
+        if is_service_name(name) and "@" not in name:
+            return True
+        lower = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:63]
+        if "@" in name:
+            message = 'a name may not contain "@", which counts the instances of a service'
+        else:
+            message = f'"{name}" is not a name for a service'
+        hint = f'write "{lower}"; ' if is_service_name(lower) else ""
+        reading.note(key, f"{path}.{name}", message, f"{hint}names are {SERVICE_NAME_RULE}", name)
+        return False
+
+    def hint(self) -> str:
+        return "write each service as an indented name with its keys below"
+
+
+class LogLevel(ScalarKind):
+    """A level, or levels of modules: `info`, `engine=debug,info`."""
+
+    wanted = "a log level"
+
+    def convert(self, text: str) -> str:
+        parts = [part.strip() for part in text.lower().split(",")]
+        for part in parts:
+            found = _MODULE_LEVEL.fullmatch(part)
+            level = {"warn": "warning"}.get(word := found[1] if found else part, word)
+            if level not in LEVELS:
+                guess = closest(level, list(LEVELS))
+                hint = f'did you mean "{guess}"?' if guess else f"write {', '.join(LEVELS)}"
+                raise ValueError(f'"{text}" is not a log level; {hint}')
+        return ",".join(re.sub(r"(^|=)warn$", r"\1warning", part) for part in parts)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "examples": list(LEVELS)}
+
+
+class Url(ScalarKind):
+    """An address of HTTP."""
+
+    wanted = "a URL"
+
+    def convert(self, text: str) -> str:
+        if not _URL.fullmatch(text):
+            raise ValueError(f'"{text}" is not a URL; write http://localhost:8000/health')
+        return text
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string", "pattern": "^https?://"}, INTERPOLATED]}
