@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import sys
 from pathlib import Path
 
@@ -12,7 +12,7 @@ KINDS = ("added", "changed", "fixed", "removed")
 
 def release(version: str) -> str:
     """The new section; its fragments are deleted."""
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    today = dt.datetime.now(dt.timezone.utc).date().isoformat()
     section = [f"## {version} ({today})", ""]
     for kind in KINDS:
         fragments = sorted((ROOT / "changelog.d").glob(f"*.{kind}.md"))
@@ -28,7 +28,9 @@ def release(version: str) -> str:
 def main(version: str) -> None:
     changelog = ROOT / "CHANGELOG.md"
     head, marker, older = changelog.read_text().partition("\n## ")
-    changelog.write_text(f"{head.rstrip()}\n\n{release(version)}{marker and chr(10)}{marker[1:]}{older}")
+    changelog.write_text(
+        f"{head.rstrip()}\n\n{release(version)}{marker and chr(10)}{marker[1:]}{older}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,188 @@
+"""Writes the generated pages of docs/reference from the vocabulary and the table of verbs.
+
+`python scripts/reference.py` writes; a test calls `pages()` and fails when one is stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from holdfast.cli.help import reference as command_line
+from holdfast.rules.lifecycle import TABLE
+from holdfast.vocabulary.commands import COMMANDS, Command
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.events import MEANING, Event
+from holdfast.vocabulary.states import LABEL, STREAM_STATE, State
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+NOTE = "<!-- Made by scripts/reference.py; do not edit. -->"
+
+EXIT_CODES = {
+    0: "done; also when there was nothing left to do",
+    1: "failed",
+    2: "the command line or the request is malformed",
+    3: "no service has that name",
+    4: "no Holdfast, or no keeper, answers here",
+    5: "refused",
+    6: "not within the time allowed",
+    7: "the configuration cannot be used; nothing was changed",
+}
+
+STATE_MEANING = {
+    State.PENDING: "Known, and not started yet.",
+    State.STARTING: "Its process runs, but not yet for `start_seconds`.",
+    State.RUNNING: "Its process has stayed up.",
+    State.PAUSED: "Its processes are frozen.",
+    State.STOPPING: "It was asked to end; some of its processes are still there.",
+    State.STOPPED: "It was stopped on request; no process is left.",
+    State.FAILED: "It ended with a failure, or could not be started, and nothing more is planned.",
+    State.BACKOFF: "It ended, and will be started again after a pause.",
+    State.EXITED: "It ended by itself with a success code.",
+}
+
+
+def page(title: str, *lines: str) -> str:
+    return "\n".join([f"# {title}", "", NOTE, "", *lines]).rstrip() + "\n"
+
+
+def documentation(kind: type) -> str:
+    return inspect.cleandoc(kind.__doc__ or "")
+
+
+def command_lines(kind: type[Command]) -> Iterator[str]:
+    yield from (f"## {kind.name}", "", documentation(kind), "")
+    doors = ", ".join(sorted(door.value for door in kind.doors))
+    yield f"Needs `{kind.permission.value}`; {kind.effect.value}; offered on {doors}."
+    if kind.streams:
+        yield "Answers with items until it ends or is cancelled."
+    if kind.route:
+        yield f"HTTP: `{kind.route[0]} {kind.route[1]}`."
+    yield ""
+    fields = msgspec.structs.fields(kind)
+    if fields:
+        yield from ("| field | type | default |", "|---|---|---|")
+        hints = inspect.get_annotations(kind)
+        for field in fields:
+            annotation = str(hints[field.name]).replace("|", "\\|")
+            yield f"| `{field.name}` | `{annotation}` | {default_of(field)} |"
+        yield ""
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    value = field.default
+    if value is msgspec.NODEFAULT:
+        value = field.default_factory()
+    return f"`{value!r}`" if value is not None else "none"
+
+
+def commands() -> str:
+    introduction = (
+        "What can be asked, through every door alike. On the Unix socket `line.sock` a",
+        'request is one JSON object a line: `{"id": 1, "command": "status", …fields}`.',
+        'The answer is `{"id": 1, "ok": true, "result": {…}}` or an [error](errors.md). Streams',
+        'answer `{"id": 1, "item": {…}}` lines first, until `{"command": "cancel", "target": 1}`.',
+        "",
+    )
+    lines = [line for kind in COMMANDS.values() for line in command_lines(kind)]
+    return page("Commands", *introduction, *lines)
+
+
+def events() -> str:
+    introduction = (
+        "What can happen. An event is stored before it is published and has a sequence number;",
+        "`holdfast events --since SEQ` replays from any number.",
+        "",
+        "| kind | meaning |",
+        "|---|---|",
+    )
+    rows = (f"| `{kind.value}` | {text} |" for kind, text in MEANING.items())
+    fields = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(Event))
+    return page("Events", *introduction, *rows, "", f"Every event has the fields {fields}.")
+
+
+def error_classes() -> Iterator[type[HoldfastError]]:
+    """The classes of the vocabulary, each code once."""
+    seen: set[str] = set()
+    kinds: list[type[HoldfastError]] = [*HoldfastError.__subclasses__(), HoldfastError]
+    for kind in kinds:
+        if kind.code not in seen and kind.__module__ == HoldfastError.__module__:
+            seen.add(kind.code)
+            yield kind
+
+
+def errors() -> str:
+    codes = (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    rows = (
+        f"| `{kind.code}` | {kind.exit_code} | {documentation(kind)} |" for kind in error_classes()
+    )
+    return page(
+        "Errors and exit codes",
+        'An error is `{"code", "message", "hint", "details"?}`: the code is stable, the message',
+        "says what happened, the hint what to do next.",
+        "",
+        "| code | exit code | meaning |",
+        "|---|---|---|",
+        *rows,
+        "",
+        "## Exit codes of the command line",
+        "",
+        "| exit code | meaning |",
+        "|---|---|",
+        *codes,
+        "",
+        "`holdfast run --wait`, and a foreground `up` with an `essential` service, pass on the",
+        "exit code of what they ran instead.",
+    )
+
+
+def states() -> str:
+    rows = (
+        f"| `{state.value}` | {STATE_MEANING[state]} | {STREAM_STATE[state]} | {LABEL[state]} |"
+        for state in State
+    )
+    order = list(State)
+    moves = (
+        f"| `{before.value}` | {cause.value} | `{after.value}` |"
+        for (before, cause), after in sorted(TABLE.items(), key=lambda row: order.index(row[0][0]))
+    )
+    return page(
+        "States",
+        "| state | meaning | to streams | label |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "The *desired* state, `running` or `stopped`, is kept apart and survives everything.",
+        "",
+        "## Transitions",
+        "",
+        "| from | cause | to |",
+        "|---|---|---|",
+        *moves,
+        "",
+        "Any other one is refused: `Invalid transition: a->b`.",
+    )
+
+
+def pages() -> dict[str, str]:
+    return {
+        "cli.md": command_line(),
+        "commands.md": commands(),
+        "errors.md": errors(),
+        "events.md": events(),
+        "states.md": states(),
+    }
+
+
+def main() -> None:
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""ARCHITECTURE.md is short, complete and true."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.project.tree import PACKAGE, ROOT, modules, named, text_of
+
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+MOST_FILES = 8
+MOST_LINES = 1800
+
+
+def path_of_a_start() -> list[str]:
+    """The files that the page names, in order, from the caller's verb to the fork."""
+    section = text_of(ARCHITECTURE).partition("## From the verb to the fork")[2]
+    section = section.partition("\n## ")[0]
+    return re.findall(r"^\d+\. `([^`]+\.py)`", section, re.MULTILINE)
+
+
+def imports_of(path: str) -> set[str]:
+    """Modules that a file imports, relative to the package, as file names."""
+    found = set()
+    for node in ast.walk(ast.parse(text_of(PACKAGE / path))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_it_is_short() -> None:
+    """The page can be read in one sitting: at most 200 lines."""
+    assert len(text_of(ARCHITECTURE).splitlines()) <= 200
+
+
+def test_a_start_is_quick_to_follow() -> None:
+    """From the caller's verb to the fork it is at most 8 files and about 1,800 lines."""
+    names = path_of_a_start()
+    lines = {name: len(text_of(PACKAGE / name).splitlines()) for name in names}
+    assert names[0].startswith("cli/")
+    assert names[-1] == "keeper/spawn.py"
+    assert len(names) <= MOST_FILES
+    assert sum(lines.values()) <= MOST_LINES, lines
+
+
+def test_the_path_ends_where_processes_are_created() -> None:
+    """The last file of the path is the one that calls posix_spawn and fork."""
+    text = text_of(PACKAGE / path_of_a_start()[-1])
+    assert "posix_spawn(" in text
+    assert "fork()" in text
+
+
+def test_every_package_is_on_the_map() -> None:
+    """The codemap names every package and every module of the top level."""
+    text = text_of(ARCHITECTURE)
+    tops = {path.relative_to(PACKAGE).parts[0] for path in modules()}
+    missing = {top for top in tops if not top.startswith("__") and f"`{top}" not in text}
+    assert missing == set()
+
+
+def test_every_file_it_names_exists() -> None:
+    """No file name on the page has rotted."""
+    for name in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", text_of(ARCHITECTURE)):
+        assert (PACKAGE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_the_keeper_link_uses_only_wire_and_handover() -> None:
+    """Of the keeper's code, the supervisor loads what is needed to speak and to hand over."""
+    allowed = {"holdfast.keeper.wire", "holdfast.keeper.handover"}
+    for path in modules():
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith("adapters/keeper_link"):
+            continue
+        used = {module for module in imports_of(name) if module.startswith("holdfast.keeper.")}
+        strange = {m for m in used if not any(m == a or m.startswith(a + ".") for a in allowed)}
+        assert strange == set(), named(path)
+
+
+def test_keeper_and_log_need_the_standard_library_only() -> None:
+    """Keeper, log and the command line's path import no third-party package."""
+    import sys
+
+    for path in modules():
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.startswith(("keeper/", "logbook/", "client/", "cli/")):
+            tops = {module.partition(".")[0] for module in imports_of(name)}
+            foreign = tops - set(sys.stdlib_module_names) - {"holdfast", "__future__"}
+            assert foreign == set(), name

@@ -1,0 +1,67 @@
+"""The commands that the documents show really work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.project.console import Command, Write, follow, steps_of
+from tests.project.tree import documents, named, text_of
+
+EXAMPLE = """
+<!-- write: greeting.txt -->
+```text
+good morning
+```
+
+```console
+$ cat greeting.txt
+good …ing
+$ false  # exits 1
+$ true
+```
+
+```sh
+not run
+```
+"""
+
+
+def shown() -> list[Path]:
+    return [path for path in documents() if "```console" in text_of(path)]
+
+
+def test_blocks_are_understood(tmp_path: Path) -> None:
+    """Files are written, commands run, their output and status compared, other blocks left."""
+    assert list(steps_of(EXAMPLE)) == [
+        Write("greeting.txt", "good morning\n"),
+        Command("cat greeting.txt", 0, ("good …ing",)),
+        Command("false", 1, ()),
+        Command("true", 0, ()),
+    ]
+    assert follow(EXAMPLE, tmp_path, dict(os.environ)) == 3
+
+
+def test_a_wrong_document_is_noticed(tmp_path: Path) -> None:
+    """A command that fails, or does not print what is shown, fails the test."""
+    for text in ("```console\n$ false\n```\n", "```console\n$ echo a\nb\n```\n"):
+        with pytest.raises(AssertionError):
+            follow(text, tmp_path, dict(os.environ))
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("document", shown(), ids=named)
+def test_document_works(document: Path, tmp_path: Path) -> None:
+    """Every `console` block of the document can be typed as it stands."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    environ = dict(os.environ)
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    try:
+        assert follow(text_of(document), folder, environ) > 0
+    finally:
+        subprocess.run(["holdfast", "down"], cwd=folder, env=environ, capture_output=True)
