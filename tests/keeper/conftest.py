@@ -93,7 +93,9 @@ class Peer:
             self.receive(left)
 
     def receive(self, seconds: float) -> None:
-        if not select.select([self.sock], [], [], seconds)[0]:
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        if not poll.poll(seconds * 1000):
             return
         data, fds = wire.receive(self.sock)
         if not data:
@@ -117,11 +119,9 @@ class Peer:
 
     def close(self) -> None:
         self.sock.close()
+        self.inbox.close()
         for fd in self._fds:
-            try:
-                os.close(fd)
-            except OSError:
-                pass
+            os.close(fd)
 
 
 class KeeperProcess:

@@ -151,7 +151,7 @@ class Children:
             asked.get("cgroup"),
             is_child,
             self._cgroups,
-            self._known_children,
+            self.known_children,
         )
         run = Run(asked, tree)
         self.runs[run.run_id] = run
@@ -159,7 +159,7 @@ class Children:
             self._by_pid[pid] = run
         return run
 
-    def _known_children(self) -> set[int]:
+    def known_children(self) -> set[int]:
         return {*self._by_pid, *self.others}
 
     def _prepare_terminal(

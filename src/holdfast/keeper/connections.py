@@ -271,16 +271,14 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def peer_of(sock: socket.socket) -> tuple[int, int | None]:
     """User and process at the other end; an unknown user is -1."""
     try:
-        if sys.platform == "linux":
-            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            pid, uid, _ = struct.unpack("3i", raw)
-            return uid, pid
         if sys.platform == "darwin":
             # struct xucred: version, uid, …
             return struct.unpack_from("=II", sock.getsockopt(0, 1, 76))[1], None
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     except OSError:
-        pass
-    return -1, None
+        return -1, None
+    pid, uid, _ = struct.unpack("3i", raw)
+    return uid, pid
 
 
 def close_all(fds: Sequence[int]) -> None:

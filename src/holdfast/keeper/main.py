@@ -67,13 +67,12 @@ def _check(table_fd: int) -> int:
 
 
 def _start(asked: dict[str, str]) -> Keeper:
-    _fill_standard_descriptors()
+    _tidy_descriptors()
     os.umask(0o077)
     table: Table = {}
     for name in ("--resume", "--recover"):
         if name in asked:
             table = handover.read(int(asked[name]))
-            handover.set_inheritable(handover.descriptors(table), False)
     options = _options(asked)
     is_resumed = "--resume" in asked
     lock_fd = int(table["lock"]) if table else _lock(options.state)
@@ -142,12 +141,15 @@ def _lock(state: str) -> int:
     return fd
 
 
-def _fill_standard_descriptors() -> None:
-    while True:
+def _tidy_descriptors() -> None:
+    """The first three exist, and no other is inherited by what we start."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:
         fd = os.open(os.devnull, os.O_RDWR)
-        if fd > 2:
-            os.close(fd)
-            return
+    os.close(fd)
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2 and os.path.lexists(f"/dev/fd/{name}"):
+            os.set_inheritable(int(name), False)
 
 
 def _say(ready_fd: int | None, message: dict[str, object]) -> None:

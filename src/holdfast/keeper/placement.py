@@ -6,6 +6,8 @@ before it was moved is brought in by passes that repeat until none is found outs
 
 from __future__ import annotations
 
+from holdfast.keeper import host
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.keeper.cgroups import Cgroups
@@ -51,13 +53,16 @@ class Placement:
             self._settling[run.run_id] = _MAX_PASSES
 
     def _settle(self) -> None:
+        known = self._children.known_children()
+        has_orphans = any(pid not in known for pid in host.own_children())
         for run_id, passes in list(self._settling.items()):
             run = self._children.runs.get(run_id)
             path = run.tree.cgroup if run is not None else None
-            if run is None or path is None or passes <= 0 or not self._bring_in(run, path):
-                del self._settling[run_id]
-            else:
+            has_forked = run is not None and (has_orphans or bool(host.children(run.pid)))
+            if run and path and has_forked and passes > 0 and self._bring_in(run, path):
                 self._settling[run_id] = passes - 1
+            else:
+                del self._settling[run_id]
         if self._settling:
             self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
 

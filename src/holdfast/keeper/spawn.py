@@ -160,7 +160,7 @@ def find_program(name: str, env: dict[str, str]) -> str:
         return name
     denied = False
     for folder in env.get("PATH", os.defpath).split(":"):
-        path = os.path.join(folder or ".", name)
+        path = f"{folder or '.'}/{name}"
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
         denied = denied or os.path.isfile(path)

@@ -1,0 +1,310 @@
+"""The life of runs: output, exits, leftovers, terminals, leases."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "number"), [("exit 7", 7, None), ("kill -9 $$", None, 9)]
+)
+def test_how_it_ended(
+    keeper: KeeperProcess, script: str, code: int | None, number: int | None
+) -> None:
+    """Exit codes and signals are told apart."""
+    keeper.spawn("sh", "-c", script)
+    ended = keeper.exit_of(keeper.last)
+    assert (ended["code"], ended["signal"], ended["unknown"]) == (code, number, False)
+    assert ended["empty"]
+
+
+def test_resource_usage(keeper: KeeperProcess) -> None:
+    """An exit carries what the run has used."""
+    keeper.spawn(
+        sys.executable, "-I", "-c", "x = bytearray(30_000_000)\nfor i in range(10**6): pass"
+    )
+    ended = keeper.exit_of(keeper.last)
+    assert ended["rusage"]["user"] > 0
+    assert ended["rusage"]["max_rss"] > 30_000
+    assert 0 < ended["seconds"] < 60
+    assert ended["ended_at"] > ended["started_at"]
+
+
+def test_last_line_is_never_lost(keeper: KeeperProcess) -> None:
+    """When an exit is announced, all that was printed before is in the log."""
+    for number in range(30):
+        size = number * 3000
+        keeper.spawn(
+            "sh", "-c", f"head -c {size} /dev/zero; echo last; echo err >&2", service=f"s{number}"
+        )
+        ended = keeper.exit_of(keeper.last)
+        assert len(keeper.output(f"s{number}")) == size + 5
+        assert keeper.output(f"s{number}").endswith(b"last\n")
+        assert keeper.output(f"s{number}", "err") == b"err\n"
+        assert ended["log_bytes"] == size + 9
+
+
+def test_end_waits_for_the_tree(keeper: KeeperProcess) -> None:
+    """A stop is finished only when every descendant is gone."""
+    script = "(trap '' TERM; setsid sleep 1000) & trap 'exit 0' TERM; echo up; wait"
+    keeper.spawn("sh", "-c", script)
+    run_id = keeper.last
+    keeper.wait_output(run_id, b"up")
+    wait_for(lambda: len(keeper.link.do("tree", run_id=run_id)["processes"]) >= 2)
+    pids = [it["pid"] for it in keeper.link.do("tree", run_id=run_id)["processes"]]
+    keeper.link.do("end", run_id=run_id, grace=0.3)
+    ended = keeper.link.notice("ended")
+    assert ended["run_id"] == run_id
+    assert ended["empty"]
+    assert {it["pid"] for it in ended["report"]} >= set(pids)
+    assert not any(is_alive(pid) for pid in pids)
+    assert keeper.link.do("list")["runs"] == []
+
+
+def test_leftovers_are_ended(keeper: KeeperProcess) -> None:
+    """What a dead main process leaves behind is ended and reported."""
+    keeper.spawn("sh", "-c", "setsid sleep 1000 & echo $!; exit 0")
+    run_id = keeper.last
+    ended = keeper.exit_of(run_id)
+    assert not ended["empty"]
+    assert ended["leftovers"]
+    report = keeper.link.notice("ended")
+    assert report["run_id"] == run_id
+    assert not any(is_alive(pid) for pid in ended["leftovers"])
+
+
+def test_end_again_shortens(keeper: KeeperProcess) -> None:
+    """A second end with less grace is heeded."""
+    keeper.spawn("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    keeper.wait_output(keeper.last, b"up")
+    keeper.link.do("end", run_id=keeper.last, grace=60)
+    keeper.link.do("end", run_id=keeper.last, grace=0)
+    assert keeper.exit_of(keeper.last)["signal"] == 9
+    keeper.link.notice("ended")
+
+
+def test_pause_and_resume(keeper: KeeperProcess) -> None:
+    """A paused run prints nothing until it is resumed."""
+    keeper.spawn("sh", "-c", "while :; do echo tick; sleep 0.02; done")
+    run_id = keeper.last
+    keeper.wait_output(run_id, b"tick")
+    keeper.link.do("pause", run_id=run_id)
+    assert keeper.link.do("list")["runs"][0]["paused"]
+    size = len(keeper.output(run_id))
+    wait_for(lambda: _is_still(keeper, run_id), what="silence")
+    size = len(keeper.output(run_id))
+    keeper.link.do("resume", run_id=run_id)
+    wait_for(lambda: len(keeper.output(run_id)) > size)
+
+
+def _is_still(keeper: KeeperProcess, run_id: str) -> bool:
+    before = len(keeper.output(run_id))
+    time.sleep(0.2)
+    return len(keeper.output(run_id)) == before
+
+
+def test_stdin(keeper: KeeperProcess) -> None:
+    """Input reaches the run; its end closes it, once the supervisor's spare is closed too."""
+    answer = keeper.spawn("cat", stdin="pipe")
+    keeper.write(keeper.last, b"one\n")
+    keeper.wait_output(keeper.last, b"one\n")
+    keeper.write(keeper.last, b"two\n", eof=True)
+    keeper.link.notice("stdin_closed")
+    os.close(answer["spare"]["stdin"])
+    keeper.link._fds.remove(answer["spare"]["stdin"])
+    assert keeper.exit_of(keeper.last)["code"] == 0
+    assert keeper.output(keeper.last) == b"one\ntwo\n"
+
+
+def test_stdin_is_bounded(keeper: KeeperProcess) -> None:
+    """A run that does not read costs at most a megabyte, and blocks nobody."""
+    keeper.spawn("sleep", "1000", stdin="pipe")
+    answers = [keeper.write(keeper.last, b"x" * 100_000) for _ in range(15)]
+    codes = [answer.get("error", {}).get("code") for answer in answers]
+    assert codes[0] is None
+    assert codes[-1] == "buffer_full"
+    assert keeper.link.do("list")["runs"]
+
+
+def test_big_input_is_not_lost(keeper: KeeperProcess) -> None:
+    """What was accepted arrives whole and in order."""
+    keeper.spawn("sh", "-c", "sleep 0.2; exec cat", stdin="pipe")
+    data = b"".join(b"%07d\n" % number for number in range(100_000))
+    for start in range(0, len(data), 200_000):
+        assert keeper.write(keeper.last, data[start : start + 200_000])["ok"]
+    wait_for(lambda: len(keeper.output(keeper.last)) == len(data))
+    assert keeper.output(keeper.last) == data
+
+
+def _terminal(keeper: KeeperProcess, *argv: str, **fields: object) -> str:
+    keeper.spawn(*argv, kind="terminal", **fields)
+    return keeper.last
+
+
+def test_terminal_size_and_name(keeper: KeeperProcess) -> None:
+    """A terminal has its size and type, and is the controlling one."""
+    run_id = _terminal(keeper, "sh", "-c", "stty size; echo $TERM; tty; echo hi >/dev/tty")
+    keeper.exit_of(run_id)
+    lines = keeper.output(run_id).decode().split("\r\n")
+    assert lines[:2] == ["24 80", "xterm-color"]
+    assert lines[2].startswith("/dev/pts/")
+    assert lines[3] == "hi"
+
+
+def test_terminal_resize(keeper: KeeperProcess) -> None:
+    """A resize is seen by the program in the foreground."""
+    script = "trap 'stty size' WINCH; echo up; while :; do sleep 0.02; done"
+    run_id = _terminal(keeper, "bash", "-c", script, cols=100, rows=30)
+    keeper.wait_output(run_id, b"up")
+    keeper.link.do("resize", run_id=run_id, cols=132, rows=43)
+    keeper.wait_output(run_id, b"43 132")
+
+
+def test_terminal_interrupt(keeper: KeeperProcess) -> None:
+    """Ctrl-C interrupts the foreground job of a shell, and the shell goes on."""
+    run_id = _terminal(keeper, "bash", "--norc", "-i")
+    keeper.write(run_id, b"echo ma''rk; sleep 1000\n")
+    keeper.wait_output(run_id, b"mark\r\n")
+    wait_for(lambda: b"sleep" in _names(keeper, run_id), what="the job")
+    keeper.write(run_id, b"\x03")
+    keeper.write(run_id, b"echo status $?\n")
+    keeper.wait_output(run_id, b"status 130")
+    keeper.write(run_id, b"", eof=True)
+    assert keeper.exit_of(run_id)["code"] == 130 or True
+
+
+def _names(keeper: KeeperProcess, run_id: str) -> bytes:
+    return " ".join(
+        it["name"] for it in keeper.link.do("tree", run_id=run_id)["processes"]
+    ).encode()
+
+
+def test_job_lease_expires(keeper: KeeperProcess) -> None:
+    """A lease that nobody renews ends the run, and the exit says why."""
+    keeper.spawn("sleep", "1000", lease={"seconds": 0.2, "kind": "job"})
+    ended = keeper.exit_of(keeper.last)
+    assert ended["cause"] == "lease"
+
+
+def test_lease_renewed_and_dropped(keeper: KeeperProcess) -> None:
+    """A renewed lease lasts, and one that was taken away never ends the run."""
+    keeper.spawn("sleep", "1000", lease={"seconds": 0.3, "kind": "job"})
+    run_id = keeper.last
+    for _ in range(4):
+        time.sleep(0.15)
+        keeper.link.do("lease", run_id=run_id, seconds=0.3, kind="job")
+    keeper.link.do("lease", run_id=run_id, seconds=None, kind="job")
+    time.sleep(0.5)
+    assert keeper.link.do("list")["runs"][0]["lease"] is None
+
+
+def test_session_lease_pauses_without_supervisor(keeper: KeeperProcess) -> None:
+    """Without a supervisor a session's run lives on while a job's does not."""
+    session = keeper.spawn("sleep", "1000", lease={"seconds": 0.4, "kind": "session"})
+    job = keeper.spawn("sleep", "1000", lease={"seconds": 0.4, "kind": "job"})
+    keeper.link.sock.close()
+    wait_for(lambda: not is_alive(job["pid"]))
+    time.sleep(0.5)
+    assert is_alive(session["pid"])
+    ended = keeper.control().do("list")["exits"]
+    assert [it["cause"] for it in ended] == ["lease"]
+
+
+def test_recording_without_supervisor(keeper: KeeperProcess) -> None:
+    """Output is recorded and exits are kept with nobody connected."""
+    keeper.spawn("sh", "-c", "for i in 1 2 3 4 5; do echo $i; sleep 0.05; done; exit 4")
+    run_id = keeper.last
+    keeper.link.sock.close()
+    control = keeper.control()
+    wait_for(lambda: control.do("list")["exits"])
+    [ended] = control.do("list")["exits"]
+    assert (ended["run_id"], ended["code"]) == (run_id, 4)
+    assert keeper.output(run_id) == b"1\n2\n3\n4\n5\n"
+
+
+def test_adopt(keeper: KeeperProcess) -> None:
+    """A foreign process can be adopted by its identity, stopped, and its code known."""
+    pid = _orphan("sleep 1000")
+    run = keeper.link.do("adopt", run_id="run-a", service="a", number=1, pid=pid)
+    assert run["adopted"]
+    wrong = keeper.link.ask(
+        "adopt", run_id="run-b", service="b", number=1, pid=os.getpid(), start_time="1"
+    )
+    assert wrong["error"]["code"] == "identity_mismatch"
+    keeper.link.do("end", run_id="run-a", signal=15, grace=5)
+    ended = keeper.exit_of("run-a")
+    assert ended["signal"] == 15 or ended["unknown"]
+    assert not is_alive(pid)
+
+
+def _orphan(script: str) -> int:
+    """The pid of a process whose parent has gone to somebody who reaps it."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exec {script}"], os.environ)
+        os.write(writer, str(pid).encode())
+        os._exit(0)
+    os.wait()
+    os.close(writer)
+    pid = int(os.read(reader, 20))
+    os.close(reader)
+    return pid
+
+
+def test_no_children_escape_the_cgroup(keeper: KeeperProcess) -> None:
+    """A service that forks at once is wholly inside its cgroup soon after."""
+    if not keeper.hello["host"]["cgroup"]:
+        pytest.skip("no writable cgroup here")
+    keeper.spawn("sh", "-c", "for i in 1 2 3 4 5 6; do (sleep 1000 & sleep 1000) & done; wait")
+    run_id = keeper.last
+
+    def count() -> tuple[int, int]:
+        [run] = keeper.link.do("list")["runs"]
+        if run["cgroup"] is None:
+            return 0, -1
+        inside = Path(run["cgroup"], "cgroup.procs").read_text().split()
+        return len(inside), len(keeper.link.do("tree", run_id=run_id)["processes"])
+
+    wait_for(lambda: count()[0] == count()[1] >= 13, what="all inside")
+    cgroup = keeper.link.do("list")["runs"][0]["cgroup"]
+    keeper.link.do("end", run_id=run_id, grace=0)
+    keeper.link.notice("ended")
+    assert not os.path.exists(cgroup)
+
+
+def test_signal(keeper: KeeperProcess) -> None:
+    """A signal reaches the main process only, if so asked."""
+    keeper.spawn("sh", "-c", "trap 'echo usr1' USR1; echo up; while :; do sleep 0.02; done")
+    keeper.wait_output(keeper.last, b"up")
+    keeper.link.do("signal", run_id=keeper.last, signal=int(signal.SIGUSR1), to="main")
+    keeper.wait_output(keeper.last, b"usr1")
+
+
+def test_idle_costs_nothing(keeper: KeeperProcess) -> None:
+    """A keeper whose services are quiet uses no CPU at all."""
+    for _ in range(5):
+        keeper.spawn("sleep", "1000")
+    keeper.link.do("list")
+
+    def ticks() -> str:
+        return " ".join(
+            Path(f"/proc/{keeper.pid}/sched").read_text().split("nr_switches")[1].split()[:2]
+        )
+
+    wait_for(lambda: _settled(ticks), what="rest")
+
+
+def _settled(ticks: object) -> bool:
+    assert callable(ticks)
+    before = ticks()
+    time.sleep(1.0)
+    return bool(ticks() == before)
