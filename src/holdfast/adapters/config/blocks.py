@@ -163,12 +163,16 @@ class MapOf(Kind):
         if not isinstance(node, Table):
             self.refuse(node, key, reading)
             return None
-        read = {
-            name: self.kind.read(entry.node, f"{key}.{name}", reading)
-            for name, entry in node.entries.items()
-            if self.is_name(entry.key, key, reading)
-        }
-        return {name: value for name, value in read.items() if value is not None}
+        found: dict[str, Any] = {}
+        for name, entry in node.entries.items():
+            if not self.is_name(entry.key, key, reading):
+                continue
+            value = self.kind.read(entry.node, f"{key}.{name}", reading)
+            if isinstance(value, Values):
+                value.node = entry.key
+            if value is not None:
+                found[name] = value
+        return found
 
     def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
         return True
@@ -190,13 +194,14 @@ class ServiceOrCommand(Kind):
         self.block = block
 
     def read(self, node: Node, key: str, reading: Reading) -> Values | None:
-        if not isinstance(node, Scalar):
+        if isinstance(node, Table):
             return self.block.read(node, key, reading)
-        if node.is_null:
+        if isinstance(node, Scalar) and node.is_null:
             reading.note(node, key, "this service has no command", "write command: … below it")
             return None
-        entries = {"command": Entry(node, node)}
-        return self.block.read_entries(node, entries, key, reading)
+        here = Scalar("command", True, node.line, node.column)
+        return self.block.read_entries(node, {"command": Entry(here, node)}, key, reading)
 
     def schema(self) -> Schema:
-        return {"anyOf": [{"type": "string", "minLength": 1}, self.block.schema()]}
+        command = self.block.keys["command"].kind.schema()
+        return {"anyOf": [*command["anyOf"], self.block.schema()]}

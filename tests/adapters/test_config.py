@@ -1,0 +1,433 @@
+"""A right configuration becomes complete specifications, whatever spelling it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.config import argv_of, from_environment, load, load_project
+from holdfast.adapters.config.keys import HEALTH_CHECK, LOG, RESTART, ROOT, SERVICE, STOP
+from holdfast.adapters.config.kinds import ListOf, ScalarKind
+from holdfast.adapters.config.services import HEALTH_DEFAULTS
+from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.service_spec import (
+    UNLIMITED,
+    Configuration,
+    DoorSpec,
+    LogSpec,
+    RestartSpec,
+    ServiceSpec,
+    StopSpec,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def read(
+    folder: Path, text: str, environ: Mapping[str, str] | None = None, name: str = "holdfast.yaml"
+) -> Configuration:
+    path = folder / name
+    path.write_text(text)
+    return load(str(path), environ=environ or {})
+
+
+def service(
+    folder: Path, text: str, environ: Mapping[str, str] | None = None
+) -> ServiceSpec:
+    return read(folder, "services:\n  web:\n" + text, environ).services["web"]
+
+
+def test_least_configuration_has_every_default(tmp_path):
+    """A command alone is a complete service, in the project folder."""
+    configuration = read(tmp_path, "services: {web: npm run dev}")
+    assert configuration.services == {
+        "web": ServiceSpec(
+            name="web", argv=("npm", "run", "dev"), command_words=3, working_dir=str(tmp_path)
+        )
+    }
+    assert configuration.project == str(tmp_path)
+    assert configuration.door == DoorSpec()
+
+
+def test_source_shape_as_it_stands():
+    """The shape of the source guide is accepted with its keys, units and defaults."""
+    path = EXAMPLES / "source-003.yaml"
+    configuration = load(str(path), environ={"SUPERVISOR_TOKEN": "t0ken"})
+    tunnel, frontend = (configuration.services[name] for name in ("magictunnel", "frontend"))
+    assert tunnel.argv == ("./target/release/magictunnel", "--config", "config.yaml")
+    assert tunnel.command_words == 1
+    assert tunnel.restart_policy == "always"
+    assert tunnel.restart == RestartSpec(delay=5.0, max_delay=60.0, backoff=2.0, max_restarts=10)
+    assert tunnel.health_check == {"interval": 30.0, "timeout": 10.0, "retries": 3}
+    assert frontend.working_dir == str(EXAMPLES / "frontend")
+    assert frontend.health_check["url"] == "http://localhost:5173"
+    assert configuration.door == DoorSpec(
+        allowed_commands=("status", "restart"), authentication=True, token="t0ken"
+    )
+
+
+def test_file_of_another_program(tmp_path):
+    """Beside `supervisor:`, a file of another name may hold what is not ours."""
+    text = "server: {port: 1}\nsupervisor: {services: {web: x}}\n"
+    assert list(read(tmp_path, text, name="config.yaml").services) == ["web"]
+    with pytest.raises(ConfigError, match="server: unknown key"):
+        read(tmp_path, text, name="holdfast.yaml")
+
+
+def test_every_key(tmp_path):
+    """Every key reaches the specification."""
+    (tmp_path / "a.env").write_text("export A=1\nB='two words' # comment\n")
+    found = service(
+        tmp_path,
+        """
+    command: [python3, -c, "print(1)"]
+    args: --port 8000 "a b"
+    working_dir: sub/dir
+    env_file: [a.env, -missing.env]
+    env: {B: three, FLAG: yes, N: 010, T: 1:30, MODE: "0755", E: ""}
+    environment: clean
+    enabled: no
+    autostart: off
+    restart_policy: on-failure
+    restart: {delay: 200, max_delay: 1m, backoff: 1.5, jitter: 20%, reset_after: 30s}
+    max_restarts: unlimited
+    start_seconds: 1.5
+    start_retries: 0
+    success_exit_codes: [0, 143]
+    stop: {signal: int, grace: 10}
+    terminal: true
+    stdin: pipe
+    umask: 027
+    rlimits: {nofile: 1024, core: unlimited, as: [1GiB, unlimited], cpu: {soft: 1m, hard: 120}}
+    log: {max_size: 1MB, total_size: 10MiB}
+    on_supervisor_exit: keep
+    survivors: stop
+    essential: true
+    health_check: {interval: 5, timeout: 500ms, consecutive_failures: 2}
+""",
+    )
+    assert found == ServiceSpec(
+        name="web",
+        argv=("python3", "-c", "print(1)", "--port", "8000", "a b"),
+        command_words=3,
+        working_dir=str(tmp_path / "sub/dir"),
+        env={
+            **{"A": "1", "B": "three", "FLAG": "yes", "N": "010", "T": "1:30"},
+            **{"MODE": "0755", "E": ""},
+        },
+        environment="clean",
+        enabled=False,
+        autostart=False,
+        restart_policy="on_failure",
+        restart=RestartSpec(
+            delay=0.2,
+            max_delay=60,
+            backoff=1.5,
+            jitter=0.2,
+            reset_after=30,
+            max_restarts=UNLIMITED,
+        ),
+        start_seconds=1.5,
+        start_retries=0,
+        success_exit_codes=(0, 143),
+        stop=StopSpec(signal="SIGINT", grace=10),
+        terminal=True,
+        stdin="pipe",
+        umask=0o027,
+        rlimits={
+            "nofile": (1024, 1024),
+            "core": (UNLIMITED, UNLIMITED),
+            "as": (1024**3, UNLIMITED),
+            "cpu": (60, 120),
+        },
+        log=LogSpec(max_size=1_000_000, total_size=10 * 1024**2),
+        on_supervisor_exit="keep",
+        survivors="stop",
+        essential=True,
+        health_check={"interval": 5.0, "timeout": 0.5, "retries": 2},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("restart_policy: never", "never"),
+        ("restart_policy: no", "never"),
+        ('restart_policy: "Always"', "always"),
+        ("restart: always", "always"),
+        ("restart: {policy: on-failure}", "on_failure"),
+        ("restart_policy: always\n    restart: {policy: always}", "always"),
+    ],
+)
+def test_policies(tmp_path, text, policy):
+    """A restart policy may be written in the ways people know."""
+    assert service(tmp_path, f"    command: x\n    {text}").restart_policy == policy
+
+
+def test_blocks_at_the_top_are_defaults(tmp_path):
+    """What stands at the top holds for every service that does not say otherwise."""
+    (tmp_path / "all.env").write_text("SHARED=1\n")
+    configuration = read(
+        tmp_path,
+        """
+restart: {policy: always, delay: 1s, max_restarts: 3}
+stop: {grace: 1}
+log: {max_size: 1MiB}
+environment: clean
+env: {A: top, B: top}
+env_file: all.env
+services:
+  one: x
+  two:
+    command: x
+    environment: inherit
+    restart: {delay: 2s}
+    restart_policy: never
+    stop: {signal: HUP}
+    env: {B: own}
+""",
+    )
+    one, two = configuration.services["one"], configuration.services["two"]
+    assert one.restart_policy == "always"
+    assert one.restart == RestartSpec(delay=1, max_restarts=3)
+    assert one.env == {"SHARED": "1", "A": "top", "B": "top"}
+    assert one.environment == "clean"
+    assert two.restart_policy == "never"
+    assert two.restart == RestartSpec(delay=2, max_restarts=3)
+    assert two.stop == StopSpec(signal="SIGHUP", grace=1)
+    assert two.log.max_size == 1024**2
+    assert two.env == {"SHARED": "1", "A": "top", "B": "own"}
+    assert two.environment == "inherit"
+
+
+def test_shell(tmp_path):
+    """With `shell: true` the command goes to /bin/sh as it stands."""
+    found = service(tmp_path, "    command: cd x && echo $HOME | wc\n    shell: true")
+    assert found.argv == ("/bin/sh", "-c", "cd x && echo $HOME | wc")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("run ${A}", ("run", "alpha")),
+        ("run ${MISSING:-fall back}", ("run", "fall", "back")),
+        ('run "${MISSING:-fall back}"', ("run", "fall back")),
+        ("${TWO} x", ("two", "words", "x")),
+        ("run '${TWO}'", ("run", "two words")),
+        ("run ${QUOTE}", ("run", "it's")),
+        ("run ${EMPTY}", ("run",)),
+        ('run "${EMPTY}"', ("run", "")),
+        ("run $$HOME $${A} $A", ("run", "$HOME", "${A}", "$A")),
+        ("run --x=${A}/b", ("run", "--x=alpha/b")),
+        ("run ${MISSING:-${A}}", ("run", "alpha")),
+        ("run ${EMPTY-dash}", ("run",)),
+        ("run ${EMPTY:-colon}", ("run", "colon")),
+        (r"run a\ b 'c d' \"e\"", ("run", "a b", "c d", '"e"')),
+    ],
+)
+def test_variables_in_commands(tmp_path, written, expected):
+    """A quoted variable is one word whatever it holds; an unquoted one splits like a shell's."""
+    environ = {"A": "alpha", "TWO": "two words", "QUOTE": "it's", "EMPTY": ""}
+    found = service(tmp_path, f"    command: {json.dumps(written)}", environ)
+    assert found.argv == expected
+
+
+def test_variables_in_every_value(tmp_path):
+    """Numbers, booleans and paths may come from the environment too."""
+    text = (
+        "port: ${PORT}\nservices:\n  web:\n    command: x\n    autostart: ${AUTO:-false}\n"
+        "    working_dir: ${DIR}/sub\n    env: {K: 'a ${PORT} $$b'}\n"
+    )
+    configuration = read(tmp_path, text, {"PORT": "9000", "DIR": "/srv"})
+    found = configuration.services["web"]
+    assert configuration.door.port == 9000
+    assert found.autostart is False
+    assert found.working_dir == "/srv/sub"
+    assert found.env == {"K": "a 9000 $b"}
+
+
+def test_variables_taken_from_the_caller(tmp_path):
+    """A variable without a value is the caller's, and absent if the caller has none."""
+    environ = {"A": "1", "B": "2"}
+    assert service(tmp_path, "    command: x\n    env: {A: , C: }", environ).env == {"A": "1"}
+    listed = service(tmp_path, "    command: x\n    env: [B, C, D=, E=x=y]", environ)
+    assert listed.env == {"B": "2", "D": "", "E": "x=y"}
+
+
+def test_home_in_paths(tmp_path):
+    """`~` is the caller's home."""
+    found = service(tmp_path, "    command: x\n    working_dir: ~/app", {"HOME": "/home/me"})
+    assert found.working_dir == "/home/me/app"
+
+
+@pytest.mark.parametrize(
+    "written", ["[db, cache]", "{db: , cache: started}", "{db: {condition: started}, cache: {}}"]
+)
+def test_dependencies(tmp_path, written):
+    """Dependencies are names, or names with the condition `started`."""
+    text = f"services: {{db: x, cache: y, web: {{command: z, depends_on: {written}}}}}"
+    needs = read(tmp_path, text).services["web"].depends_on
+    assert [(need.service, need.condition) for need in needs] == [
+        ("db", "started"),
+        ("cache", "started"),
+    ]
+
+
+def test_anchors_and_extensions(tmp_path):
+    """Keys that begin with `x-` are free, so that anchors have a place; `<<` merges."""
+    text = (
+        "x-common: &common {restart_policy: always, stop: {grace: 1}}\n"
+        "services:\n  a: {<<: *common, command: x}\n"
+        "  b: {<<: *common, command: y, restart_policy: never}\n"
+    )
+    services = read(tmp_path, text).services
+    assert services["a"].restart_policy == "always"
+    assert services["b"].restart_policy == "never"
+    assert services["b"].stop.grace == 1
+
+
+def test_json(tmp_path):
+    """A JSON file is read alike, tabs and surrogate escapes included."""
+    text = '{\n\t"$schema": "x",\n\t"services": {"web": {"command": ["e", "\\ud83d\\ude00\\/"]}}\n}'
+    assert read(tmp_path, text, name="holdfast.json").services["web"].argv == ("e", "😀/")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "services:\n", "services: {}\n", "---\n"])
+def test_no_services_yet(tmp_path, text):
+    """An empty file is a configuration without services."""
+    assert read(tmp_path, text).services == {}
+
+
+def test_delay_above_the_default_maximum(tmp_path):
+    """A longer delay or segment raises the limit that was not written."""
+    found = service(
+        tmp_path, "    command: x\n    restart: {delay: 5m}\n    log: {max_size: 1GiB}"
+    )
+    assert found.restart.max_delay == 300
+    assert found.log.total_size >= found.log.max_size
+
+
+def test_supervisor_switched_off(tmp_path):
+    """`enabled: false` of the whole keeps every service known and unstarted."""
+    found = read(tmp_path, "supervisor: {enabled: false, services: {web: x}}").services["web"]
+    assert found.enabled is False
+
+
+def test_precedence(tmp_path):
+    """Command line beats environment, environment beats file, file beats default."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("port: 1\nhost: 127.0.0.2\nlog_level: error\nservices: {}\n")
+    environ = {"SUPERVISOR_PORT": "2", "SUPERVISOR_LOG_LEVEL": "WARN"}
+    found = load(str(path), environ=environ, settings={"port": "3"})
+    assert (found.door.port, found.door.host, found.log_level) == (3, "127.0.0.2", "warning")
+    aliased = load(str(path), environ={"MAGICTUNNEL_RUNTIME_MODE": "advanced"})
+    assert aliased.runtime_mode == "advanced"
+    assert aliased.door.port == 1
+
+
+def test_token_of_the_environment_turns_authentication_on(tmp_path):
+    """A token given from outside is asked for."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("host: 0.0.0.0\n")
+    door = load(str(path), environ={"SUPERVISOR_TOKEN": "abc"}).door
+    assert door.authentication
+    assert door.token == "abc"
+    assert not door.bind_to_localhost
+
+
+def test_log_level_of_modules(tmp_path):
+    """Levels may be set for modules apart."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("")
+    found = load(str(path), environ={}, settings={"log-level": "engine=trace, warn"})
+    assert found.log_level == "engine=trace,warning"
+
+
+def test_target_of_the_environment(tmp_path):
+    """SUPERVISOR_TARGET_CMD alone makes one service named target."""
+    environ = {"SUPERVISOR_TARGET_CMD": "npm run 'my dev'", "SUPERVISOR_WORKING_DIR": "app"}
+    found = from_environment(environ, str(tmp_path))
+    assert found is not None
+    assert found.path is None
+    assert list(found.services) == ["target"]
+    target = found.services["target"]
+    assert target.argv == ("npm", "run", "my dev")
+    assert target.working_dir == str(tmp_path / "app")
+    assert target.origin == "target"
+    assert from_environment({}, str(tmp_path)) is None
+
+
+def test_all_feed_one_registry(tmp_path):
+    """The target joins the services of the file, under the file's defaults."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("restart: {delay: 1s}\nservices: {web: x}\n")
+    environ = {"SUPERVISOR_TARGET_CMD": "run it"}
+    found = load_project(str(path), environ, {}, cwd=str(tmp_path))
+    assert list(found.services) == ["web", "target"]
+    assert found.services["target"].restart.delay == 1
+    path.write_text("services: {target: {command: old, restart_policy: always}}\n")
+    target = load_project(str(path), environ, {}, cwd=str(tmp_path)).services["target"]
+    assert (target.argv, target.restart_policy) == (("run", "it"), "always")
+
+
+def test_nothing_configured(tmp_path):
+    """Without a file and without a target there is a project without services."""
+    found = load_project(None, {}, {"port": "9"}, cwd=str(tmp_path))
+    assert (found.path, found.project, found.services) == (None, str(tmp_path), {})
+    assert found.door.port == 9
+
+
+def test_file_named_by_the_environment(tmp_path):
+    """MAGICTUNNEL_CONFIG names the file when nothing else does."""
+    (tmp_path / "config.yaml").write_text("supervisor: {services: {web: x}}")
+    found = load_project(None, {"MAGICTUNNEL_CONFIG": "./config.yaml"}, cwd=str(tmp_path))
+    assert list(found.services) == ["web"]
+
+
+def test_words_of_a_command_line():
+    """A command line is split like a shell's words, and nothing is expanded."""
+    assert argv_of("""a 'b c' "d \\"e" f\\ g $X ${Y} ''""") == [
+        *("a", "b c", 'd "e', "f g", "$X", "${Y}", ""),
+    ]
+    with pytest.raises(ConfigError, match="single quote at character 3 .* not closed"):
+        argv_of("a 'b")
+    with pytest.raises(ConfigError, match="empty"):
+        argv_of("  ")
+
+
+def test_defaults_described_are_the_defaults_used():
+    """The default that a key states is the one that leaving it out gives."""
+    spec = ServiceSpec(name="x", argv=(), working_dir=".")
+    for block, defaults in (
+        (SERVICE, spec),
+        (RESTART, spec.restart),
+        (STOP, spec.stop),
+        (LOG, spec.log),
+        (ROOT, Configuration(path=None, project="/", services={})),
+        (ROOT, DoorSpec()),
+    ):
+        for key in block.keys.values():
+            if key.default is None or not hasattr(defaults, key.name):
+                continue
+            kind, written = key.kind, key.default
+            if isinstance(kind, ScalarKind):
+                text = str(written).lower() if isinstance(written, bool) else str(written)
+                assert kind.convert(text) == getattr(defaults, key.name), key.name
+            elif isinstance(kind, ListOf):
+                assert tuple(written) == getattr(defaults, key.name), key.name
+    for name, value in HEALTH_DEFAULTS.items():
+        key = HEALTH_CHECK.keys[name]
+        assert isinstance(key.kind, ScalarKind)
+        assert key.kind.convert(str(key.default)) == value
+
+
+def test_examples_load():
+    """Every example is a right configuration."""
+    paths = [path for path in EXAMPLES.rglob("*.yaml")]
+    assert paths
+    for path in paths:
+        assert load(str(path), environ={**os.environ, "SUPERVISOR_TOKEN": "x"}).services

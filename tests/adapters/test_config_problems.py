@@ -1,0 +1,310 @@
+"""A wrong configuration is refused with every problem at once, each with place and remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.config import load
+from holdfast.adapters.config.document import LARGEST_FILE
+from holdfast.vocabulary.errors import ConfigError
+
+
+def refused(
+    folder: Path, text: str | bytes, environ: Mapping[str, str] | None = None, **kw: Any
+) -> ConfigError:
+    path = folder / kw.pop("name", "holdfast.yaml")
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError) as caught:
+        load(str(path), environ=environ or {}, **kw)
+    return caught.value
+
+
+def problems(folder: Path, text: str | bytes, **kw: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = refused(folder, text, **kw).details["problems"]
+    return found
+
+
+WEB = "services:\n  web:\n    command: x\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("comand: y", 'services.web.comand: unknown key; did you mean "command"?'),
+        ("cwd: y", 'services.web.cwd: unknown key; did you mean "working_dir"?'),
+        ("zzzzzz: y", "services.web.zzzzzz: unknown key; known keys: command, args"),
+        ("instances: 3", "services.web.instances: this key is not supported by this version yet"),
+        (
+            "restart: {delay: soon}",
+            'services.web.restart.delay: "soon" is not a duration; '
+            "write 5s, 200ms, 1h30m or a number of milliseconds",
+        ),
+        ("restart: {delay: -1}", '"-1" is negative'),
+        ("restart: {backoff: 0.5}", '"0.5" is too small; write a number of 1 or more'),
+        ("restart: {jitter: 150%}", '"150%" is not between 0 and 1'),
+        ("restart: {max_restarts: lots}", 'is not a whole number or "unlimited"'),
+        ("restart: {delay: 9s, max_delay: 1s}", "max_delay (1s) is shorter than delay (9s)"),
+        ("restart: sometimes", '"sometimes" is not known; write one of always, on_failure, never'),
+        ("restart_policy: alway", 'did you mean "always"?'),
+        ("restart: [always]", "this is a list, not a mapping"),
+        ("start_retries: 010", '"010" is not a whole number'),
+        ("start_retries: 1:30", '"1:30" is not a whole number'),
+        ("start_retries: 2.5", '"2.5" is not a whole number'),
+        ("start_seconds: {a: 1}", "this is a mapping, not a duration"),
+        ("success_exit_codes: [0, 300]", "success_exit_codes[1]: "),
+        ("stop: {signal: TERMINATE}", '"TERMINATE" is not a signal'),
+        ("stop: 5s", 'this is "5s", not a mapping'),
+        ("terminal: maybe", '"maybe" is neither true nor false'),
+        ("terminal: 1", '"1" is neither true nor false'),
+        ("umask: 088", '"088" is not an octal number'),
+        ("umask: 1777", '"1777" is not an octal number'),
+        ("log: {max_size: big}", '"big" is not a size; write 16MB, 1GiB'),
+        ("log: {max_size: 9GB}", "is not between 4096 and 4294967295 bytes"),
+        ("log: {max_size: 2MB, total_size: 1MB}", "total_size (1000000) is below max_size"),
+        ("rlimits: {nofle: 1}", 'unknown limit; did you mean "nofile"?'),
+        ("rlimits: {nofile: [9, 5]}", "the soft limit is above the hard one"),
+        ("rlimits: {nofile: [unlimited, 5]}", "the soft limit is above the hard one"),
+        ("rlimits: {nofile: {soft: 1}}", "this is not a limit; write a number, {soft"),
+        ("rlimits: {nofile: many}", '"many" is not a limit; write a number or unlimited'),
+        ("user: no-such-user-here", '"no-such-user-here" is not a user of this machine'),
+        ("depends_on: [wep]", 'there is no service "wep"'),
+        ("depends_on: [web]", "services wait for each other: web → web"),
+        ("depends_on: {web: healthy}", '"healthy" is not supported by this version yet'),
+        ("depends_on: {web: {condition: odd}}", '"odd" is not a condition; write started'),
+        ("environment: {A: 1}", "this is a mapping, not one of inherit, clean"),
+        ("env: {A: [1]}", "services.web.env.A: the value is a list, not text"),
+        ("env: A=1", "this is not a mapping of variables"),
+        ('env: {"A B": 1}', "this is not a name for a variable"),
+        ("env_file: nowhere.env", "does not exist; create it, or write"),
+        ("args: [{a: 1}]", "args[0]: this is a mapping, not a word"),
+        ("max_restarts: 1\n    restart: {max_restarts: 2}", "contradicts services.web.restart."),
+        ("health_check_url: localhost", '"localhost" is not a URL'),
+        ("health_check: {interval: 0}", '"0" is too short'),
+        ("health_check: {retries: 0}", '"0" is too small'),
+        ("health_check: {tcp: 80}", "not supported by this version yet"),
+        ("working_dir: ${NO_SUCH}", "the variable NO_SUCH is not set; "),
+        ("working_dir: ${NO_SUCH:?say where}", "the variable NO_SUCH is not set; say where"),
+        ("working_dir: ${A%%b}", "${A%%b} is not understood; write ${NAME}"),
+        ("working_dir: ${A", "${ is not closed"),
+        ('working_dir: "a\\0b"', "contains a NUL character"),
+    ],
+)
+def test_each_mistake_names_key_value_and_remedy(tmp_path, line, shown):
+    """A mistake in a service is told by key, with what was found and what to write."""
+    error = refused(tmp_path, f"{WEB}    {line}\n")
+    assert shown in error.message
+    assert all(found["line"] >= 3 for found in error.details["problems"])
+    assert len(error.details["problems"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("npm start && true", "only a shell understands &&; add shell: true"),
+        ("a | b", "only a shell understands |"),
+        ("a > log", "only a shell understands >"),
+        ("a 2>&1", "only a shell understands 2>&1"),
+        ("a; b", "only a shell understands a;"),
+        ("PORT=3 node x", "the command begins with a variable (PORT=…); put it under env"),
+        ("a 'b", "the single quote at character 3 of the command is not closed"),
+        ("a \\", "ends with a lone backslash"),
+        ('""', "the command is empty"),
+        ("[]", "this is a list, not a command"),
+        ("{a: b}", "this is a mapping, not a command"),
+    ],
+)
+def test_commands_that_cannot_work(tmp_path, command, shown):
+    """A command that needs a shell, or has no end, is told before it fails at run time."""
+    error = refused(tmp_path, f"services:\n  web:\n    command: {command}\n")
+    assert shown in error.message
+    assert len(error.details["problems"]) == 1
+
+
+def test_quoted_operators_are_words(tmp_path):
+    """What a shell would not interpret either is left alone."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("services: {a: \"grep '|' a;b x=1 \\\\;\", b: [a, '&&', b]}")
+    services = load(str(path), environ={}).services
+    assert services["a"].argv == ("grep", "|", "a;b", "x=1", ";")
+    assert services["b"].argv == ("a", "&&", "b")
+
+
+def test_everything_at_once(tmp_path):
+    """All problems come in one error, in the order of the file, with places."""
+    text = (
+        "port: 99999\n"
+        "services:\n"
+        "  web:\n"
+        "    restart: {delay: soon}\n"
+        "    stop: {grace: never}\n"
+        "  Web Server: x\n"
+        "  db@1: x\n"
+        "  api:\n"
+    )
+    found = problems(tmp_path, text)
+    assert [(p["line"], p["column"], p["key"]) for p in found] == [
+        (1, 7, "port"),
+        (3, 3, "services.web"),
+        (4, 22, "services.web.restart.delay"),
+        (5, 19, "services.web.stop.grace"),
+        (6, 3, "services.Web Server"),
+        (7, 3, "services.db@1"),
+        (8, 7, "services.api"),
+    ]
+    assert {p["file"] for p in found} == {str(tmp_path / "holdfast.yaml")}
+    assert found[2]["value"] == "soon"
+    assert 'write "web-server"' in found[4]["suggestion"]
+    error = refused(tmp_path, text)
+    assert error.message.startswith(f"7 problems in {tmp_path}/holdfast.yaml\n")
+    assert "holdfast.yaml:4:22: services.web.restart.delay:" in error.message
+    assert error.exit_code == 7
+
+
+def test_cycles_are_walked(tmp_path):
+    """A cycle of dependencies is reported by naming it."""
+    text = (
+        "services:\n  a: {command: x, depends_on: b}\n  b: {command: x, depends_on: [c]}\n"
+        "  c: {command: x, depends_on: [a]}\n"
+    )
+    (found,) = problems(tmp_path, text)
+    assert "a → b → c → a" in found["message"]
+    assert found["line"] == 2
+
+
+def test_duplicate_keys(tmp_path):
+    """A key given twice is told with both places."""
+    (found,) = problems(tmp_path, "services:\n  web:\n    command: x\n    command: y\n")
+    assert found["key"] == "services.web.command"
+    assert found["line"] == 4
+    assert "first in line 3" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "shown"),
+    [
+        ("services:\n\tweb: x\n", 2, "use spaces"),
+        ("services:\n  web: a: b\n", 2, "put quotes around a value that contains ': '"),
+        ("services:\n  web: 'a\n", 3, "opened in line 2"),
+        ("services:\n  web: @a\n", 2, "put quotes around a value that begins with @"),
+        ("services:\n  web: x\n   db: y\n", 3, ""),
+        ("services: [a\n", 2, ""),
+    ],
+)
+def test_syntax_errors_have_a_place(tmp_path, text, line, shown):
+    """What is no YAML is told with line, remedy and the line itself."""
+    (found,) = problems(tmp_path, text)
+    assert found["line"] == line
+    assert shown in found["suggestion"]
+
+
+def test_syntax_errors_show_the_line(tmp_path):
+    """The offending line is shown with a caret below the place."""
+    message = refused(tmp_path, "services:\n  web: a: b\n").message
+    assert "    2 |   web: a: b\n    " + " " * 12 + "^" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("- a\n- b\n", "the file is not a mapping; begin with services:"),
+        ("services: [a]\n", "services: this is a list, not a mapping of services"),
+        ("a: 1\n---\nb: 2\n", "a second document"),
+        ("services: {web: !!python/object/apply:os.system [x]}", "is not understood"),
+        ("services: *nothing\n", "the alias *nothing is not defined above"),
+        ("services: &a {web: *a}\n", "refers to itself"),
+        ("? [a]\n: b\n", "a key must be a single word"),
+        (b"services: \xff\n", "not UTF-8 text"),
+        (b"services: a\x01\n", ""),
+        (b"a" * (LARGEST_FILE + 1), "larger than 1 MiB"),
+        ("[" * 100_000, "nested deeper than"),
+        ("- " * 100_000, "nested deeper than"),
+        ("host: 0.0.0.0\n", "can be reached from the network"),
+        ("host: 0.0.0.0\nsecurity: {bind_to_localhost: true}\n", "bind_to_localhost is true"),
+        ("servics: {}\n", 'unknown key; did you mean "services"?'),
+        ("workflows: {}\n", "not supported by this version yet"),
+        ("restart: {delay: 1}\nsupervisor: {restart: {delay: 2}}\n", "keep one of them"),
+        ("log_level: loud\n", '"loud" is not a log level'),
+        ("supervisor: 5\n", 'supervisor: this is "5", not a mapping'),
+    ],
+)
+def test_documents_that_cannot_be_used(tmp_path, text, shown):
+    """Whatever the file holds, the answer is a configuration error, bounded in time and memory."""
+    assert shown in refused(tmp_path, text).message
+
+
+def test_billion_laughs(tmp_path):
+    """Aliases cannot multiply a small file into a large one."""
+    lines = ["x-0: &a0 [lol, lol]"]
+    lines += [f"x-{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    assert "aliases are expanded" in refused(tmp_path, "\n".join(lines)).message
+
+
+def test_json_errors_have_a_place(tmp_path):
+    """A JSON file is held to JSON."""
+    (found,) = problems(tmp_path, '{\n "services": {"web": x}\n}', name="holdfast.json")
+    assert (found["line"], found["column"]) == (2, 22)
+
+
+def test_missing_file(tmp_path):
+    """A file that is not there is an error with the next step."""
+    with pytest.raises(ConfigError, match=r"No such file.*holdfast init"):
+        load(str(tmp_path / "holdfast.yaml"), environ={})
+
+
+def test_problems_outside_the_file(tmp_path):
+    """A bad variable or option is told by its own name."""
+    environ = {"SUPERVISOR_PORT": "many"}
+    error = refused(tmp_path, WEB, environ=environ, settings={"prot": "1", "log_level": "x"})
+    found = {(p["file"], p["key"]) for p in error.details["problems"]}
+    assert found == {
+        ("the environment", "SUPERVISOR_PORT"),
+        ("the command line", "prot"),
+        ("the command line", "log_level"),
+    }
+
+
+def test_bad_env_file_has_its_own_lines(tmp_path):
+    """A mistake in an env file is told with that file and line, without the value."""
+    (tmp_path / "a.env").write_text("A=1\nhunter2\n# fine\nB='open\n")
+    found = problems(tmp_path, WEB + "    env_file: a.env\n")
+    assert [(os.path.basename(p["file"]), p["line"]) for p in found] == [("a.env", 2), ("a.env", 4)]
+    assert "hunter2" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services:\n  web:\n    command: x\n    env: {API_TOKEN: [hunter2]}\n",
+        "services:\n  web:\n    command: x\n    env: [hunter2 hunter2=]\n",
+        "services:\n  web:\n    command: x\n    env: hunter2\n",
+        'services:\n  web:\n    command: x\n    env:\n      API_KEY: "hunter2\n',
+        "services:\n  web:\n    command: x\n    env:\n      PASSWORD: hunter2: x\n",
+        "services:\n  web:\n    command: x\n    start_retries: ${SECRET}\n",
+        "services:\n  web:\n    command: x\n    stop: {signal: '${SECRET}'}\n",
+        "services:\n  web:\n    command: x\n    restart_policy: ${SECRET}\n",
+        "security: {authentication: {token: [hunter2]}}\n",
+    ],
+)
+def test_secrets_are_never_repeated(tmp_path, text):
+    """No report repeats a secret, or what a variable held."""
+    error = refused(tmp_path, text, environ={"SECRET": "hunter2"})
+    assert "hunter2" not in str(error.as_fields())
+
+
+def test_only_root_becomes_another_user(tmp_path, monkeypatch):
+    """Without root, `user` may only name oneself."""
+    monkeypatch.setattr(os, "geteuid", lambda: 65500)
+    error = refused(tmp_path, WEB + "    user: root\n")
+    assert "only root can start services as another" in error.message
+
+
+def test_program_not_found_is_no_problem_yet(tmp_path):
+    """Whether the program exists is found out when it is started."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("services: {web: no-such-program-anywhere}")
+    assert load(str(path), environ={}).services["web"].argv == ("no-such-program-anywhere",)

@@ -1,0 +1,101 @@
+"""Editors and readers are told the same keys that the parser knows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from holdfast.adapters.config.blocks import Block
+from holdfast.adapters.config.keys import ROOT, SERVICE
+from holdfast.adapters.config.schema import BLOCKS, SCHEMA_PATH, schema, schema_text
+
+REPOSITORY = Path(__file__).parents[2]
+GUIDE = REPOSITORY / "docs" / "guides" / "configuration.md"
+
+
+def test_published_schema_is_current():
+    """The shipped file is what the keys describe; `python -m holdfast.adapters.config.schema`."""
+    assert Path(SCHEMA_PATH).read_text(encoding="utf-8") == schema_text()
+
+
+def test_schema_is_valid():
+    """The schema is itself a right JSON Schema of draft 2020-12."""
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "examples").rglob("*.yaml")), ids=str)
+def test_examples_pass_the_schema(path):
+    """What the parser takes, an editor does not mark as wrong."""
+    jsonschema.validate(yaml.safe_load(path.read_text()), schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services: {web: npm start}",
+        "services: {web: {command: [a, 1], restart: always, max_restarts: unlimited}}",
+        "services: {web: {command: x, autostart: '${AUTO:-true}', start_seconds: 1m30s}}",
+        "services: {web: {command: x, rlimits: {nofile: [1, 2]}, env: [A=1], depends_on: db}}",
+        "x-any: {a: [1]}\nservices: {}\nrestart: {delay: 200ms, jitter: 10%}\nport: ${PORT}",
+    ],
+)
+def test_right_documents_pass(text):
+    """The shorthands and variables of the guide pass the schema."""
+    jsonschema.validate(yaml.safe_load(text), schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services: {web: {comand: x}}",
+        "services: {web: {command: x, restart: {delay: soon}}}",
+        "services: {Web: x}",
+        "services: {web: {command: x, start_retries: -1}}",
+        "servics: {}",
+    ],
+)
+def test_wrong_documents_fail(text):
+    """What the parser refuses for its form, an editor marks."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text), schema())
+
+
+def documented() -> dict[str, str]:
+    """The rows of the guide's tables: key and default."""
+    rows: dict[str, str] = {}
+    for line in GUIDE.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"\| `([^`]+)` \| ([^|]*) \|", line)
+        if found:
+            rows[found[1]] = found[2].strip().strip("`")
+    return rows
+
+
+def described() -> dict[str, Any]:
+    """Every key by its path in the guide, with its default."""
+    blocks: dict[str, Block] = {block.definition: block for block in BLOCKS}
+    found = {key.name: key.default for key in (*SERVICE.keys.values(), *ROOT.keys.values())}
+    for name in ("restart", "stop", "log", "health_check", "security"):
+        found.update({f"{name}.{k.name}": k.default for k in blocks[name].keys.values()})
+    inner = blocks["authentication"].keys.values()
+    found.update({f"security.authentication.{k.name}": k.default for k in inner})
+    return found
+
+
+def test_every_key_is_documented():
+    """The guide has a row for every key, and none for a key that does not exist."""
+    assert set(documented()) == set(described())
+
+
+def test_documented_defaults_are_right():
+    """The default in the guide is the default of the key."""
+    rows = documented()
+    for key, default in described().items():
+        if default is not None:
+            shown = json.dumps(default) if not isinstance(default, str) else default
+            assert rows[key] == shown, key
