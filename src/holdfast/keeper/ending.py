@@ -94,7 +94,7 @@ class Ending:
             self._arm()
 
     def _begin(self) -> None:
-        processes = self._look()
+        processes = self._look(is_rough=True) or self._look()
         if not processes:
             self._finish(is_empty=True)
             return
@@ -175,8 +175,8 @@ class Ending:
     def _is_killed(self, process: Process) -> bool:
         return self._hows.get(process.identity) in (KILL, CGROUP_KILL)
 
-    def _look(self) -> list[Process]:
-        processes = self._tree.processes()
+    def _look(self, is_rough: bool = False) -> list[Process]:
+        processes = self._tree.processes(is_rough)
         for process in processes:
             self._names.setdefault(process.identity, process.name)
         return processes

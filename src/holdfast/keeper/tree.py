@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import weakref
 from collections.abc import Callable, Collection, Iterable
 
@@ -19,9 +20,24 @@ from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.host import Process
 
 _ROUNDS = 100
+_SCAN_ROUNDS = 10
+_ROUGH_SECONDS = 0.005
 
 _living: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
 _cookies: dict[int, tuple[str, str | None]] = {}
+
+
+class _Listing:
+    """The keeper's direct children as last read, shared by all trees."""
+
+    __slots__ = ("pids", "until")
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+        self.until = 0.0
+
+
+_listing = _Listing()
 
 
 class Tree:
@@ -30,12 +46,14 @@ class Tree:
     __slots__ = (
         "__weakref__",
         "_cgroups",
+        "_dead",
         "_is_main_gone",
         "_is_over",
         "_known_children",
         "_leads_session",
         "_seen",
         "_stopped_before",
+        "_zombies",
         "cgroup",
         "is_child",
         "is_paused",
@@ -65,6 +83,8 @@ class Tree:
         self._is_main_gone = False
         self._is_over = False
         self._seen: dict[int, str] = {}
+        self._dead: set[int] = set()
+        self._zombies: set[int] = set()
         self._stopped_before: set[tuple[int, str]] = set()
         # An adopted process need not lead a session: then its number says nothing.
         self._leads_session = is_child or self._is_leader()
@@ -94,14 +114,19 @@ class Tree:
             return True
         return not self.processes()
 
-    def processes(self) -> list[Process]:
-        """Every living process of the run, the main process first."""
+    def processes(self, is_rough: bool = False) -> list[Process]:
+        """Every living process of the run, the main process first.
+
+        Rough: orphans that came within the last milliseconds may be missing, which makes
+        the question cheap when a hundred runs are asked in a row.
+        """
         if self._is_over:
             return []
         found: dict[int, Process] = {}
+        self._dead = set()
         inside = self._pids_inside()
         if self.is_walkable:
-            self._walk(found, inside)
+            self._walk(found, inside, is_rough)
         else:
             self._scan(found, inside)
         for pid in (*inside, *self._seen):
@@ -111,7 +136,7 @@ class Tree:
                 found[pid] = process
         found.pop(os.getpid(), None)
         self._seen = {pid: process.start_time for pid, process in found.items()}
-        if not found and not self.is_main_alive():
+        if not found and not is_rough and not self.is_main_alive():
             self._end()
         return list(found.values())
 
@@ -128,14 +153,13 @@ class Tree:
         return host.send_group_signals(self.pid, self.start_time, numbers)
 
     def pause(self) -> bool:
-        """Stop the whole tree; False if there is nothing to stop."""
+        """Freeze the cgroup and stop what is outside; False if there is nothing to stop."""
         processes = self.processes()
         if not self.is_paused:
             self._stopped_before = {p.identity for p in processes if p.state in "Tt"}
         self.is_paused = bool(processes)
-        # Looked at twice: a fork may have slipped out just before the freeze.
-        if not (self._freeze(processes) and self._are_inside(self.processes())):
-            self._signal_until_stable(signal.SIGSTOP)
+        is_frozen = self.cgroup is not None and self._cgroups.freeze(self.cgroup, True)
+        self._signal_until_stable(signal.SIGSTOP, self._pids_inside if is_frozen else tuple)
         return self.is_paused
 
     def resume(self) -> bool:
@@ -198,27 +222,18 @@ class Tree:
             return frozenset()
         return frozenset(self._cgroups.pids(self.cgroup)) - {os.getpid()}
 
-    def _are_inside(self, processes: Iterable[Process]) -> bool:
-        inside = self._pids_inside()
-        return bool(inside) and all(process.pid in inside for process in processes)
-
-    def _freeze(self, processes: list[Process]) -> bool:
-        if self.cgroup is None or not self._are_inside(processes):
-            return False
-        return self._cgroups.freeze(self.cgroup, True)
-
-    def _strangers(self) -> list[int]:
+    def _strangers(self, is_rough: bool = False) -> list[int]:
         """Direct children of the keeper that no run has as its main process."""
         known = self._known_children()
-        return [p for p in host.own_children() if p != self.pid and p not in known]
+        return [pid for pid in _own_children(is_rough) if pid != self.pid and pid not in known]
 
-    def _walk(self, found: dict[int, Process], inside: frozenset[int]) -> None:
+    def _walk(self, found: dict[int, Process], inside: frozenset[int], is_rough: bool) -> None:
         if (main := self._main()) is not None:
             found[main.pid] = main
             self._descend(found, [main.pid])
         # Last, because whoever loses its parent during the walk comes to us.
         for _ in range(_ROUNDS):
-            strangers = self._strangers()
+            strangers = self._strangers(is_rough)
             orphans = [pid for pid in strangers if self._take_orphan(pid, found, inside)]
             self._descend(found, orphans)
             # One that died under our eyes may have left children to us after the listing.
@@ -228,8 +243,12 @@ class Tree:
     def _take_orphan(self, pid: int, found: dict[int, Process], inside: frozenset[int]) -> bool:
         if pid in found:
             return False
+        if pid in self._zombies:
+            self._dead.add(pid)
+            return False
         process = host.process(pid)
         if process is None or not process.is_alive or process.ppid != os.getpid():
+            self._dead.add(pid)
             return False
         if not self._owns(process, found, inside):
             return False
@@ -244,9 +263,11 @@ class Tree:
                     continue
                 process = host.process(pid)
                 # Another parent means that the number was recycled since the listing.
-                if process is not None and process.is_alive and process.ppid == parent:
-                    found[pid] = process
-                    queue.append(pid)
+                if process is None or not process.is_alive or process.ppid != parent:
+                    self._dead.add(pid)
+                    continue
+                found[pid] = process
+                queue.append(pid)
 
     def _owns(self, orphan: Process, found: dict[int, Process], inside: frozenset[int]) -> bool:
         if self._seen.get(orphan.pid) == orphan.start_time or orphan.pid in inside:
@@ -284,6 +305,8 @@ class Tree:
         barred = {os.getpid(), 1, *self._known_children()}
         offspring: dict[int, list[Process]] = {}
         for process in everybody.values():
+            if not process.is_alive:
+                self._dead.add(process.pid)
             if not process.is_alive or process.pid in barred:
                 continue
             offspring.setdefault(process.ppid, []).append(process)
@@ -306,17 +329,37 @@ class Tree:
     def _signal_each(self, processes: Iterable[Process], number: int) -> int:
         return sum(host.send_signal(p.pid, p.start_time, number) for p in processes)
 
-    def _signal_until_stable(self, number: int) -> int:
-        # A process that has the signal pending cannot fork any more, so this converges.
+    def _signal_until_stable(
+        self, number: int, spared: Callable[[], Collection[int]] = tuple
+    ) -> int:
+        """Send a signal to each process until a walk finds nobody new.
+
+        A process that has SIGSTOP or SIGKILL pending cannot fork any more, so this ends.
+        One that died since the last walk may have left a child that was overlooked.
+        """
         reached: set[tuple[int, str]] = set()
+        dead: set[int] | None = None
         count = 0
-        for _ in range(_ROUNDS):
-            fresh = [p for p in self.processes() if p.identity not in reached]
-            if not fresh:
+        for _ in range(_ROUNDS if self.is_walkable else _SCAN_ROUNDS):
+            processes = self.processes()
+            left_out = spared()
+            fresh = [p for p in processes if p.identity not in reached and p.pid not in left_out]
+            if not fresh and dead == self._dead:
                 break
+            # Nothing is reaped meanwhile, so who is dead stays dead and listed.
+            dead = self._zombies = self._dead
             reached.update(process.identity for process in fresh)
             count += self._signal_each(fresh, number)
+        self._zombies = set()
         return count
+
+
+def _own_children(is_rough: bool) -> list[int]:
+    now = time.monotonic()
+    if not is_rough or now > _listing.until:
+        _listing.pids = host.own_children()
+        _listing.until = now + _ROUGH_SECONDS
+    return _listing.pids
 
 
 def _cookie_of(process: Process) -> str | None:

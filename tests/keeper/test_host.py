@@ -1,0 +1,283 @@
+"""Facts about processes, and signals that reach nobody else."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.keeper import host
+from tests.keeper.stage import Stage, in_a_subreaper, wait_for
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads procfs")
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_boot_id_is_stable() -> None:
+    """The boot id is there and the same at each call."""
+    assert host.boot_id() == host.boot_id() != ""
+
+
+def test_process_facts(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process is described with its parent, name, session and group."""
+    wait_for(lambda: (found := host.process(sleeper.pid)) and found.name == "sleep")
+    found = host.process(sleeper.pid)
+    assert found is not None
+    assert (found.ppid, found.session, found.pgid) == (os.getpid(), os.getsid(0), os.getpgid(0))
+    assert found.is_alive
+    assert found.start_time == host.start_time(sleeper.pid)
+
+
+@pytest.mark.parametrize("name", ["a) b (c", ") S 1 (", "((", "x )"])
+def test_odd_names(name: str, tmp_path: Path) -> None:
+    """A name with spaces and parentheses does not confuse the fields after it."""
+    link = tmp_path / name
+    link.symlink_to("/bin/sleep")
+    with subprocess.Popen([str(link), "100"]) as process:
+        try:
+            wait_for(lambda: (found := host.process(process.pid)) and found.name == name)
+            found = host.process(process.pid)
+            assert found is not None
+            assert (found.ppid, found.state in "RS") == (os.getpid(), True)
+            assert found.start_time.isdigit()
+        finally:
+            process.kill()
+
+
+def test_vanished_process() -> None:
+    """A process that is gone has no facts, no children and takes no signal."""
+    process = subprocess.Popen(["true"])
+    start_time = host.start_time(process.pid)
+    assert start_time is not None
+    process.wait()
+    assert host.process(process.pid) is None
+    assert host.start_time(process.pid) is None
+    assert host.children(process.pid) == []
+    assert host.run_id_of(process.pid) is None
+    assert host.pidfd_open(process.pid) is None
+    assert not host.send_signal(process.pid, start_time, 0)
+    assert not host.send_group_signals(process.pid, start_time, (0,))
+
+
+def test_zombie_is_not_alive() -> None:
+    """A process that waits to be reaped counts as dead."""
+    with subprocess.Popen(["true"]) as process:
+        wait_for(lambda: (found := host.process(process.pid)) and found.state == "Z")
+        found = host.process(process.pid)
+        assert found is not None
+        assert not found.is_alive
+        assert not host.send_signal(process.pid, found.start_time, 0)
+
+
+@in_a_subreaper
+def test_leader_that_left_its_threads_is_alive() -> None:
+    """A process whose first thread has ended but others run is still alive."""
+    with Stage() as stage:
+        tree = stage.start(
+            "import threading, ctypes\n"
+            "threading.Thread(target=forever).start()\n"
+            "say(1)\n"
+            "ctypes.CDLL(None).pthread_exit(None)\n"
+        )
+        stage.says()
+        wait_for(lambda: (found := host.process(tree.pid)) and found.state == "Z")
+        found = host.process(tree.pid)
+        assert found is not None
+        assert found.is_alive
+        assert not tree.is_empty()
+        hows, _, is_empty = stage.end(tree)
+        assert (hows, is_empty) == ({tree.pid: "SIGTERM"}, True)
+
+
+def test_signal_reaches_the_right_process(sleeper: subprocess.Popen[bytes]) -> None:
+    """With the right start time the signal is delivered."""
+    start_time = host.start_time(sleeper.pid)
+    assert start_time is not None
+    assert host.send_signal(sleeper.pid, start_time, signal.SIGTERM)
+    assert sleeper.wait(10) == -signal.SIGTERM
+
+
+def test_recycled_identity_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
+    """A wrong start time means another process: nothing is sent, to it or to its group."""
+    assert not host.send_signal(sleeper.pid, "1", signal.SIGKILL)
+    assert not host.send_group_signals(sleeper.pid, "1", (signal.SIGKILL,))
+    assert sleeper.poll() is None
+
+
+def test_recycled_identity_is_refused_without_pidfd(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old kernel without pidfds verifies the start time just as well."""
+    monkeypatch.setattr(host, "pidfd_open", lambda pid: None)
+    assert not host.send_signal(sleeper.pid, "1", signal.SIGKILL)
+    start_time = host.start_time(sleeper.pid)
+    assert start_time is not None
+    assert host.send_signal(sleeper.pid, start_time, signal.SIGTERM)
+    assert sleeper.wait(10) == -signal.SIGTERM
+
+
+def test_group_needs_its_leader(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process that leads no group is refused: its number is nobody's group."""
+    start_time = host.start_time(sleeper.pid)
+    assert start_time is not None
+    assert not host.send_group_signals(sleeper.pid, start_time, (signal.SIGKILL,))
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("pid", [0, -1])
+def test_no_wildcard_signals(pid: int) -> None:
+    """Numbers that mean «everybody» to the kernel are never passed on."""
+    assert not host.send_signal(pid, "0", signal.SIGTERM)
+    assert not host.send_group_signals(pid, "0", (signal.SIGTERM,))
+
+
+def test_signal_through_a_pidfd(sleeper: subprocess.Popen[bytes]) -> None:
+    """A held pidfd names its process, also after it has ended."""
+    fd = host.pidfd_open(sleeper.pid)
+    assert fd is not None
+    try:
+        assert host.send_signal(sleeper.pid, "", signal.SIGTERM, fd)
+        sleeper.wait(10)
+        assert not host.send_signal(sleeper.pid, "", signal.SIGTERM, fd)
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(("command", "status"), [("exit 7", 7 << 8), ("kill -TERM $$", 15)])
+def test_exit_status_of_a_reaped_process(command: str, status: int) -> None:
+    """The kernel tells the wait status of a reaped process, and nothing before that."""
+    if not host.facts()["pidfd_info"]:
+        pytest.skip("the kernel does not tell")
+    process = subprocess.Popen(["sh", "-c", f"read x; {command}"], stdin=subprocess.PIPE)
+    fd = host.pidfd_open(process.pid)
+    assert fd is not None
+    try:
+        assert host.pidfd_exit_status(fd) is None
+        process.communicate(b"\n")
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        assert poll.poll(5000)[0][1] & select.POLLHUP
+        assert host.pidfd_exit_status(fd) == status
+    finally:
+        os.close(fd)
+
+
+def test_exit_status_of_something_else() -> None:
+    """A descriptor that is no pidfd has no exit status."""
+    fd = os.open("/dev/null", os.O_RDONLY)
+    assert host.pidfd_exit_status(fd) is None
+    os.close(fd)
+
+
+def test_children_of_threads() -> None:
+    """A child that a second thread started is a child like any other."""
+    started: list[subprocess.Popen[bytes]] = []
+    is_over = threading.Event()
+
+    def run() -> None:
+        started.append(subprocess.Popen(["sleep", "100"]))
+        is_over.wait()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        wait_for(lambda: started)
+        assert started[0].pid in host.children(os.getpid())
+    finally:
+        is_over.set()
+        thread.join()
+        started[0].kill()
+        started[0].wait()
+
+
+def test_children_without_the_kernel_file(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel without children files gives the same answer by a scan."""
+    monkeypatch.setattr(host, "_has_children_files", [False])
+    assert sleeper.pid in host.children(os.getpid())
+    assert sleeper.pid in host.own_children()
+
+
+def test_all_processes(sleeper: subprocess.Popen[bytes]) -> None:
+    """A scan finds us and our child."""
+    assert {os.getpid(), sleeper.pid} <= {found.pid for found in host.all_processes()}
+
+
+def test_run_id_from_the_environment() -> None:
+    """The cookie is read from a process's environment, and only there."""
+    environment = {"X": "HOLDFAST_RUN_ID=no", "HOLDFAST_RUN_ID": "run-9"}
+    assert _run_id_with(environment) == "run-9"
+    assert _run_id_with({"X": "HOLDFAST_RUN_ID=no"}) is None
+    assert _run_id_with({}) is None
+
+
+def _run_id_with(environment: dict[str, str]) -> str | None:
+    with subprocess.Popen(["/bin/sleep", "100"], env=environment) as process:
+        try:
+            wait_for(lambda: (found := host.process(process.pid)) and found.name == "sleep")
+            return host.run_id_of(process.pid)
+        finally:
+            process.kill()
+
+
+def test_has_exited_does_not_reap() -> None:
+    """Asking whether a child has ended leaves its status to whoever waits for it."""
+    process = subprocess.Popen(["sh", "-c", "read x; exit 3"], stdin=subprocess.PIPE)
+    assert not host.has_exited(process.pid)
+    assert process.stdin is not None
+    process.stdin.close()
+    wait_for(lambda: host.has_exited(process.pid))
+    assert process.wait() == 3
+    assert host.has_exited(process.pid)
+
+
+def test_facts() -> None:
+    """Facts name all that `hello` promises."""
+    facts = host.facts()
+    assert set(facts) == {"pidfd", "pidfd_info", "subreaper", "splice", "pipe_max", "nofile"}
+    assert facts["pipe_max"] >= 4096
+
+
+@in_a_subreaper
+def test_nofile_is_raised() -> None:
+    """The soft limit becomes the hard one, and the original is told."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    assert host.raise_nofile() == (256, hard)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+@in_a_subreaper
+def test_oom_score_is_lowered_only_with_the_right() -> None:
+    """Without privileges the score stays; with them the original is told and restored."""
+    before = int(host.read("/proc/self/oom_score_adj") or b"")
+    original = host.lower_oom()
+    if original is not None:
+        assert original == before
+        assert int(host.read("/proc/self/oom_score_adj") or b"") < before
+        assert host.set_oom(os.getpid(), original)
+    assert int(host.read("/proc/self/oom_score_adj") or b"") == before
+
+
+def test_reading_what_is_not_there() -> None:
+    """A missing kernel file is an answer, never an error."""
+    assert host.read("/proc/nothing") is None
+    assert not host.write("/proc/nothing", b"1")
+    assert host.read("/proc") is None
