@@ -133,7 +133,8 @@ def wait(call: Call) -> int:
     result = call.ask("wait", service=service, condition=condition, timeout=timeout)
     if not result["met"]:
         raise TimedOut(
-            f"{service}: not {condition} within {durations.show(timeout)}; it is {result['status']}",
+            f"{service}: not {condition} within {durations.show(timeout)}, "
+            f"it is {result['status']}",
             f"holdfast logs {service} --tail 20",
             {"service": service, "status": result["status"]},
         )

@@ -55,10 +55,18 @@ def resume(call: Call) -> int:
 
 def signal(call: Call) -> int:
     name, *services = call.operands
+    if not _is_signal(name) and _is_signal(services[-1]):
+        *services, name = call.operands
     fields: dict[str, Any] = {"signal": name, "services": services}
     if "to" in call.options:
         fields["to"] = call.options["to"]
     return tell(call, call.ask("signal", **fields))
+
+
+def _is_signal(word: str) -> bool:
+    from signal import Signals
+
+    return word.isdigit() or word in Signals.__members__ or f"SIG{word}" in Signals.__members__
 
 
 def rm(call: Call) -> int:

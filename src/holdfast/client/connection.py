@@ -20,7 +20,11 @@ READ_SIZE = 256 * 1024
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-class ConnectionLost(NoDaemon):
+class Unreachable(NoDaemon, ConnectionError):
+    """Nobody listens there. Also a ConnectionError, as programs expect of a socket."""
+
+
+class ConnectionLost(Unreachable):
     """The other side went away before it answered."""
 
 
@@ -43,7 +47,7 @@ class Connection:
             ) from None
         except OSError as error:
             self._socket.close()
-            raise NoDaemon(f"nobody answers at {path}: {error.strerror or error}") from None
+            raise Unreachable(f"nobody answers at {path}: {error.strerror or error}") from None
         self._socket.settimeout(None)
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
@@ -157,7 +161,8 @@ def _lost() -> ConnectionLost:
 
 
 def _kinds() -> dict[str, type[HoldfastError]]:
-    return {kind.code: kind for kind in HoldfastError.__subclasses__() if "code" in vars(kind)}
+    kinds: list[type[HoldfastError]] = [HoldfastError, *HoldfastError.__subclasses__()]
+    return {kind.code: kind for kind in kinds}
 
 
 _KINDS = _kinds()

@@ -27,12 +27,28 @@ KEPT_VARIABLES = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME",
 KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 
 
+class KeeperProcess:
+    """A keeper that is our child: its end can be waited for."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def exit_code(self, seconds: float) -> int | None:
+        """Its exit code, or None when it has not ended in time."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+
 class Launched:
     """A connection, and the keeper's process if it was this call that started it."""
 
     __slots__ = ("connection", "keeper")
 
-    def __init__(self, connection: Connection, keeper: subprocess.Popen[bytes] | None) -> None:
+    def __init__(self, connection: Connection, keeper: KeeperProcess | None) -> None:
         self.connection = connection
         self.keeper = keeper
 
@@ -40,7 +56,7 @@ class Launched:
 def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
     """Join the Holdfast of these places, or start it; whoever holds the lock wins."""
     deadline = time.monotonic() + READY_SECONDS
-    keeper: subprocess.Popen[bytes] | None = None
+    keeper: KeeperProcess | None = None
     while True:
         try:
             return Launched(_join(places), keeper)
@@ -52,14 +68,14 @@ def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
         keeper = start_keeper(places, environ)
 
 
-def start_keeper(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | None:
     """Start a keeper and wait until it is ready; None when another one holds the lock."""
     make_private(places.state)
     make_private(places.runtime)
     remember_elsewhere(places, environ)
     ready, ready_end = os.pipe()
     with open(os.path.join(places.state, "keeper.err"), "wb", opener=_private_file) as errors:
-        keeper = subprocess.Popen(
+        process = subprocess.Popen(
             [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_end)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -75,10 +91,10 @@ def start_keeper(places: Places, environ: Mapping[str, str]) -> subprocess.Popen
     finally:
         os.close(ready)
     if answer.get("ready"):
-        return keeper
+        return KeeperProcess(process)
     error = error_from(answer.get("error") or {"message": _last_words(places, "keeper.err")})
     if error.code == "already_running":
-        keeper.wait()
+        process.wait()
         if not lock_is_held(places.state):
             # The holder was a probe or is just gone: try again.
             return start_keeper(places, environ)
@@ -205,8 +221,8 @@ def _read_ready(fd: int) -> dict[str, Any]:
     return answer
 
 
-def _died(places: Places, keeper: subprocess.Popen[bytes] | None) -> HoldfastError:
-    code = keeper.poll() if keeper else None
+def _died(places: Places, keeper: KeeperProcess | None) -> HoldfastError:
+    code = keeper.exit_code(0) if keeper else None
     ended = f" (exit {code})" if code is not None else ""
     words = _last_words(places, "keeper.err")
     return Failed(f"the keeper ended at once{ended}: {words}", _err_hint(places))

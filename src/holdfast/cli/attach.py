@@ -1,0 +1,187 @@
+"""`holdfast attach`: this terminal becomes the service's, until ctrl-p ctrl-q.
+
+Output is read from the log as bytes; input and window size go over the line. Whatever
+happens, the terminal is given back as it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from typing import Any
+
+from holdfast.cli.call import Call
+from holdfast.cli.history import ended_how
+from holdfast.client.connection import Connection, ConnectionLost
+from holdfast.logbook.cursors import Cursor
+from holdfast.logbook.entries import Chunk
+from holdfast.logbook.reader import Reader, Walk
+from holdfast.vocabulary.errors import Failed, UsageError
+
+DETACH = b"\x10\x11"
+LEAVE_SCREEN = b"\x1b[?1049l"
+CALM = b"\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l"
+
+
+def attach(call: Call) -> int:
+    service = call.operands[0]
+    now = call.ask("status", services=[service])["services"][service]
+    check_attachable(service, now)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "attach needs a terminal on both sides",
+            f"to only look: holdfast logs -f {service}",
+        )
+    call.say(call.paint(f"attached to {service}; detach with ctrl-p ctrl-q", "dim"))
+    sys.stdout.flush()
+    how = Attachment(call, service).stay()
+    sys.stdout.write("\r\n")
+    if how == "detached":
+        call.say(f"detached; {service} goes on")
+        return 0
+    if how == "gone":
+        raise Failed(f"{service}: Holdfast went away", "holdfast status")
+    now = call.ask("status", services=[service])["services"][service]
+    ended = ended_how(now["exit_code"], now["signal"], unknown=now["exit_code"] is None)
+    call.say(f"{service}: {ended}")
+    return 0
+
+
+def check_attachable(service: str, now: dict[str, Any]) -> None:
+    if not now.get("terminal"):
+        raise UsageError(
+            f"{service} has no terminal",
+            f"give it `terminal: true` (or `holdfast run --terminal`), or look at its output: "
+            f"holdfast logs -f {service}",
+        )
+    if now.get("pid") is None:
+        raise Failed(f"{service} does not run; it is {now['status']}", f"holdfast start {service}")
+
+
+class DetachKeys:
+    """Finds ctrl-p ctrl-q in what is typed; holds back a ctrl-p until the next key."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def feed(self, data: bytes) -> tuple[bytes, bool]:
+        """What to send on, and whether to detach."""
+        if self._is_held:
+            data = DETACH[:1] + data
+        self._is_held = False
+        before, found, _ = data.partition(DETACH)
+        if found:
+            return before, True
+        if data.endswith(DETACH[:1]):
+            self._is_held = True
+            return data[:-1], False
+        return data, False
+
+
+class Attachment:
+    """The time between attach and detach."""
+
+    def __init__(self, call: Call, service: str) -> None:
+        self._call = call
+        self._service = service
+        self._keys = DetachKeys()
+        self._is_other_screen = False
+        self._is_resized = True
+        self._walk = self._start()
+
+    def stay(self) -> str:
+        """detached, ended or gone."""
+        stdin = sys.stdin.fileno()
+        saved = termios.tcgetattr(stdin)
+        wake, wake_end = os.pipe()
+        for fd in (wake, wake_end):
+            os.set_blocking(fd, False)
+        before_wake = signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        before = {
+            signal.SIGWINCH: signal.signal(signal.SIGWINCH, self._window_changed),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, _leave),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, _leave),
+        }
+        try:
+            tty.setraw(stdin)
+            return self._loop(stdin, wake)
+        finally:
+            termios.tcsetattr(stdin, termios.TCSADRAIN, saved)
+            self._write(CALM + (LEAVE_SCREEN if self._is_other_screen else b""))
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before_wake)
+            os.close(wake)
+            os.close(wake_end)
+            self._walk.close()
+
+    def _loop(self, stdin: int, wake: int) -> str:
+        while True:
+            connection = self._call.connect()
+            try:
+                connection.send("watch", services=[self._service])
+                self._is_resized = True
+                while True:
+                    if end := self._step(connection, stdin, wake):
+                        return end
+            except ConnectionLost:
+                self._call.use(None)
+
+    def _step(self, connection: Connection, stdin: int, wake: int) -> str | None:
+        self._show()
+        if self._is_resized:
+            self._is_resized = False
+            size = os.get_terminal_size(sys.stdout.fileno())
+            connection.send("resize", service=self._service, cols=size.columns, rows=size.lines)
+        ready = [connection.fileno()]
+        if not connection.has_frame:
+            ready = select.select([connection.fileno(), stdin, wake], [], [])[0]
+        if wake in ready:
+            os.read(wake, 4096)
+        if stdin in ready:
+            typed, is_detached = self._keys.feed(os.read(stdin, 65536))
+            if typed:
+                data = base64.b64encode(typed).decode()
+                connection.send("send_input", service=self._service, data=data)
+            if is_detached:
+                return "detached"
+        if connection.fileno() in ready:
+            frame = connection.receive()
+            if frame and (frame.get("item") or {}).get("exited"):
+                self._show()
+                return "ended"
+        return None
+
+    def _start(self) -> Walk:
+        """The last screenful of the current run, then all that comes."""
+        reader = Reader(self._call.places.logs, self._service)
+        rows = os.get_terminal_size(sys.stdout.fileno()).lines
+        start = reader.tail(rows, "out")
+        if (span := reader.run(-1)) is not None:
+            start = Cursor(*map(max, start, span.start))
+        return reader.chunks(start)
+
+    def _show(self) -> None:
+        for item in self._walk:
+            if isinstance(item, Chunk):
+                opened = item.data.rfind(b"\x1b[?1049h")
+                closed = item.data.rfind(b"\x1b[?1049l")
+                if opened != closed:
+                    self._is_other_screen = opened > closed
+                self._write(item.data)
+
+    def _write(self, data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def _window_changed(self, *_: object) -> None:
+        self._is_resized = True
+
+
+def _leave(number: int, _: object) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,292 @@
+"""`holdfast doctor`: what this host allows, what is missing, and how to get it.
+
+Probes with the standard library and undoes what it tried. What a running keeper says of
+itself is shown beside it, because that is what counts for the services it holds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from holdfast.cli import durations
+from holdfast.cli.call import Call
+
+DESCRIPTORS_PER_SERVICE = 8
+OWN_DESCRIPTORS = 64
+FLOOR_BYTES = 64 << 20
+PIPE_BYTES_PER_SERVICE = 2 << 20
+PIDFD_GET_INFO = 0xC040FF0B
+PR_SET_CHILD_SUBREAPER = 36
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+class Check(NamedTuple):
+    """One thing that was looked at; `fix` is empty when it is ok."""
+
+    name: str
+    level: str
+    found: str
+    fix: str = ""
+
+
+def doctor(call: Call) -> int:
+    checks = list(all_checks(call))
+    is_bad = any(check.level == "fail" for check in checks)
+    if call.is_json:
+        call.emit({"checks": [check._asdict() for check in checks]})
+        return int(is_bad)
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        level = call.paint(f"{check.level:<4}", COLOURS[check.level])
+        call.say(f"{level}  {check.name:<{width}}  {check.found}")
+        if check.fix:
+            call.say(f"{'':<4}  {'':<{width}}  → {check.fix}")
+    return int(is_bad)
+
+
+def all_checks(call: Call) -> Iterator[Check]:
+    yield check_python()
+    if sys.platform == "linux":
+        yield check_cgroup()
+        yield check_pidfd()
+        yield check_pidfd_info()
+        yield check_subreaper()
+        yield check_splice()
+        yield check_pipes()
+    else:
+        yield Check(
+            "process trees",
+            "warn",
+            f"{sys.platform} has no cgroups, pidfd or subreaper",
+            "trees are followed by session and environment; that finds all but the most evasive",
+        )
+    yield check_descriptors()
+    yield check_state(call.places.state)
+    yield check_runtime(call)
+    if sys.platform == "linux":
+        yield from check_systemd(call.environ.get("INVOCATION_ID"))
+    yield check_daemon(call)
+
+
+def check_python() -> Check:
+    return Check("python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
+
+
+def check_cgroup() -> Check:
+    folder = own_cgroup()
+    if os.environ.get("HOLDFAST_CGROUP") == "off":
+        return Check("cgroup v2", "warn", "switched off", "unset HOLDFAST_CGROUP")
+    fix = "start it with: systemd-run --user --scope -p Delegate=yes holdfast up -d"
+    without = "trees are then ended by group, session and environment"
+    if folder is None:
+        return Check("cgroup v2", "warn", f"not mounted; {without}", "boot with cgroup v2")
+    probe = os.path.join(folder, f"holdfast-doctor-{os.getpid()}")
+    try:
+        os.mkdir(probe)
+    except OSError as error:
+        return Check("cgroup v2", "warn", f"{folder}: {error.strerror}; {without}", fix)
+    try:
+        has_kill = os.path.exists(os.path.join(probe, "cgroup.kill"))
+        can_enter = os.access(os.path.join(probe, "cgroup.procs"), os.W_OK) and os.access(
+            os.path.join(folder, "cgroup.procs"), os.W_OK
+        )
+    finally:
+        os.rmdir(probe)
+    if not can_enter:
+        return Check("cgroup v2", "warn", f"{folder}: processes cannot be moved; {without}", fix)
+    extra = "with" if has_kill else "without"
+    return Check("cgroup v2", "ok", f"writable, {extra} cgroup.kill")
+
+
+def own_cgroup() -> str | None:
+    """The folder of our own cgroup, wherever the tree is mounted."""
+    mount = path = None
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                fields = line.split()
+                if len(fields) > 2 and fields[2] == "cgroup2":
+                    mount = fields[1]
+        with open("/proc/self/cgroup", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("0::"):
+                    path = line[3:].strip()
+    except OSError:
+        return None
+    if mount is None or path is None:
+        return None
+    return os.path.normpath(mount + path)
+
+
+def check_pidfd() -> Check:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return Check(
+            "pidfd", "warn", "missing: processes are told apart by start time", "Linux 5.3 or newer"
+        )
+    return Check("pidfd", "ok", "signals cannot reach a recycled pid")
+
+
+def check_pidfd_info() -> Check:
+    fix = "Linux 6.15 or newer"
+    missing = "exit codes of services are unknown if the keeper itself is killed"
+    import fcntl
+    import struct
+
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    try:
+        fd = os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):
+        return Check("exit codes", "warn", missing, fix)
+    try:
+        fcntl.ioctl(fd, PIDFD_GET_INFO, bytearray(struct.pack("<Q", 1) + bytes(56)))
+    except OSError:
+        return Check("exit codes", "warn", missing, fix)
+    finally:
+        os.close(fd)
+    if release < (6, 15):
+        return Check("exit codes", "warn", missing, fix)
+    return Check("exit codes", "ok", "known even if the keeper itself is killed (PIDFD_GET_INFO)")
+
+
+def check_subreaper() -> Check:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        return Check("subreaper", "warn", "missing: daemonised children may escape", "Linux 3.4")
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    return Check("subreaper", "ok", "daemonised children stay below the keeper")
+
+
+def check_splice() -> Check:
+    splice = getattr(os, "splice", None)
+    if splice is None:
+        return Check(
+            "splice", "warn", "this Python has none: output is copied", "Python built on Linux"
+        )
+    ends = [*os.pipe(), *os.pipe()]
+    try:
+        os.write(ends[1], b"x")
+        splice(ends[0], ends[3], 1)
+    except OSError as error:
+        return Check("splice", "warn", f"{error.strerror}: output is copied", "allow splice(2)")
+    finally:
+        for fd in ends:
+            os.close(fd)
+    return Check("splice", "ok", "output goes from pipe to file without copying")
+
+
+def check_pipes() -> Check:
+    largest = _number("/proc/sys/fs/pipe-max-size")
+    pages = _number("/proc/sys/fs/pipe-user-pages-soft")
+    if largest is None or pages is None:
+        return Check("pipes", "warn", "cannot tell how large they may be", "mount /proc")
+    size = durations.show_size(largest)
+    if os.geteuid() == 0 or pages == 0:
+        return Check("pipes", "ok", f"up to {size} each, no limit on their sum")
+    count = pages * os.sysconf("SC_PAGE_SIZE") // PIPE_BYTES_PER_SERVICE
+    return Check(
+        "pipes", "ok", f"up to {size} each; about {count} services get large ones, others 64 KiB"
+    )
+
+
+def check_descriptors() -> Check:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return Check("open files", "ok", "unlimited")
+    count = max(0, (hard - OWN_DESCRIPTORS) // DESCRIPTORS_PER_SERVICE)
+    found = f"hard limit {hard}: about {count} services"
+    if count < 100:
+        return Check(
+            "open files", "warn", found, "raise it: ulimit -Hn 65536, or LimitNOFILE= in a unit"
+        )
+    return Check("open files", "ok", found)
+
+
+def check_state(state: str) -> Check:
+    folder = state
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check("state folder", "fail", f"{folder} is not writable", "choose --state-dir DIR")
+    room = os.statvfs(folder)
+    free = room.f_bavail * room.f_frsize
+    found = f"{state}, {durations.show_size(free)} free"
+    if free < FLOOR_BYTES:
+        return Check(
+            "state folder", "warn", found, "free some space, or `holdfast prune --older-than 1d`"
+        )
+    if folder == state and os.stat(state).st_mode & 0o077:
+        return Check("state folder", "warn", f"{state} is open to others", f"chmod 700 {state}")
+    return Check("state folder", "ok", found)
+
+
+def check_runtime(call: Call) -> Check:
+    given = call.environ.get("XDG_RUNTIME_DIR")
+    runtime = call.places.runtime
+    if given and not os.path.isdir(given):
+        return Check(
+            "sockets", "warn", f"XDG_RUNTIME_DIR {given} is no folder", f"mkdir -m 700 {given}"
+        )
+    if not given and sys.platform == "linux":
+        return Check(
+            "sockets",
+            "warn",
+            f"XDG_RUNTIME_DIR is not set; they are in {runtime}",
+            "log in through logind (loginctl), or set it to a private folder; all shells alike",
+        )
+    return Check("sockets", "ok", runtime)
+
+
+def check_systemd(invocation: str | None) -> Iterator[Check]:
+    """A unit's stop kills everything in its cgroup, the keeper and its services too."""
+    unit = os.path.basename(own_cgroup() or "")
+    if invocation and unit.endswith(".service") and not unit.startswith("user@"):
+        yield Check(
+            "systemd",
+            "warn",
+            f"inside {unit}: stopping it kills every service Holdfast holds",
+            "give it its own unit with KillMode=mixed and Delegate=yes",
+        )
+
+
+def check_daemon(call: Call) -> Check:
+    from holdfast.client.reach import keeper_facts
+
+    facts = keeper_facts(call.places)
+    if facts is None:
+        return Check("daemon", "ok", "none runs for this project")
+    supervisor: dict[str, Any] = facts.get("supervisor") or {}
+    held = len(facts.get("runs", []))
+    found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds {held} runs"
+    if supervisor.get("state") == "running":
+        allows = _keeper_limits(facts.get("host") or {})
+        return Check("daemon", "ok", f"{found}, supervisor {supervisor.get('pid')}{allows}")
+    errors = os.path.join(call.places.state, "supervisor.err")
+    why = supervisor.get("last_error") or ""
+    return Check(
+        "daemon",
+        "warn",
+        f"{found}, supervisor {supervisor.get('state')} {why}".rstrip(),
+        f"see {errors}; then `holdfast up`",
+    )
+
+
+def _keeper_limits(host: dict[str, Any]) -> str:
+    missing = [name for name in ("cgroup", "pidfd", "subreaper", "splice") if not host.get(name)]
+    return f"; it works without {', '.join(missing)}" if host and missing else ""
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None

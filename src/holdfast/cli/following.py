@@ -1,0 +1,70 @@
+"""Waiting for more output: who has printed, told by the supervisor, or by the keeper.
+
+A supervisor that is replaced is only a pause: readers keep their place in the log, so
+nothing is missed and nothing is seen twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.cli.call import Call
+from holdfast.client.connection import ConnectionLost, error_from
+from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.reach import SupervisorAway
+from holdfast.vocabulary.errors import KeeperGone, NoDaemon
+
+KEEPER_SECONDS = 2.0
+
+Wake = tuple[str | None, bool]
+"""(service, its run is over); no service: look at all."""
+
+
+def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
+    """Yields whenever there is something to read; ends when Holdfast is gone."""
+    while True:
+        try:
+            connection = call.connect()
+        except SupervisorAway as away:
+            yield from _keeper_wakes(call, away)
+            continue
+        except NoDaemon:
+            yield None, False
+            return
+        try:
+            request = connection.send("watch", services=names)
+            yield None, False
+            while True:
+                frame = connection.receive()
+                if frame is None or frame.get("id") != request:
+                    continue
+                if "item" not in frame:
+                    if not frame.get("ok"):
+                        raise error_from(frame.get("error") or {})
+                    break
+                yield wake_of(frame["item"])
+        except ConnectionLost:
+            pass
+        call.use(None)
+
+
+def wake_of(item: dict[str, Any]) -> Wake:
+    return item["service"], bool(item.get("exited"))
+
+
+def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
+    """With no supervisor, the keeper tells; after a while the supervisor is tried again."""
+    try:
+        line = KeeperLine(call.places.keeper_socket)
+        for run in away.facts.get("runs", []):
+            line.ask("watch", service=run["service"], on=True)
+        yield None, False
+        while (notice := line.notice(KEEPER_SECONDS)) is not None:
+            if notice.get("notice") == "grew":
+                yield notice["service"], False
+            elif notice.get("notice") == "exit":
+                yield notice["service"], True
+        line.close()
+    except KeeperGone:
+        pass

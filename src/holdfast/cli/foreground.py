@@ -1,0 +1,220 @@
+"""The foreground of `up`: output of all services, what happens to them, and Ctrl-C.
+
+In the `up` that started Holdfast, Ctrl-C is `down`, and twice is at once; in one that
+joined it, it detaches. The keeper's exit code is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import Any
+
+from holdfast.cli.call import Call
+from holdfast.cli.down import Ends, describe_end
+from holdfast.cli.history import describe_event
+from holdfast.cli.output import Followed, Printer, Style
+from holdfast.client.connection import Connection, ConnectionLost
+from holdfast.client.launch import KeeperProcess
+from holdfast.client.reach import SupervisorAway, lock_is_held, reach
+from holdfast.logbook.cursors import Cursor
+from holdfast.vocabulary.errors import NoDaemon, TimedOut
+
+TOLD_EVENTS = frozenset(
+    {
+        "process:started",
+        "exit",
+        "process:start_failed",
+        "service:restart_scheduled",
+        "service:suppressed",
+        "output:gap",
+        "output:resumed",
+    }
+)
+KEEPER_END_SECONDS = 10.0
+
+
+class Foreground:
+    """Stays until Holdfast is down, or the user wants to leave."""
+
+    def __init__(
+        self,
+        call: Call,
+        keeper: KeeperProcess | None,
+        ends: dict[str, Cursor],
+        services: list[str],
+    ) -> None:
+        self._call = call
+        self._keeper = keeper
+        self._services = services
+        style = Style(
+            call.paint,
+            prefix=not call.options.get("no_prefix"),
+            timestamps=bool(call.options.get("timestamps")),
+            is_json=call.is_json,
+        )
+        known = [name for name in ends if not services or name in services]
+        self._printer = Printer(style, services or known)
+        self._followed = Followed(call.places.logs, self._printer)
+        for name in known:
+            self._followed.add(name, ends[name])
+        self._ended = Ends()
+        self._interrupts = 0
+        self._handled = 0
+        self._is_stopping = False
+        self._watched = self._told = 0
+        self._exit_code: int | None = None
+        self._last_event: int | None = None
+
+    def stay(self) -> int:
+        wake, self._wake_end = os.pipe()
+        os.set_blocking(self._wake_end, False)
+        before = {
+            number: signal.signal(number, self._interrupted)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            while self._once(wake):
+                pass
+            self._followed.finish_all()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(wake)
+            os.close(self._wake_end)
+            self._followed.close()
+        return self._leave()
+
+    def _interrupted(self, *_: object) -> None:
+        self._interrupts += 1
+        os.write(self._wake_end, b"!")
+
+    def _once(self, wake: int) -> bool:
+        """One connection's life; true when another one is to be tried."""
+        try:
+            connection = self._call.connect()
+        except SupervisorAway as away:
+            return self._while_away(away)
+        except TimedOut:
+            return True
+        except NoDaemon:
+            return False
+        try:
+            self._begin(connection)
+            while self._step(connection, wake):
+                pass
+        except ConnectionLost:
+            self._call.use(None)
+            return True
+        return False
+
+    def _begin(self, connection: Connection) -> None:
+        self._watched = connection.send("watch", services=self._services)
+        if self._last_event is None:
+            self._last_event = connection.ask("events", limit=1).get("last", 0)
+        self._told = connection.send(
+            "events", follow=True, since=self._last_event, services=self._services
+        )
+        if self._is_stopping:
+            connection.send("shutdown")
+        self._followed.wake_all()
+        self._check_all_ended()
+
+    def _step(self, connection: Connection, wake: int) -> bool:
+        """Handle what comes next; false when the user wants to leave."""
+        if not connection.has_frame:
+            ready = select.select([connection.fileno(), wake], [], [])[0]
+            if wake in ready:
+                os.read(wake, 100)
+                if not self._on_interrupt():
+                    return False
+            if connection.fileno() not in ready:
+                return True
+        frame = connection.receive()
+        if frame is not None and "item" in frame:
+            if frame["id"] == self._watched:
+                self._on_output(frame["item"])
+            elif frame["id"] == self._told:
+                self._on_event(frame["item"])
+        return True
+
+    def _while_away(self, away: SupervisorAway) -> bool:
+        """The supervisor is off: on its way down, or because somebody wants it so."""
+        self._followed.wake_all()
+        if away.is_off and not self._is_stopping and lock_is_held(self._call.places.state):
+            time.sleep(0.2)
+            if lock_is_held(self._call.places.state):
+                self._exit_code = 0
+                self._keeper = None
+                self._call.note(away.message)
+                return False
+        time.sleep(0.02)
+        return lock_is_held(self._call.places.state)
+
+    def _on_interrupt(self) -> bool:
+        """Answer Ctrl-C; false to leave."""
+        while self._handled < self._interrupts:
+            self._handled += 1
+            if self._keeper is None:
+                self._exit_code = 0
+                self._call.note("detached; services go on (`holdfast down` stops them)")
+                return False
+            if self._handled == 1:
+                self._call.note("stopping everything; Ctrl-C again kills at once")
+                self._stop()
+            else:
+                reach(self._call.places, any_version=True).send("shutdown", now=True)
+        return True
+
+    def _stop(self) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._call.connect().send("shutdown")
+
+    def _on_output(self, item: dict[str, Any]) -> None:
+        if item.get("exited"):
+            self._followed.finish(item["service"])
+        else:
+            self._followed.wake(item["service"])
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        self._last_event = event["seq"]
+        service = event.get("service")
+        if service and event["kind"] == "exit":
+            # What was printed before the end is recorded before the end is told.
+            self._followed.wake(service)
+        ended = self._ended.take(event)
+        if self._call.is_json:
+            self._call.emit_line({"event": event})
+        elif ended is not None and self._is_stopping:
+            self._printer.say(ended[0], describe_end(ended[1], self._call.paint))
+        elif service and event["kind"] in TOLD_EVENTS and not self._is_stopping:
+            self._printer.say(service, describe_event(event, self._call.paint))
+        self._printer.flush()
+        if ended is not None:
+            self._check_all_ended()
+
+    def _check_all_ended(self) -> None:
+        """When nothing is left to hold, the `up` that started Holdfast ends it."""
+        if self._keeper is None or self._is_stopping:
+            return
+        services = self._call.connect().ask("status")["services"].values()
+        begun = [service for service in services if service.get("run") is not None]
+        if begun and all(service["status"] in ("exited", "failed") for service in begun):
+            self._call.note("all services have ended")
+            self._exit_code = int(any(service["status"] == "failed" for service in begun))
+            self._stop()
+
+    def _leave(self) -> int:
+        code = self._exit_code
+        if self._keeper is None:
+            if code is None:
+                self._call.note("Holdfast is down")
+            return code or 0
+        ended = self._keeper.exit_code(KEEPER_END_SECONDS)
+        if ended is None:
+            raise TimedOut("the keeper has not ended yet", "`holdfast down --now` kills at once")
+        self._call.note("Holdfast is down")
+        return ended if ended > 0 else code or 0

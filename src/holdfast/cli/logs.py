@@ -1,0 +1,179 @@
+"""`holdfast logs`: reads the log files itself, with or without a daemon."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.cli.call import Call
+from holdfast.cli.output import Followed, Printer, Style, interleave
+from holdfast.client.reach import lock_is_held, nothing_runs
+from holdfast.logbook import cursors, segments
+from holdfast.logbook.cursors import Cursor
+from holdfast.logbook.entries import Chunk, Line, Note, Stream
+from holdfast.logbook.lines import lines
+from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
+
+
+class Part(NamedTuple):
+    """The part of a service's log that was asked for."""
+
+    service: str
+    reader: Reader
+    start: Cursor
+    end: int | None
+
+
+def logs(call: Call) -> int:
+    names = chosen_names(call)
+    stream: Stream | None = call.options.get("stream")
+    parts = [part for name in names if (part := _part(call, name, stream))]
+    follow = bool(call.options.get("follow"))
+    if call.options.get("raw"):
+        return _raw(call, parts, stream, follow=follow)
+    style = Style(
+        call.paint,
+        prefix=len(names) != 1 and not call.options.get("no_prefix"),
+        timestamps=bool(call.options.get("timestamps")),
+        is_json=call.is_json,
+        pattern=_pattern(call.options.get("grep")),
+    )
+    printer = Printer(style, names)
+    if not follow:
+        sources = [_past(call, part, printer, stream) for part in parts]
+        for service, entry in interleave(sources) if sources else ():
+            printer.show(service, entry)
+        printer.flush()
+        return 0
+    return _follow(call, parts, printer, stream)
+
+
+def chosen_names(call: Call) -> list[str]:
+    """The services asked for, or all that ever printed; raises for a name nobody knows."""
+    printed = sorted(segments.list_all(call.places.logs))
+    unknown = [name for name in call.operands if name not in printed]
+    if unknown:
+        known = sorted({*printed, *_names_of_daemon(call)})
+        for name in unknown:
+            if name not in known:
+                raise UnknownService.named(name, known)
+    if not printed and not call.operands and not lock_is_held(call.places.state):
+        raise nothing_runs(call.places)
+    return list(dict.fromkeys(call.operands)) or printed
+
+
+def _names_of_daemon(call: Call) -> list[str]:
+    try:
+        return list(call.ask("status")["services"])
+    except HoldfastError:
+        return []
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--grep {text}: {error}", "it is a regular expression") from None
+
+
+def _part(call: Call, name: str, stream: Stream | None) -> Part | None:
+    reader = Reader(call.places.logs, name)
+    start, end = cursors.BEGINNING, None
+    number: int | None = call.options.get("run")
+    if number is not None:
+        span = reader.run(number)
+        if span is None:
+            if len(call.operands) == 1:
+                raise Failed(f"{name} has no output of run {number}", f"holdfast runs {name}")
+            return None
+        start, end = span.start, span.end
+    since: float | None = call.options.get("since")
+    if since is not None:
+        start = max(start, reader.since(since))
+    tail: int | None = call.options.get("tail")
+    if tail is not None and end is None and call.options.get("grep") is None:
+        start = Cursor(*map(max, start, reader.tail(tail, stream)))
+    return Part(name, reader, start, end)
+
+
+def _past(
+    call: Call, part: Part, printer: Printer, stream: Stream | None
+) -> Iterator[tuple[str, Line | Note]]:
+    """What is there now; when lines are chosen by pattern or run, the tail counts those."""
+    entries = (e for e in lines(part.reader, part.start, stream, part.end) if printer.matches(e))
+    tail: int | None = call.options.get("tail")
+    if tail is not None:
+        return ((part.service, entry) for entry in deque(entries, maxlen=tail))
+    return ((part.service, entry) for entry in entries)
+
+
+def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | None) -> int:
+    from holdfast.cli.following import wakes
+
+    followed = Followed(call.places.logs, printer, stream)
+    for part in parts:
+        followed.add(part.service, _follow_start(call, part, printer, stream))
+    printer.flush()
+    try:
+        for service, is_over in wakes(call, call.operands):
+            if service is None:
+                followed.wake_all()
+            elif is_over:
+                followed.finish(service)
+            else:
+                followed.wake(service)
+        followed.finish_all()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        followed.close()
+    if not call.is_json:
+        call.note("Holdfast is down; nothing more will come")
+    return 0
+
+
+def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | None) -> Cursor:
+    """Show the last matching lines, if a pattern and a tail were given, and go on after them."""
+    if call.options.get("grep") is None or call.options.get("tail") is None:
+        return part.start
+    end = part.reader.end()
+    shown = deque(
+        (e for e in lines(part.reader, part.start, stream, end.start) if printer.matches(e)),
+        maxlen=call.options["tail"],
+    )
+    for entry in shown:
+        printer.show(part.service, entry)
+    return end
+
+
+def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) -> int:
+    """Bytes as printed; several services only one after another, nothing marks them."""
+    out = sys.stdout.buffer
+    if call.options.get("grep"):
+        raise UsageError("--raw shows bytes, --grep chooses lines", "leave one of them out")
+    if not follow:
+        for part in parts:
+            for data in part.reader.raw(part.start, stream, part.end):
+                out.write(data)
+        out.flush()
+        return 0
+    if len(parts) != 1:
+        raise UsageError("--raw -f is for one service", "holdfast logs SERVICE --raw -f")
+    from holdfast.cli.following import wakes
+
+    walk = parts[0].reader.chunks(parts[0].start, stream)
+    try:
+        for _ in wakes(call, [parts[0].service]):
+            for item in walk:
+                if isinstance(item, Chunk):
+                    out.write(item.data)
+            out.flush()
+    except KeyboardInterrupt:
+        return 0
+    return 0

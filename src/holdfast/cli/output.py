@@ -1,0 +1,209 @@
+"""What services printed, as it is shown: prefixes, times, colours, JSON, several services
+interleaved.
+
+Reads through the logbook and writes bytes; never waits (`following` does) and never asks.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.cli.screen import PREFIX_COLOURS, Paint
+from holdfast.logbook import cursors, segments
+from holdfast.logbook.cursors import Cursor
+from holdfast.logbook.entries import Line, Note, Stream
+from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.reader import Reader
+
+UNTOLD_NOTES = frozenset({"run"})
+LOST_NOTES = frozenset({"gap", "missing"})
+
+
+def ends_of(directory: str) -> dict[str, Cursor]:
+    """Where each log ends now: what is printed from here on is new."""
+    return {name: Reader(directory, name).end() for name in segments.list_all(directory)}
+
+
+class Style:
+    """How lines are to be shown."""
+
+    __slots__ = ("is_json", "paint", "pattern", "prefix", "timestamps")
+
+    def __init__(
+        self,
+        paint: Paint,
+        *,
+        prefix: bool,
+        timestamps: bool = False,
+        is_json: bool = False,
+        pattern: re.Pattern[str] | None = None,
+    ) -> None:
+        self.paint = paint
+        self.prefix = prefix
+        self.timestamps = timestamps
+        self.is_json = is_json
+        self.pattern = pattern
+
+
+class Printer:
+    """Writes lines of services to standard output."""
+
+    def __init__(self, style: Style, names: Iterable[str] = ()) -> None:
+        self.style = style
+        self._out = sys.stdout.buffer
+        self._colours: dict[str, str] = {}
+        self._width = max((len(name) for name in names), default=0)
+        for name in sorted(names):
+            self._colour(name)
+
+    def matches(self, entry: Line | Note) -> bool:
+        """Whether an entry is to be shown at all."""
+        if isinstance(entry, Note):
+            return entry.kind not in UNTOLD_NOTES
+        return self.style.pattern is None or self.style.pattern.search(entry.text) is not None
+
+    def show(self, service: str, entry: Line | Note) -> None:
+        if not self.matches(entry):
+            return
+        if self.style.is_json:
+            self._out.write(_json_line(service, entry))
+        elif isinstance(entry, Note):
+            text = self.style.paint(f"-- {note_text(entry)} --", "dim")
+            self._out.write(self._head(service, entry.time) + text.encode() + b"\n")
+        else:
+            # A colour that the service left on must not run into our next prefix.
+            reset = b"\x1b[0m" if self.style.paint.is_on and b"\x1b" in entry.data else b""
+            self._out.write(self._head(service, entry.time) + entry.data + reset + b"\n")
+
+    def say(self, service: str, text: str) -> None:
+        """A word of ours about a service, between its lines."""
+        sys.stdout.flush()
+        mark = self.style.paint(f"-- {text}", "dim")
+        self._out.write(self._head(service, None) + mark.encode() + b"\n")
+
+    def flush(self) -> None:
+        self._out.flush()
+
+    def _head(self, service: str, time: float | None) -> bytes:
+        head = ""
+        if self.style.prefix:
+            self._width = max(self._width, len(service))
+            name = f"{service:<{self._width}} |"
+            head = self.style.paint(name, self._colour(service)) + " "
+        if self.style.timestamps:
+            head += self.style.paint(_timestamp(time), "dim") + " "
+        return head.encode()
+
+    def _colour(self, service: str) -> str:
+        chosen = PREFIX_COLOURS[len(self._colours) % len(PREFIX_COLOURS)]
+        return self._colours.setdefault(service, chosen)
+
+
+class Followed:
+    """Followers of several services, each at its own place."""
+
+    def __init__(self, directory: str, printer: Printer, stream: Stream | None = None) -> None:
+        self._directory = directory
+        self._printer = printer
+        self._stream = stream
+        self._followers: dict[str, LineFollower] = {}
+
+    def add(self, service: str, cursor: Cursor = cursors.BEGINNING) -> None:
+        reader = Reader(self._directory, service)
+        self._followers[service] = LineFollower(reader, cursor, self._stream)
+
+    def __contains__(self, service: str) -> bool:
+        return service in self._followers
+
+    def wake(self, service: str) -> None:
+        """Show what a service has printed since."""
+        follower = self._followers.get(service)
+        if follower is None:
+            self.add(service)
+            follower = self._followers[service]
+        for entry in follower.wake():
+            self._printer.show(service, entry)
+        self._printer.flush()
+
+    def wake_all(self) -> None:
+        """Show what all have printed since, interleaved by time."""
+        sources = [
+            ((service, entry) for entry in follower.wake())
+            for service, follower in self._followers.items()
+        ]
+        for service, entry in interleave([_named(source) for source in sources]):
+            self._printer.show(service, entry)
+        self._printer.flush()
+
+    def finish(self, service: str) -> None:
+        """Show the unfinished line that a run left."""
+        self.wake(service)
+        for line in self._followers[service].finish():
+            self._printer.show(service, line)
+        self._printer.flush()
+
+    def finish_all(self) -> None:
+        for service in list(self._followers):
+            self.finish(service)
+
+    def close(self) -> None:
+        for follower in self._followers.values():
+            follower.close()
+
+
+Named = tuple[str, Line | Note]
+
+
+def _named(source: Iterable[Named]) -> Iterator[Named]:
+    yield from source
+
+
+def interleave(sources: list[Iterator[Named]]) -> Iterator[Named]:
+    """By time; what has no time of its own stays behind what came before it."""
+    if len(sources) == 1:
+        return sources[0]
+    import heapq
+
+    merged = heapq.merge(*(_timed(source) for source in sources), key=lambda item: item[0])
+    return (named for _, named in merged)
+
+
+def _timed(source: Iterator[Named]) -> Iterator[tuple[float, Named]]:
+    last = 0.0
+    for named in source:
+        last = named[1].time or last
+        yield last, named
+
+
+def note_text(note: Note) -> str:
+    return f"lost: {note.text}" if note.kind in LOST_NOTES else note.text
+
+
+def _timestamp(time: float | None) -> str:
+    if time is None:
+        return "-" * 23
+    from datetime import datetime
+
+    local = datetime.fromtimestamp(time).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03}"
+
+
+def _json_line(service: str, entry: Line | Note) -> bytes:
+    import json
+
+    fields: dict[str, Any] = {"service": service, "time": entry.time, "run": entry.run}
+    if isinstance(entry, Note):
+        fields.update(text="", note=note_text(entry), lost=entry.lost)
+    else:
+        fields.update(stream=entry.stream, partial=entry.is_partial)
+        try:
+            fields.update(text=entry.data.decode(), encoding="utf8")
+        except UnicodeDecodeError:
+            import base64
+
+            fields.update(text=base64.b64encode(entry.data).decode(), encoding="base64")
+        fields["cursor"] = cursors.encode(entry.cursor)
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"

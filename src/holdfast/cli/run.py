@@ -1,0 +1,128 @@
+"""`holdfast run`: supervise a command; with --wait, be that command until it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from holdfast.cli.call import Call
+from holdfast.cli.output import ends_of
+from holdfast.cli.services import tell
+from holdfast.client.connection import ConnectionLost
+from holdfast.client.launch import ensure_running
+from holdfast.client.reach import reach
+from holdfast.logbook import cursors
+from holdfast.logbook.cursors import Cursor
+from holdfast.logbook.entries import Chunk
+from holdfast.logbook.follow import ChunkFollower
+from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.errors import Failed
+
+OVER_STATES = frozenset({"exited", "failed", "stopped"})
+
+
+def run(call: Call) -> int:
+    is_waiting = bool(call.options.get("wait"))
+    fields: dict[str, Any] = {
+        "argv": call.operands,
+        "working_dir": os.path.realpath(call.folder),
+        "environment": environment_of(call),
+        "wait": not is_waiting and not call.options.get("no_wait"),
+    }
+    if "name" in call.options:
+        fields["service"] = call.options["name"]
+    if "restart" in call.options:
+        fields["restart_policy"] = call.options["restart"]
+    if call.options.get("terminal"):
+        fields["terminal"] = True
+    if call.options.get("stdin"):
+        fields["stdin"] = "pipe"
+    ends = ends_of(call.places.logs)
+    call.use(ensure_running(call.places, call.environ).connection)
+    result = call.ask("run", **fields)
+    service, outcome = result["service"], result["outcome"]
+    if is_waiting:
+        return _wait(call, service, outcome, ends.get(service, cursors.BEGINNING))
+    if call.is_json:
+        call.emit(result)
+        return int(outcome["outcome"] == "failed")
+    code = tell(call, {"services": {service: outcome}})
+    if not code:
+        call.say(call.paint(f"follow it: holdfast logs -f {service}", "dim"))
+    return code
+
+
+def environment_of(call: Call) -> dict[str, str]:
+    """The caller's environment, as far as it can be told: JSON takes only real text."""
+    told: dict[str, str] = {}
+    for name, value in call.environ.items():
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError:
+            call.note(f"the variable {name!a} is not UTF-8 and is left out")
+            continue
+        told[name] = value
+    return told
+
+
+def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:
+    """Show its output on the same streams, until it is over for good."""
+    follower = ChunkFollower(Reader(call.places.logs, service), start)
+    stops = 0
+    while True:
+        try:
+            final = _follow_to_end(call, service, follower)
+            break
+        except KeyboardInterrupt:
+            stops += 1
+            stop = reach(call.places)
+            stop.send("stop", services=[service], **({"grace": 0} if stops > 1 else {}))
+            call.use(None)
+        except ConnectionLost:
+            call.use(None)
+    _copy(follower)
+    if call.is_json:
+        call.emit_line({"service": service, **final})
+    if outcome["outcome"] == "failed" and final.get("exit_code") is None and not final["signal"]:
+        raise Failed(f"{service}: {final.get('reason') or outcome.get('reason')}")
+    return exit_code(final)
+
+
+def _follow_to_end(call: Call, service: str, follower: ChunkFollower) -> dict[str, Any]:
+    connection = call.connect()
+    watched = connection.send("watch", services=[service])
+    told = connection.send("events", follow=True, since=_newest(call), services=[service])
+    while True:
+        _copy(follower)
+        now: dict[str, Any] = connection.ask("status", services=[service])["services"][service]
+        if now["status"] in OVER_STATES:
+            return now
+        frame = connection.receive()
+        while frame is not None and frame.get("id") not in (watched, told):
+            frame = connection.receive()
+
+
+def _newest(call: Call) -> int:
+    newest: int = call.ask("events", limit=1).get("last", 0)
+    return newest
+
+
+def _copy(follower: ChunkFollower) -> None:
+    for item in follower.wake():
+        if isinstance(item, Chunk):
+            target = sys.stdout.buffer if item.stream == "out" else sys.stderr.buffer
+            target.write(item.data)
+            target.flush()
+
+
+def exit_code(service: dict[str, Any]) -> int:
+    """The shell's convention: the code, or 128 and the signal's number."""
+    if service.get("signal"):
+        try:
+            return 128 + signal.Signals[service["signal"]].value
+        except KeyError:
+            return 1
+    code = service.get("exit_code")
+    return 1 if code is None else int(code)

@@ -1,0 +1,96 @@
+"""`holdfast up`: start what is declared, then return, or stay and show what it prints."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from holdfast.cli.call import Call
+from holdfast.cli.output import ends_of
+from holdfast.cli.run import environment_of
+from holdfast.cli.services import describe
+from holdfast.client.launch import ensure_running
+from holdfast.vocabulary.errors import ConfigError, HoldfastError
+
+
+def up(call: Call) -> int:
+    is_detached = bool(call.options.get("detach"))
+    _check_there_is_something(call)
+    ends = ends_of(call.places.logs)
+    launched = ensure_running(call.places, call.environ)
+    call.use(launched.connection)
+    try:
+        result = call.ask("up", **_fields(call, is_detached=is_detached))
+    except HoldfastError:
+        if launched.keeper is not None:
+            _undo(call)
+        raise
+    if is_detached:
+        return _tell(call, result)
+    from holdfast.cli.foreground import Foreground
+
+    _tell_changes(call, result)
+    return Foreground(call, launched.keeper, ends, call.operands).stay()
+
+
+def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
+    settings = {
+        name: str(call.options[name]) for name in ("log_level", "port") if name in call.options
+    }
+    return {
+        "config": call.places.config,
+        "services": call.operands,
+        "environment": environment_of(call),
+        "settings": settings,
+        "wait": is_detached and not call.options.get("no_wait"),
+    }
+
+
+def _check_there_is_something(call: Call) -> None:
+    places = call.places
+    if places.config:
+        if not os.path.isfile(places.config):
+            raise ConfigError(f"{places.config}: no such file", "`holdfast init` writes one")
+        return
+    if call.environ.get("SUPERVISOR_TARGET_CMD"):
+        return
+    if os.path.exists(os.path.join(places.state, "holdfast.db")):
+        return
+    raise ConfigError(
+        f"no holdfast.yaml in {places.project} or above it",
+        "`holdfast init` writes one; `holdfast run -- COMMAND` needs none",
+    )
+
+
+def _undo(call: Call) -> None:
+    """A Holdfast that this call started and that has nothing to hold is ended again."""
+    from holdfast.cli.down import Ends, shut_down
+
+    try:
+        shut_down(call, Ends(), keep_running=False, now=False)
+    except HoldfastError as error:
+        call.note(f"and it could not be ended again: {error.message}")
+
+
+def _tell(call: Call, result: dict[str, Any]) -> int:
+    services: dict[str, dict[str, Any]] = result["services"]
+    failed = any(outcome["outcome"] == "failed" for outcome in services.values())
+    if call.is_json:
+        call.emit(result)
+        return int(failed)
+    if not services:
+        call.say("nothing to start")
+    for name, outcome in services.items():
+        for line in describe(call, name, outcome):
+            call.say(line)
+    _tell_changes(call, result)
+    return int(failed)
+
+
+def _tell_changes(call: Call, result: dict[str, Any]) -> None:
+    if call.is_json:
+        return
+    for name in result.get("changed") or []:
+        call.note(f"{name} runs with an older declaration\n  holdfast restart {name} applies it")
+    for name in result.get("removed") or []:
+        call.note(f"{name} is no longer declared\n  holdfast rm {name} forgets it")
