@@ -1,0 +1,135 @@
+"""Measures Holdfast, the machine's limits and supervisord in one run: `python -m bench`.
+
+Writes docs/benchmarks.md, and every number to docs/benchmarks.json. Loopback only; whatever it
+starts is ended, also when it is interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.cases import CASES, Finding
+from bench.lab import sweep
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+LONGEST_SECONDS = 45 * 60
+
+
+def measure(names: list[str], rounds: int) -> dict[str, Any]:
+    """The findings by case; a case that breaks is told, not hidden."""
+    results: dict[str, Any] = {}
+    for name in names:
+        begun = time.monotonic()
+        try:
+            found: dict[str, Any] = asdict(CASES[name](rounds))
+        except Exception as error:  # noqa: BLE001
+            traceback.print_exc()
+            sweep()
+            found = asdict(
+                Finding(name, "", "", f"broken: {type(error).__name__}: {error}", "", "", False)
+            )
+        found["took_seconds"] = round(time.monotonic() - begun, 1)
+        found["load_average"] = os.getloadavg()[0]
+        results[name] = found
+        verdict = "met" if found["is_met"] else "MISSED"
+        print(
+            f"{name}: {found['ours']} ({found['ratio']}; {found['target']}): {verdict}", flush=True
+        )
+    return results
+
+
+def facts(rounds: int) -> dict[str, Any]:
+    return {
+        "date": dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "rounds": rounds,
+        "cgroup": os.environ.get("HOLDFAST_CGROUP", "as found"),
+    }
+
+
+def markdown(document: dict[str, Any]) -> str:
+    about, results = document["facts"], document["cases"]
+    met = sum(found["is_met"] for found in results.values())
+    lines = [
+        "# Benchmarks",
+        "",
+        "<!-- Made by scripts/bench; do not edit. -->",
+        "",
+        f"{about['system']}, {about['cores']} cores, Python {about['python']}, {about['date']}. "
+        "All figures of a row are from one run, taken in turn; compare within a row only. "
+        "Every single run is in [benchmarks.json](benchmarks.json).",
+        "",
+        f"**{met} of {len(results)} targets met.**",
+        "",
+        "| case | limit of the machine | supervisord | Holdfast | ratio | target | met | load |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for found in results.values():
+        cells = [found[key] for key in ("case", "limit", "peer", "ours", "ratio", "target")]
+        verdict = "yes" if found["is_met"] else "**no**"
+        load = f"{found['load_average']:.1f}"
+        lines.append(f"| {' | '.join([*cells, verdict, load])} |")
+    lines += [
+        "",
+        "«load» is the machine's load average when the case ended: on a busy machine the figures",
+        "of all columns suffer, and short ones most.",
+        "",
+        "## Every run of the floods",
+        "",
+        "| case | who | MB/s | CPU s |",
+        "|---|---|---|---|",
+    ]
+    for found in (results[name] for name in ("log", "log20") if name in results):
+        for who, runs in found["runs"].items():
+            lines.append(f"| {found['case']} | {who} | {runs['mb_per_s']} | {runs['cpu_s']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("--cases", default=",".join(CASES), help="of: " + ", ".join(CASES))
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved runs of the floods")
+    parser.add_argument("--merge", action="store_true", help="keep other cases of the last run")
+    parser.add_argument("--dry", action="store_true", help="print only; write nothing to docs")
+    options = parser.parse_args()
+    names = options.cases.split(",")
+    if unknown := [name for name in names if name not in CASES]:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(CASES)}")
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(f"ended by signal {number}"))
+    signal.alarm(LONGEST_SECONDS)
+    try:
+        results = measure(names, options.rounds)
+    finally:
+        sweep()
+    target = DOCS / "benchmarks.json"
+    if options.merge and target.exists():
+        older = json.loads(target.read_text())["cases"]
+        results = {
+            name: results.get(name) or older[name] for name in CASES if name in {*results, *older}
+        }
+    document = {"facts": facts(options.rounds), "cases": results}
+    if options.dry:
+        print(markdown(document))
+        return 0
+    target.write_text(json.dumps(document, indent=1) + "\n")
+    (DOCS / "benchmarks.md").write_text(markdown(document))
+    print(f"written: {DOCS / 'benchmarks.md'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
