@@ -261,20 +261,19 @@ class Source:
         """Move up to `limit` bytes into the log; NOTHING when none are there, END at the
         end. What the log refuses is read and counted, so that no service ever blocks."""
         recorder = self._recorder
-        while True:
+        # No file is made before there is a byte for it.
+        while self._can_splice and recorder.is_open:
             # May open the next segment, so it comes before the descriptor is named.
             room = recorder.room()
             if not room:
                 return self._discard(limit)
             try:
                 file = recorder.file(self.stream)
-                if not self._can_splice:
-                    return self._copy(file, min(limit, room))
                 count = os.splice(self.fd, file, min(limit, room), flags=_SPLICE_FLAGS)
             except BlockingIOError:
                 return NOTHING
             except OSError as error:
-                if error.errno == errno.EINVAL and self._can_splice:
+                if error.errno == errno.EINVAL:
                     self._can_splice = False
                 else:
                     recorder.refuse(error)
@@ -282,19 +281,26 @@ class Source:
             if count:
                 recorder.note(self.stream, count)
             return count
+        return self._copy(limit)
 
-    def _copy(self, file: int, limit: int) -> int:
-        data = self._read(min(limit, COPY_BYTES))
-        if not data:
-            return END
+    def _copy(self, limit: int) -> int:
+        try:
+            data = self._read(min(limit, COPY_BYTES))
+        except BlockingIOError:
+            return NOTHING
+        recorder = self._recorder
         view = memoryview(data)
         while view:
-            try:
-                count = os.write(file, view)
-            except OSError as error:
-                self._recorder.refuse(error, lost=len(view))
+            room = recorder.room()
+            if not room:
+                recorder.lose(len(view))
                 break
-            self._recorder.note(self.stream, count)
+            try:
+                count = os.write(recorder.file(self.stream), view[:room])
+            except OSError as error:
+                recorder.refuse(error)
+                continue
+            recorder.note(self.stream, count)
             view = view[count:]
         return len(data)
 

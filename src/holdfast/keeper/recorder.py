@@ -234,6 +234,10 @@ class Recorder:
 
     # What a source calls.
 
+    @property
+    def is_open(self) -> bool:
+        return self._index >= 0
+
     def room(self) -> int:
         """How many bytes the current segment takes; opens the next one when it is full.
         0 while the log refuses: then bytes are to be discarded and counted."""
@@ -283,13 +287,12 @@ class Recorder:
         elif len(self._pending) > PENDING_RECORDS_BYTES:
             self.flush()
 
-    def refuse(self, error: OSError, lost: int = 0) -> None:
+    def refuse(self, error: OSError) -> None:
         """The file system refused. Give up old segments first; else begin a gap."""
-        if error.errno in _FULL and self._closed and not lost:
+        if error.errno in _FULL and self._closed:
             self._drop_oldest()
             return
         self._begin_gap(error.strerror or str(error))
-        self._lost += lost
 
     def lose(self, count: int) -> None:
         self._lost += count
@@ -329,7 +332,7 @@ class Recorder:
         if self._index < 0:
             self._open()
         room = self._max_size - self._ends[0] - self._ends[1]
-        if room <= 0 or self._index_end >= self._max_size:
+        if room <= 0 or self._index_end + len(self._pending) >= self._max_size:
             self._rotate()
             room = self._max_size
         if self._why and self._pending:
@@ -342,7 +345,7 @@ class Recorder:
         return room
 
     def _live_size(self) -> int:
-        return self._ends[0] + self._ends[1] + self._index_end
+        return self._ends[0] + self._ends[1] + self._index_end + len(self._pending)
 
     def _shelf_has_files(self) -> bool:
         self._locate()

@@ -46,6 +46,11 @@ class SegmentView:
         extent = index.read_extent(self._index)
         return extent.end if extent else self.base
 
+    def ends(self) -> tuple[int, int]:
+        """How many bytes of each stream are indexed."""
+        extent = index.read_extent(self._index)
+        return extent.ends if extent else (0, 0)
+
     def records(self, first: int, limit: int) -> list[index.Record]:
         size = index.RECORD_SIZE
         return index.unpack_all(os.pread(self._index, limit * size, first * size))

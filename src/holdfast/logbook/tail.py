@@ -6,7 +6,7 @@ asked for, and at most a line's largest length beyond them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.logbook import cursors, index
 from holdfast.logbook.cursors import Cursor
@@ -25,8 +25,12 @@ def find(views: Iterator[SegmentView], lines: int, stream: Stream | None) -> Cur
     for view in views:
         if search is None:
             search = _Search(view.end(), lines, wanted)
-        if search.is_done() or search.walk(view):
-            break
+        if search.is_done(view.ends()):
+            if not search.is_cut_open():
+                break
+            search.skip(view, view.count())
+        else:
+            search.walk(view)
     return search.cursor() if search else cursors.BEGINNING
 
 
@@ -38,28 +42,43 @@ class _Search:
         self._end = end
         self._lines = lines
         self._wanted = wanted
-        self._keys: list[tuple[int, int]] = []
-        self._threshold: tuple[int, int] | None = None
+        self._keys: list[tuple[int, int, int]] = []
+        self._threshold: tuple[int, int, int] | None = None
         self._cut: list[int | None] = [end, end]
         self._starts: list[int | None] = [None, None]
         self._earliest = [end, end]
         self._beyond = [0, 0]
 
-    def is_done(self) -> bool:
+    def is_done(self, ends: Sequence[int]) -> bool:
+        """Is there nothing to learn from what precedes, of which each stream holds `ends`?"""
         if self._lines <= 0:
             return True
         if self._threshold is None:
+            return False
+        if any(self._cut[stream] is not None and ends[stream] > 0 for stream in self._wanted):
             return False
         return all(
             self._starts[stream] is not None or self._beyond[stream] > LONGEST_LINE_BYTES
             for stream in self._included()
         )
 
+    def is_cut_open(self) -> bool:
+        """May something unfinished still come to light in an older segment?"""
+        return self._lines > 0 and any(self._cut[stream] is not None for stream in self._wanted)
+
+    def skip(self, view: SegmentView, before: int) -> None:
+        """Pass over records of which only the places matter where streams were cut off."""
+        for kind in (index.RUN, index.GAP):
+            at = before
+            while (at := view.find_back(kind, at)) > 0:
+                place = view.record(at)[2]
+                self._cut = [None if cut is None else min(cut, place) for cut in self._cut]
+
     def cursor(self) -> Cursor:
         if self._lines <= 0:
             return cursors.at(self._end)
         included = self._included()
-        first = self._threshold[0] // 2 if self._threshold else self._end
+        first = (self._threshold[0] + 1) // 2 if self._threshold else self._end
         places = [first, first]
         for stream in self._wanted:
             if self._threshold is None:
@@ -67,17 +86,20 @@ class _Search:
             elif stream in included:
                 start = self._starts[stream]
                 places[stream] = self._earliest[stream] if start is None else start
+            else:
+                places[stream] = max(first, self._starts[stream] or 0)
         if len(self._wanted) == 1:
             return cursors.at(places[self._wanted[0]])
         return Cursor(*places)
 
-    def walk(self, view: SegmentView) -> bool:
-        """Go through a segment from its end; True when everything is known."""
+    def walk(self, view: SegmentView) -> None:
+        """Go through a segment from its end, as far as there is something to learn."""
         at = view.count()
         ends: list[int] | None = None
         while at > 1:
             first = max(1, at - _BATCH_RECORDS)
             for record in reversed(view.records(first, at - first)):
+                at -= 1
                 stream = index.stream_of(record[0])
                 if stream < 0:
                     if record[0] in (index.RUN, index.GAP):
@@ -90,10 +112,9 @@ class _Search:
                 if stream in self._wanted:
                     self._walk_chunk(view, record, stream)
                 ends[stream] = record[3]
-                if self.is_done():
-                    return True
-            at = first
-        return False
+                if self.is_done(ends):
+                    self.skip(view, at)
+                    return
 
     @staticmethod
     def _ends(view: SegmentView, record: index.Record, stream: int) -> list[int]:
@@ -103,19 +124,24 @@ class _Search:
         return [this, other] if stream == index.OUT else [other, this]
 
     def _look_at_cuts(self, view: SegmentView, ends: list[int] | None) -> None:
-        """Was something unfinished where the streams were cut off? Their last bytes tell."""
+        """Was nothing unfinished where the streams were cut off? Their last bytes tell."""
         if ends is None:
             return
         for stream in self._wanted:
-            cut = self._cut[stream]
-            if cut is not None and ends[stream] > 0:
+            if (
+                self._cut[stream] is not None
+                and ends[stream] > 0
+                and view.read(stream, ends[stream] - 1, 1) == b"\n"
+            ):
                 self._cut[stream] = None
-                last = view.read(stream, ends[stream] - 1, 1)
-                if last and last != b"\n":
-                    self._add(2 * cut - 1, stream, cut)
 
     def _walk_chunk(self, view: SegmentView, record: index.Record, stream: int) -> None:
         _, _, position, offset, length = record
+        cut = self._cut[stream]
+        if cut is not None:
+            self._cut[stream] = None
+            if view.read(stream, offset + length - 1, 1) != b"\n":
+                self._add(2 * cut - 1, stream, cut)
         high = length
         while high > 0:
             low = max(0, high - _PIECE_BYTES)
@@ -124,7 +150,7 @@ class _Search:
             while (at := data.rfind(b"\n", 0, at)) >= 0:
                 place = position + low + at
                 self._add(2 * place, stream, place + 1)
-                if self._starts[stream] is not None and self.is_done():
+                if self._starts[stream] is not None and self._threshold is not None:
                     return
             self._earliest[stream] = position + low
             if self._threshold is not None:
@@ -132,17 +158,21 @@ class _Search:
             high = low
 
     def _add(self, key: int, stream: int, after: int) -> None:
-        if self._threshold is not None and (key, stream) < self._threshold:
-            if self._starts[stream] is None:
-                self._starts[stream] = after
-            return
-        self._keys.append((key, stream))
-        if len(self._keys) >= self._lines:
+        line_end = (key, stream, after)
+        if self._threshold is None or line_end > self._threshold:
+            self._keys.append(line_end)
+            if len(self._keys) < self._lines:
+                return
+            # Late only for a cut, of which there are few: nearly always this sorts once.
             self._keys.sort(reverse=True)
-            del self._keys[self._lines :]
-            self._threshold = self._keys[-1]
+            self._threshold = self._keys[self._lines - 1]
+            if len(self._keys) == self._lines:
+                return
+            line_end = self._keys.pop()
+        _, stream, after = line_end
+        self._starts[stream] = max(self._starts[stream] or 0, after)
 
     def _included(self) -> set[int]:
         if self._threshold is None:
             return set()
-        return {stream for _, stream in self._keys}
+        return {stream for _, stream, _ in self._keys}

@@ -1,0 +1,219 @@
+"""The recorder under hard conditions: killed, out of space, and with a great deal to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.keeper import shelf
+from holdfast.logbook import segments
+from holdfast.logbook.entries import Line, Note
+from tests.logbook.stage import PLENTY, SERVICE, Stage
+
+SOURCE = str(Path(shelf.__file__).parents[2])
+
+RECORD = """
+import os, resource, sys, json
+sys.path.insert(0, sys.argv[1])
+from holdfast.keeper.loop import Loop
+from holdfast.keeper.recorder import Recorder
+loop = Loop()
+recorder = Recorder(sys.argv[2], "web", 1 << 22, 1 << 25, loop, lambda *_: None, lambda *_: None)
+recorder.limits(int(sys.argv[5]), int(sys.argv[6]))
+left = 2
+def on_eof():
+    global left
+    left -= 1
+    if not left:
+        loop.stop()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+recorder.attach(int(sys.argv[3]), "out", is_terminal=False, on_eof=on_eof)
+recorder.attach(int(sys.argv[4]), "err", is_terminal=False, on_eof=on_eof)
+loop.run()
+recorder.close()
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"grown_kib": after - before, "position": recorder.position}))
+"""
+
+WRITE = """
+import os, sys
+out, err, count = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+for number in range(count):
+    os.write(out, b"out %07d\\n" % number)
+    if number % 3 == 0:
+        os.write(err, b"err %07d\\n" % number)
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(str(tmp_path))
+    yield stage
+    stage.close()
+
+
+def start(program: str, *arguments: object, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.Popen(command, pass_fds=fds, stdout=subprocess.PIPE)
+
+
+def test_killed_in_a_flood(tmp_path: Path) -> None:
+    """The writer of the log is killed again and again: every line is there once."""
+    count = 60_000
+    (out, out_write), (err, err_write) = os.pipe(), os.pipe()
+    writer = start(WRITE, out_write, err_write, count, fds=(out_write, err_write))
+    os.close(out_write)
+    os.close(err_write)
+    kills = 0
+    while True:
+        recorder = start(RECORD, SOURCE, tmp_path, out, err, 1 << 17, 1 << 30, fds=(out, err))
+        grown = segments.log_bytes(str(tmp_path), SERVICE)
+        deadline = time.monotonic() + 20
+        while (
+            recorder.poll() is None
+            and segments.log_bytes(str(tmp_path), SERVICE) < grown + 60_000
+            and time.monotonic() < deadline
+        ):
+            time.sleep(0.0005)
+        if kills < 4:
+            recorder.send_signal(signal.SIGKILL)
+        recorder.communicate()
+        if recorder.returncode == 0:
+            break
+        kills += 1
+    writer.communicate()
+    os.close(out)
+    os.close(err)
+    assert kills >= 2
+    stage = Stage(str(tmp_path))
+    lines = [entry for entry in stage.entries() if isinstance(entry, Line)]
+    for stream, step in (("out", 1), ("err", 3)):
+        texts = [line.data for line in lines if line.stream == stream]
+        assert texts == [b"%s %07d" % (stream.encode(), n) for n in range(0, count, step)]
+    stage.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[str]:
+    target = tmp_path / "disk"
+    target.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(target)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield str(target)
+    subprocess.run(["umount", str(target)], check=True)
+
+
+@pytest.mark.parametrize("floor", ["0", "100000"])
+def test_a_full_disk(small_disk: str, monkeypatch: pytest.MonkeyPatch, floor: str) -> None:
+    """On a full disk bytes are discarded and counted, nobody blocks, no record is torn; when
+    there is space again a gap is written first and recording goes on."""
+    monkeypatch.setenv("HOLDFAST_FREE_FLOOR", floor)
+    ballast = f"{small_disk}/ballast"
+    Path(ballast).write_bytes(b"x" * 600_000)
+    stage = Stage(small_disk)
+    write, source = stage.attach()
+    sent = 0
+    for number in range(200):
+        os.write(write, b"%05d\n" % number * 1000)
+        sent += 6000
+        assert source.drain(PLENTY) == 6000
+    assert [what for what, _, _ in stage.gaps] == ["begin"]
+    kept = stage.recorder.position
+    assert 100_000 < kept < 450_000
+    os.unlink(ballast)
+    stage.recorder._retry_at = 0.0
+    os.write(write, b"again\n")
+    source.drain(PLENTY)
+    stage.recorder.flush()
+    assert stage.gaps[1][:2] == ("end", sent - kept)
+    gaps = [e for e in stage.entries() if isinstance(e, Note)]
+    assert [(note.kind, note.lost, note.position) for note in gaps] == [("gap", sent - kept, kept)]
+    assert stage.lines()[-1] == b"again"
+    assert len(stage.raw()) == kept + 6
+    sizes = os.stat(segments.path(small_disk, SERVICE, 1, "idx")).st_size
+    assert sizes % 24 == 0
+    stage.close()
+
+
+def test_a_full_disk_takes_own_old_segments_first(
+    small_disk: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is lost, the service's oldest segments make way."""
+    monkeypatch.setenv("HOLDFAST_FREE_FLOOR", "0")
+    stage = Stage(small_disk)
+    stage.recorder.limits(100_000, PLENTY)
+    for number in range(300):
+        stage.say(b"%05d\n" % number * 1000)
+    stage.recorder.flush()
+    assert stage.gaps == []
+    assert stage.raw().endswith(b"00299\n" * 1000)
+    assert stage.recorder.position == 300 * 6000
+    assert len(stage.raw()) > 500_000
+    stage.close()
+
+
+def test_a_refusing_directory(stage: Stage) -> None:
+    """Where no file can be made, output is counted as lost, and the loop goes on."""
+    os.rmdir(stage.directory)
+    stage.say(b"lost\n")
+    stage.say(b"lost too\n")
+    assert [what for what, _, _ in stage.gaps] == ["begin"]
+    os.mkdir(stage.directory)
+    stage.recorder._retry_at = 0.0
+    stage.say(b"kept\n")
+    stage.recorder.flush()
+    assert stage.notes() == [("gap", 14)]
+    assert stage.lines() == [b"kept"]
+
+
+def test_an_open_gap_is_handed_over(stage: Stage) -> None:
+    """A gap that is open when the program image is replaced is still written down."""
+    os.rmdir(stage.directory)
+    stage.say(b"lost\n")
+    state = json.loads(json.dumps(stage.recorder.state()))
+    os.mkdir(stage.directory)
+    stage.lose_keeper()
+    stage.recorder = stage.new_recorder(state)
+    stage.say(b"kept\n")
+    stage.recorder.flush()
+    assert stage.notes() == [("gap", 5)]
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """Hundreds of megabytes pass through without being held; a reader needs no more."""
+    (out, out_write), (err, err_write) = os.pipe(), os.pipe()
+    recorder = start(RECORD, SOURCE, tmp_path, out, err, 1 << 24, 1 << 26, fds=(out, err))
+    block = (b"x" * 99 + b"\n") * 2560
+    for _ in range(1000):
+        os.write(out_write, block)
+    for fd in (out, out_write, err, err_write):
+        os.close(fd)
+    facts = json.loads(recorder.communicate()[0])
+    assert facts["position"] == 256_000_000
+    assert facts["grown_kib"] < 2048
+    program = (
+        "import sys, resource; sys.path.insert(0, sys.argv[1])\n"
+        "from holdfast.logbook.reader import Reader\n"
+        "from holdfast.logbook.lines import lines\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "count = sum(1 for _ in lines(Reader(sys.argv[2], 'web')))\n"
+        "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    reader = start(program, SOURCE, tmp_path, fds=())
+    count, grown = map(int, re.findall(rb"\d+", reader.communicate()[0]))
+    assert count > 400_000
+    assert grown < 4096

@@ -1,0 +1,48 @@
+"""Plain text out of terminal output."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from holdfast.logbook.plain import PlainText, TextDecoder, plain
+
+CASES = [
+    (b"\x1b[1;31mred\x1b[0m\r\n", "red\n"),
+    (b"\x1b]0;title\x07shown", "shown"),
+    (b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+    (b"\x1bPq#0\x1b\\after", "after"),
+    (b"\x1b(Btext\x1b7\x1b=", "text"),
+    (b"a\x08b\x00c\x7f\td", "abc\td"),
+    (b"\x1b[31", ""),
+    (b"cut \x1b[3\nnext", "cut \nnext"),
+    ("grün \u2713".encode(), "grün \u2713"),
+    (b"bad \xff\xfe", "bad \ufffd\ufffd"),
+    (b"\x1b\x1b[mx", "x"),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), CASES)
+def test_takes_control_sequences_away(data: bytes, expected: str) -> None:
+    """A person reads what was meant to be read."""
+    assert plain(data) == expected
+
+
+@pytest.mark.parametrize(("data", "expected"), CASES)
+def test_does_not_depend_on_the_division(data: bytes, expected: str) -> None:
+    """Byte by byte gives the same text as all at once."""
+    text, decoder = PlainText(), TextDecoder()
+    pieces = [text.feed(decoder.feed(data[at : at + 1])) for at in range(len(data))]
+    pieces.append(text.feed(decoder.feed(b"", is_last=True)))
+    assert "".join(pieces) == expected
+
+
+def test_an_endless_sequence_grows_nothing() -> None:
+    """A sequence without an end is given up, and no memory is kept for it."""
+    text = PlainText()
+    before = sum(sys.getsizeof(value) for value in vars(text).values())
+    text.feed("\x1b]0;")
+    shown = sum(len(text.feed("x" * 1000)) for _ in range(100))
+    assert shown >= 95_000
+    assert sum(sys.getsizeof(value) for value in vars(text).values()) <= before + 8
