@@ -31,6 +31,7 @@ class Kind(str, Enum):
     HOLDFAST_UPGRADED = "holdfast:upgraded"
     HOLDFAST_STOPPING = "holdfast:stopping"
     EVENTS_DROPPED = "events:dropped"
+    DATABASE_REPLACED = "database:replaced"
 
 
 MEANING: dict[Kind, str] = {
@@ -54,6 +55,7 @@ MEANING: dict[Kind, str] = {
     Kind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
     Kind.HOLDFAST_STOPPING: "Everything is being stopped.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",
+    Kind.DATABASE_REPLACED: "The history was unreadable; it was moved aside and begun anew.",
 }
 
 

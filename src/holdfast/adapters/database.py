@@ -1,0 +1,162 @@
+"""The SQLite file: one writer thread with group commit, one reader thread.
+
+Owns connections, threads and the file's fate (a corrupt one is moved aside, a full disk is
+waited for). Knows no table: `state_store` does. Never runs SQL on the loop's thread, except
+while the supervisor starts and nothing is served yet.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from holdfast.adapters.own_log import logger
+
+T = TypeVar("T")
+Statement = tuple[str, tuple[Any, ...]]
+Done = Callable[[], None]
+
+_BATCH = 2000
+_RETRY_SECONDS = 1.0
+_log = logger("database")
+
+
+class Database:
+    """A file whose loss costs only history."""
+
+    def __init__(self, path: str, schema: Sequence[str], *, on_replaced: Done) -> None:
+        self.path = path
+        self.moved_aside: str | None = None
+        """Where a corrupt predecessor went, found at opening."""
+        self._schema = schema
+        self._on_replaced = on_replaced
+        self._queue: queue.SimpleQueue[tuple[list[Statement], Done] | None] = queue.SimpleQueue()
+        self._reader = ThreadPoolExecutor(1, "database-reader")
+        self._read_connection: sqlite3.Connection | None = None
+        self._generation = 0
+        self._read_generation = -1
+        self._closing = threading.Event()
+        try:
+            self._connection = self._open()
+        except sqlite3.DatabaseError as error:
+            self.moved_aside = self._move_aside(error)
+            self._connection = self._open()
+        self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write; until then `read_now` may be used."""
+        self._writer.start()
+
+    def read_now(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Only before `start`: read on the caller's thread."""
+        return query(self._connection)
+
+    def submit(self, statements: list[Statement], done: Done) -> None:
+        """Write all of them in one transaction; `done` is called in the writer's thread."""
+        self._queue.put((statements, done))
+
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Run a query in the reader's thread."""
+        return self._reader.submit(self._read, query)
+
+    def close(self, timeout_seconds: float = 5.0) -> None:
+        """Write what is queued, then close."""
+        if self._writer.is_alive():
+            self._queue.put(None)
+            self._closing.set()
+            self._writer.join(timeout_seconds)
+        self._reader.shutdown(wait=False, cancel_futures=True)
+        if not self._writer.is_alive():
+            self._connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        try:
+            os.chmod(self.path, 0o600)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA busy_timeout=2000")
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in self._schema:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _move_aside(self, error: Exception) -> str:
+        aside = f"{self.path}.corrupt-{int(time.time())}"
+        for suffix in ("", "-wal", "-shm"):
+            if os.path.exists(self.path + suffix):
+                os.replace(self.path + suffix, aside + suffix)
+        self._generation += 1
+        _log.error("the database is unusable (%s); moved to %s, a new one is begun", error, aside)
+        return aside
+
+    def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        if self._read_connection is None or self._read_generation != self._generation:
+            if self._read_connection is not None:
+                self._read_connection.close()
+            self._read_generation = self._generation
+            self._read_connection = sqlite3.connect(self.path, check_same_thread=False)
+            self._read_connection.execute("PRAGMA query_only=ON")
+        return query(self._read_connection)
+
+    def _write_all(self) -> None:
+        is_open = True
+        while is_open:
+            batch: list[tuple[list[Statement], Done]] = []
+            entry = self._queue.get()
+            while entry is not None:
+                batch.append(entry)
+                if len(batch) >= _BATCH or self._queue.empty():
+                    break
+                entry = self._queue.get()
+            if entry is None:
+                is_open = False
+            if batch:
+                self._write_until_done(batch)
+
+    def _write_until_done(self, batch: list[tuple[list[Statement], Done]]) -> None:
+        while True:
+            try:
+                self._commit(batch)
+                break
+            except sqlite3.OperationalError as error:
+                if "malformed" not in str(error) and "not a database" not in str(error):
+                    # A full disk or a lock: services go on, history waits.
+                    _log.error("history cannot be written (%s); trying again", error)
+                    if self._closing.wait(_RETRY_SECONDS):
+                        return
+                    continue
+                self._replace(error)
+            except sqlite3.DatabaseError as error:
+                self._replace(error)
+        for _, done in batch:
+            done()
+
+    def _replace(self, error: Exception) -> None:
+        self._connection.close()
+        self.moved_aside = self._move_aside(error)
+        self._connection = self._open()
+        self._on_replaced()
+
+    def _commit(self, batch: list[tuple[list[Statement], Done]]) -> None:
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            for statements, _ in batch:
+                for sql, values in statements:
+                    execute(sql, values)
+            execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise

@@ -1,0 +1,75 @@
+"""The one application service: who asks, may they, and who answers.
+
+Every door passes through `identify` and `dispatch`; no door and no handler decides about
+permission itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Protocol
+
+from holdfast.adapters import processes
+from holdfast.adapters.processes import Peer
+from holdfast.app.registry import HANDLERS
+from holdfast.rules.permissions import Actor, permit, role_of
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.results import Result
+
+Answer = Result | Awaitable[Result] | AsyncIterator[Any]
+
+
+class Supervised(Protocol):
+    """Tells which run a process belongs to, if any."""
+
+    def run_of(self, pid: int) -> str | None: ...
+
+
+class Application:
+    """Identifies, permits and dispatches."""
+
+    def __init__(self, context: Any, supervised: Supervised) -> None:
+        self._context = context
+        self._supervised = supervised
+
+    def identify(self, peer: Peer) -> Actor:
+        """The actor at the other end of a Unix socket."""
+        run_id = self._supervised.run_of(peer.pid) if peer.pid else None
+        role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=run_id is not None)
+        return Actor(role, f"uid {peer.uid} pid {peer.pid}", run_id)
+
+    def dispatch(self, actor: Actor, command: Command) -> Answer:
+        """Answer a command: a result at once, one to await, or a stream of items."""
+        verdict = permit(actor, command.permission)
+        if not verdict.is_allowed:
+            raise Refused(
+                f"{command.name} is refused: {verdict.reason}",
+                "ask the owner of this Holdfast",
+                {"actor": actor.name, "needs": command.permission.value},
+            )
+        answer: Answer = HANDLERS[type(command)](self._context, command)
+        return answer
+
+
+class SupervisedProcesses:
+    """Finds the run of a process by what it says, by its ancestors, by its adopted parent."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def run_of(self, pid: int) -> str | None:
+        runs = self._context.link.runs
+        claimed = processes.run_id_of(pid)
+        if claimed in runs:
+            return claimed
+        mains = {run["pid"]: run_id for run_id, run in runs.items() if run.get("pid")}
+        chain = processes.ancestors(pid)
+        for ancestor in chain:
+            if ancestor in mains:
+                return str(mains[ancestor])
+        # Orphans of runs become the keeper's children; so is the supervisor, but no client.
+        if self._context.link.keeper_pid in chain and os.getpid() not in chain:
+            return claimed or "unknown"
+        return None

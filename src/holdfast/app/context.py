@@ -1,0 +1,66 @@
+"""What handlers may use. Built once by the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.state_store import StateStore
+from holdfast.engine.event_bus import EventBus
+from holdfast.engine.recorded_bytes import RecordedBytes
+from holdfast.engine.roster import Roster
+from holdfast.engine.shutdown import Shutdown
+from holdfast.engine.survivors import Survivors
+from holdfast.engine.watches import Watches
+
+T = TypeVar("T")
+
+
+class Context:
+    """The machinery of one supervisor."""
+
+    def __init__(
+        self,
+        *,
+        roster: Roster,
+        store: StateStore,
+        link: KeeperLink,
+        bus: EventBus,
+        watches: Watches,
+        survivors: Survivors,
+        recorded: RecordedBytes,
+        shutdown: Shutdown,
+        project: str,
+        state: str,
+        logs: str,
+        started_mono: float,
+    ) -> None:
+        self.roster = roster
+        self.store = store
+        self.link = link
+        self.bus = bus
+        self.watches = watches
+        self.survivors = survivors
+        self.recorded = recorded
+        self.shutdown = shutdown
+        self.project = project
+        self.state = state
+        self.logs = logs
+        self.started_mono = started_mono
+        self.changes = asyncio.Lock()
+        """Held while a configuration is applied: two never mix."""
+        self._threads = ThreadPoolExecutor(4, "reader")
+
+    @property
+    def config(self) -> str | None:
+        return self.link.kept.get("config")
+
+    async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Do something that blocks elsewhere than on the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)

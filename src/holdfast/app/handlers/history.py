@@ -1,0 +1,65 @@
+"""Handlers of commands about what happened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+from holdfast.app.context import Context
+from holdfast.vocabulary.commands.history import Events, Runs
+from holdfast.vocabulary.results import EventsResult, RunsResult
+
+_BATCH = 500
+_MOST = 10_000
+
+
+def events(
+    context: Context, command: Events
+) -> Awaitable[EventsResult] | AsyncIterator[dict[str, Any]]:
+    if command.follow:
+        return _follow(context, command)
+    return _tell(context, command)
+
+
+async def _tell(context: Context, command: Events) -> EventsResult:
+    limit = max(1, min(command.limit, _MOST))
+    if command.since is None:
+        found = await context.store.newest_events(limit, command.services)
+    else:
+        found = await context.store.events_after(command.since, limit, command.services)
+    last = found[-1]["seq"] if found and len(found) >= limit else context.bus.last_seq
+    return EventsResult(events=found, last=max(last, found[-1]["seq"] if found else 0))
+
+
+async def _follow(context: Context, command: Events) -> AsyncIterator[dict[str, Any]]:
+    """Every stored event once and in order, from memory or, for a slow reader, from disk."""
+    if command.since is None:
+        limit = max(0, min(command.limit, _MOST))
+        place = context.bus.last_seq
+        found = await context.store.newest_events(limit, command.services) if limit else []
+        for event in found:
+            if event["seq"] <= place:
+                yield event
+    else:
+        place = command.since
+    wanted = frozenset(command.services)
+    while True:
+        newest = context.bus.last_seq
+        batch = context.bus.after(place, _BATCH)
+        if batch is None:
+            batch = await context.store.events_after(place, _BATCH, command.services)
+            if len(batch) < _BATCH:
+                place = max(place, newest)
+        for event in batch:
+            place = max(place, event["seq"])
+            if not wanted or event["service"] in wanted:
+                yield event
+        if not batch:
+            await context.bus.newer_than(place)
+
+
+async def runs(context: Context, command: Runs) -> RunsResult:
+    context.roster.get(command.service)
+    await context.store.written()
+    limit = max(1, min(command.limit, 1000))
+    return RunsResult(runs=await context.store.runs_of(command.service, limit))

@@ -1,0 +1,41 @@
+"""Which handler answers which command: exactly one each, checked by a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.app.handlers import history, holdfast, output, services
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands import history as about_history
+from holdfast.vocabulary.commands import holdfast as about_holdfast
+from holdfast.vocabulary.commands import output as about_output
+from holdfast.vocabulary.commands import services as about_services
+
+Handler = Callable[[Any, Any], Any]
+
+HANDLERS: dict[type[Command], Handler] = {
+    about_holdfast.Hello: holdfast.hello,
+    about_holdfast.Up: holdfast.up,
+    about_holdfast.Run: holdfast.run,
+    about_holdfast.Adopt: holdfast.adopt,
+    about_holdfast.Prune: holdfast.prune,
+    about_holdfast.Upgrade: holdfast.upgrade,
+    about_holdfast.Shutdown: holdfast.shutdown,
+    about_services.Status: services.status,
+    about_services.Start: services.start,
+    about_services.Stop: services.stop,
+    about_services.Restart: services.restart,
+    about_services.Pause: services.pause,
+    about_services.Resume: services.resume,
+    about_services.Signal: services.signal,
+    about_services.Ps: services.ps,
+    about_services.Wait: services.wait,
+    about_services.Remove: services.remove,
+    about_output.Logs: output.logs,
+    about_output.Watch: output.watch,
+    about_output.SendInput: output.send_input,
+    about_output.Resize: output.resize,
+    about_history.Events: history.events,
+    about_history.Runs: history.runs,
+}

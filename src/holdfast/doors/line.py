@@ -1,0 +1,209 @@
+"""The line door: JSON lines over a Unix socket, answered by id, in whatever order.
+
+Owns connections and their back-pressure. Decides nothing: every line becomes one command
+for the application. A slow command never holds up the next one, a slow reader only itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.processes import peer_of
+from holdfast.app.application import Application
+from holdfast.rules.permissions import Actor, Role
+from holdfast.vocabulary import codec
+from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
+from holdfast.vocabulary.results import Result
+
+MAX_LINE = 8 * 1024 * 1024
+MAX_OPEN_REQUESTS = 1000
+_BACKLOG = 512
+_log = logger("line")
+
+
+def listen(path: str) -> socket.socket:
+    """A fresh listening socket, for this user only. The lock is ours, so a file is stale."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        sock.bind(path)
+    finally:
+        os.umask(before)
+    sock.listen(_BACKLOG)
+    return sock
+
+
+class LineDoor:
+    """All connections of one socket."""
+
+    def __init__(self, application: Application, on_shutdown_told: Callable[[], None]) -> None:
+        self._application = application
+        self._on_shutdown_told = on_shutdown_told
+        self._connections: set[LineConnection] = set()
+        self._server: asyncio.AbstractServer | None = None
+
+    async def open(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._connection, sock=sock)
+
+    def _connection(self) -> LineConnection:
+        return LineConnection(self._application, self._connections, self._on_shutdown_told)
+
+    async def close(self) -> None:
+        """Hang up on everybody, after what was written has gone out; the socket stays."""
+        for connection in list(self._connections):
+            connection.hang_up()
+        for _ in range(50):
+            if not self._connections:
+                return
+            await asyncio.sleep(0.01)
+
+
+class LineConnection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(
+        self,
+        application: Application,
+        connections: set[LineConnection],
+        on_shutdown_told: Callable[[], None],
+    ) -> None:
+        self._application = application
+        self._connections = connections
+        self._on_shutdown_told = on_shutdown_told
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._actor = Actor(Role.STRANGER, "nobody")
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._connections.add(self)
+        sock = transport.get_extra_info("socket")
+        self._actor = self._application.identify(peer_of(sock))
+        if self._actor.role is Role.STRANGER:
+            self._write(
+                codec.failure(
+                    None, Refused("this Holdfast belongs to another user", "use your own")
+                )
+            )
+            self.hang_up()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connections.discard(self)
+        self._can_write.set()
+        for task in self._tasks.values():
+            task.cancel()
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        if b"\n" not in data:
+            self._size += len(data)
+            self._pieces.append(data)
+            if self._size > MAX_LINE:
+                limit = f"at most {MAX_LINE} bytes a line"
+                self._write(codec.failure(None, UsageError("the line is too long", limit)))
+                self.hang_up()
+            return
+        lines = b"".join([*self._pieces, data]).split(b"\n")
+        rest = lines.pop()
+        self._pieces, self._size = ([rest], len(rest)) if rest else ([], 0)
+        for line in lines:
+            if line.strip():
+                self._on_line(line)
+
+    def hang_up(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        self._transport.close()
+
+    def _on_line(self, line: bytes) -> None:
+        request_id: object = None
+        try:
+            frame = codec.decode_frame(line)
+            request_id = frame.pop("id", None)
+            name = frame.pop("command", None)
+            if name == "cancel":
+                self._cancel(request_id, frame.get("target"))
+                return
+            if len(self._tasks) >= MAX_OPEN_REQUESTS:
+                raise Refused("too many requests are open on this connection", "await some first")
+            answer = self._application.dispatch(self._actor, codec.command_from(name, frame))
+        except HoldfastError as error:
+            self._write(codec.failure(request_id, error))
+            return
+        except Exception as error:  # noqa: BLE001 - the border of the door
+            self._write(codec.failure(request_id, _unexpected(error)))
+            return
+        if isinstance(answer, Result):
+            self._write(codec.answer(request_id, answer))
+            return
+        key = request_id if isinstance(request_id, int | str) else object()
+        serving = self._serve(key, request_id, answer, is_shutdown=name == "shutdown")
+        self._tasks[key] = asyncio.get_running_loop().create_task(serving)
+
+    async def _serve(
+        self,
+        key: object,
+        request_id: object,
+        answer: Awaitable[Result] | AsyncIterator[Any],
+        *,
+        is_shutdown: bool,
+    ) -> None:
+        try:
+            if isinstance(answer, AsyncIterator):
+                async for item in answer:
+                    await self._can_write.wait()
+                    self._write(codec.item(request_id, item))
+                self._write(codec.answer(request_id, {}))
+            else:
+                self._write(codec.answer(request_id, await answer))
+                if is_shutdown:
+                    self._on_shutdown_told()
+        except HoldfastError as error:
+            self._write(codec.failure(request_id, error))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border of the door
+            self._write(codec.failure(request_id, _unexpected(error)))
+        finally:
+            if self._tasks.get(key) is asyncio.current_task():
+                del self._tasks[key]
+
+    def _cancel(self, request_id: object, target: object) -> None:
+        task = self._tasks.get(target)
+        if task is not None:
+            task.cancel()
+            self._write(codec.answer(target, {"message": "cancelled"}))
+        if request_id is not None:
+            self._write(codec.answer(request_id, {"message": "cancelled" if task else "not open"}))
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+
+def _unexpected(error: Exception) -> HoldfastError:
+    _log.exception("a command failed unexpectedly")
+    return Failed(
+        f"an error inside Holdfast: {type(error).__name__}: {error}",
+        "holdfast.log in the state folder has the details; please report it",
+    )

@@ -1,0 +1,123 @@
+"""What a service was declared to be, with the environment it starts from.
+
+Turned into the keeper's `spawn` message here and nowhere else. Declarations live in the
+keeper's memory, because environments hold secrets and the database must not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from typing import Any
+
+import msgspec
+
+from holdfast.vocabulary.service_spec import ServiceSpec
+
+DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24
+
+
+class Overrides(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restart changed until the next start without it."""
+
+    args: tuple[str, ...] | None = None
+    env_vars: dict[str, str] = {}
+
+
+class Declaration:
+    """A service's specification and the environment it starts from; never changed."""
+
+    __slots__ = ("_digest", "environ", "environ_key", "spec")
+
+    def __init__(
+        self, spec: ServiceSpec, environ: dict[str, str] | None = None, environ_key: str = ""
+    ) -> None:
+        self.spec = spec
+        self.environ = environ or {}
+        self.environ_key = environ_key or environ_digest(self.environ)
+        self._digest = ""
+
+    @property
+    def digest(self) -> str:
+        """Tells whether two declarations start the same thing."""
+        if not self._digest:
+            self._digest = _digest(self.spec)
+        return self._digest
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A declaration as the keeper remembers it; the environment is shared by its digest."""
+
+    spec: ServiceSpec
+    environ: str
+    overrides: Overrides | None = None
+    applied: str | None = None
+    """Digest of the declaration that the live run was started with, if it is another."""
+
+
+def environ_digest(environ: dict[str, str]) -> str:
+    return _digest(environ)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
+
+
+def environment_of(declaration: Declaration, overrides: Overrides | None) -> dict[str, str]:
+    spec = declaration.spec
+    environment = {} if spec.environment == "clean" else dict(declaration.environ)
+    environment.update(spec.env)
+    if overrides is not None:
+        environment.update(overrides.env_vars)
+    return environment
+
+
+def spawn_message(
+    declaration: Declaration, overrides: Overrides | None, run_id: str, number: int
+) -> dict[str, Any]:
+    """The keeper's `spawn` request for one run of the service."""
+    spec = declaration.spec
+    argv = list(spec.argv)
+    if overrides is not None and overrides.args is not None:
+        argv = [*argv[: spec.command_words], *overrides.args]
+    message: dict[str, Any] = {
+        "do": "spawn",
+        "run_id": run_id,
+        "service": spec.name,
+        "number": number,
+        "kind": "terminal" if spec.terminal else "service",
+        "argv": argv,
+        "env": environment_of(declaration, overrides),
+        "cwd": spec.working_dir,
+        "stdin": spec.stdin,
+        **recording(spec),
+    }
+    if spec.terminal:
+        message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
+    if spec.user is not None:
+        message["user"] = spec.user
+    if spec.umask is not None:
+        message["umask"] = spec.umask
+    if spec.rlimits:
+        message["rlimits"] = {name: list(limits) for name, limits in spec.rlimits.items()}
+    return message
+
+
+def recording(spec: ServiceSpec) -> dict[str, Any]:
+    """How a run is recorded and ended: what `spawn` and `adopt` share."""
+    return {
+        "log": {"max_size": spec.log.max_size, "total_size": spec.log.total_size},
+        "stop": {"signal": int(signal_number(spec.stop.signal)), "grace": spec.stop.grace},
+    }
+
+
+def signal_number(name: str) -> signal.Signals:
+    """The signal of that name or number; raises ValueError."""
+    text = name.strip().upper()
+    if text.isdigit():
+        return signal.Signals(int(text))
+    text = text if text.startswith("SIG") else f"SIG{text}"
+    try:
+        return signal.Signals[text]
+    except KeyError:
+        raise ValueError(f'no signal "{name}"') from None

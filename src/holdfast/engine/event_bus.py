@@ -1,0 +1,52 @@
+"""Who is told that something was stored: readers of events, each at its own number.
+
+Publishes only what is on disk already. Keeps the newest events in memory so that a reader
+who keeps up costs no query; one who does not reads the database from where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from holdfast.vocabulary.events import Event
+
+_RECENT = 2000
+
+
+class EventBus:
+    """The newest stored events, and a bell."""
+
+    def __init__(self) -> None:
+        self._recent: deque[Event] = deque(maxlen=_RECENT)
+        self._waiters: list[asyncio.Future[None]] = []
+        self.last_seq = 0
+        """The newest number that is on disk."""
+
+    def publish(self, events: list[Event]) -> None:
+        self._recent.extend(events)
+        self.last_seq = events[-1].seq
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def after(self, seq: int, limit: int) -> list[dict[str, Any]] | None:
+        """Events with larger numbers; None when memory does not reach back that far."""
+        if seq >= self.last_seq:
+            return []
+        if not self._recent or self._recent[0].seq > seq + 1:
+            return None
+        first = max(0, len(self._recent) - (self.last_seq - seq))
+        found = [self._recent[i] for i in range(first, min(first + limit, len(self._recent)))]
+        return [msgspec.structs.asdict(event) for event in found if event.seq > seq]
+
+    async def newer_than(self, seq: int) -> None:
+        """Return when an event with a larger number is stored."""
+        while self.last_seq <= seq:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter

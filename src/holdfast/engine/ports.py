@@ -1,0 +1,66 @@
+"""What a runner needs of the outside, so that tests replay histories with fakes.
+
+The real ones are `adapters.keeper_link`, `adapters.state_store` and the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.adapters.state_store import OpenRun, ServiceRecord
+from holdfast.vocabulary.events import Kind
+
+Reply = dict[str, Any]
+
+
+class Keeper(Protocol):
+    """The one who holds processes. Replies come back in the order of the requests."""
+
+    def request(self, message: dict[str, Any], then: Callable[[Reply], None]) -> None: ...
+
+    def keep(self, key: str, value: str | None) -> None: ...
+
+    @property
+    def boot_id(self) -> str: ...
+
+
+class Recorder(Protocol):
+    """Where facts go; one turn of the loop is one transaction."""
+
+    def event(
+        self, kind: Kind, service: str | None = None, run_id: str | None = None, **data: Any
+    ) -> None: ...
+
+    def save_service(self, name: str, record: Callable[[], ServiceRecord]) -> None: ...
+
+    def remove_service(self, name: str) -> None: ...
+
+    def run_started(self, run: OpenRun) -> None: ...
+
+    def run_ended(self, facts: dict[str, Any], signal: str | None, reason: str) -> None: ...
+
+    def forget(self, run_id: str) -> None: ...
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock:
+    """Monotonic time for durations, wall time for what people read."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time()
+
+
+class Ports(NamedTuple):
+    keeper: Keeper
+    recorder: Recorder
+    clock: Clock
+    random: Callable[[], float]
+    call_later: Callable[[float, Callable[[], None]], Timer]

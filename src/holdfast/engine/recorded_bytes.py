@@ -1,0 +1,46 @@
+"""How much each live run has printed, as the keeper knows it; asked only when looked at."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.engine.ports import Clock
+from holdfast.engine.roster import Roster
+from holdfast.vocabulary.errors import HoldfastError
+
+FRESH_SECONDS = 0.1
+PATIENCE_SECONDS = 0.25
+
+
+class RecordedBytes:
+    """Keeps the runs' byte counts no older than a moment, for whoever asks."""
+
+    def __init__(self, roster: Roster, link: KeeperLink, clock: Clock) -> None:
+        self._roster = roster
+        self._link = link
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def is_fresh(self) -> bool:
+        return self._clock.monotonic() - self._asked_at < FRESH_SECONDS
+
+    async def refresh(self) -> None:
+        """Ask the keeper, but never keep a reader waiting for long."""
+        if self._refreshing is None or self._refreshing.done():
+            self._asked_at = self._clock.monotonic()
+            self._refreshing = asyncio.create_task(self._ask())
+        await asyncio.wait([self._refreshing], timeout=PATIENCE_SECONDS)
+
+    async def _ask(self) -> None:
+        try:
+            facts = await self._link.ask({"do": "list"})
+        except HoldfastError:
+            return
+        for run in facts.get("runs") or ():
+            runner = self._roster.runners.get(run["service"])
+            if runner is not None and runner.run is not None:
+                if runner.run.run_id == run["run_id"]:
+                    runner.run.log_bytes = run.get("log_bytes") or 0
+        self._asked_at = self._clock.monotonic()

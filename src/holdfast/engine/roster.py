@@ -1,0 +1,288 @@
+"""All services of this Holdfast, and the keeper's notices on their way to each.
+
+Owns the declarations in the keeper's memory and the rebuilding of runners after the
+supervisor's own death. Changes no state itself: that is each runner's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.state_store import Loaded, OpenRun, ServiceRecord
+from holdfast.engine.answers import NewFuture
+from holdfast.engine.declaration import Declaration, Kept, Overrides
+from holdfast.engine.ports import Ports
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.rules import ordering
+from holdfast.vocabulary.errors import UnknownService
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.states import Desired, State
+
+_log = logger("roster")
+_SPEC, _ENVIRON, _DESIRED = "spec:", "environ:", "desired:"
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_kept = msgspec.json.Decoder(Kept).decode
+_decode_environ = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Roster:
+    """Every runner by its service's name, in the order of declaration."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        *,
+        new_future: NewFuture,
+        on_failed: Callable[[ServiceRunner], None],
+        on_changed: Callable[[], None],
+    ) -> None:
+        self.runners: dict[str, ServiceRunner] = {}
+        self.records: dict[str, ServiceRecord] = {}
+        """What the database says of services that nobody has declared yet."""
+        self.open_runs: dict[str, list[OpenRun]] = {}
+        """Runs without a recorded end that this keeper does not have."""
+        self._ports = ports
+        self._new_future = new_future
+        self._on_failed = on_failed
+        self._on_changed = on_changed
+        self._environs: set[str] = set()
+        self._remembered: dict[str, tuple[ServiceSpec, str, Overrides | None, str | None]] = {}
+
+    # Knowing
+
+    def get(self, name: str) -> ServiceRunner:
+        runner = self.runners.get(name)
+        if runner is None:
+            raise UnknownService.named(name, list(self.runners))
+        return runner
+
+    def names(self, wanted: Iterable[str]) -> list[str]:
+        """The wanted services, or all; raises for the first unknown one."""
+        names = [self.get(name).name for name in wanted]
+        return names or list(self.runners)
+
+    def needs(self) -> dict[str, list[str]]:
+        """Dependencies among the services that are known."""
+        return {
+            name: [
+                needed.service
+                for needed in runner.declaration.spec.depends_on
+                if needed.service in self.runners
+            ]
+            for name, runner in self.runners.items()
+        }
+
+    # Declaring
+
+    def declare(self, declaration: Declaration) -> tuple[ServiceRunner, bool, bool]:
+        """Make a service known; tells whether it is new and whether what runs differs."""
+        name = declaration.spec.name
+        runner = self.runners.get(name)
+        if runner is not None:
+            is_same = declaration.digest == runner.declaration.digest
+            is_changed = runner.declare(declaration)
+            if not is_same:
+                self._ports.recorder.event(Kind.SERVICE_CHANGED, name)
+            self.remember(runner)
+            return runner, False, is_changed
+        runner = self._add(declaration)
+        record = self.records.pop(name, None)
+        if record is not None:
+            runner.number = record.number
+        self.remember(runner)
+        runner.save()
+        self._ports.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)
+        self._on_changed()
+        return runner, True, False
+
+    def remember(self, runner: ServiceRunner) -> None:
+        """Put what a later supervisor needs to go on into the keeper's memory."""
+        declaration, keep = runner.declaration, self._ports.keeper.keep
+        is_other = runner.run is not None and runner.applied != declaration.digest
+        facts = (
+            declaration.spec,
+            declaration.environ_key,
+            runner.overrides,
+            runner.applied if is_other else None,
+        )
+        if self._remembered.get(runner.name) == facts:
+            return
+        self._remembered[runner.name] = facts
+        if declaration.environ_key not in self._environs:
+            self._environs.add(declaration.environ_key)
+            keep(_ENVIRON + declaration.environ_key, _encode(declaration.environ).decode())
+        spec, environ, overrides, applied = facts
+        kept = Kept(spec=spec, environ=environ, overrides=overrides, applied=applied)
+        keep(_SPEC + runner.name, _encode(kept).decode())
+
+    def forget_environments(self) -> None:
+        """Drop environments from the keeper's memory that no service starts from."""
+        used = {runner.declaration.environ_key for runner in self.runners.values()}
+        for stale in self._environs - used:
+            self._ports.keeper.keep(_ENVIRON + stale, None)
+        self._environs &= used
+
+    def remove(self, name: str) -> None:
+        """Forget a service that has no process left."""
+        runner = self.runners.pop(name)
+        runner.close()
+        self._remembered.pop(name, None)
+        self._ports.keeper.keep(_SPEC + name, None)
+        self._ports.keeper.keep(_DESIRED + name, None)
+        self._ports.recorder.remove_service(name)
+        self._ports.recorder.event(Kind.SERVICE_REMOVED, name)
+        self._on_changed()
+
+    # The supervisor's own restart
+
+    def restore(self, facts: dict[str, Any], kept: dict[str, str], loaded: Loaded) -> None:
+        """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
+        self.records = dict(loaded.services)
+        live: dict[str, dict[str, Any]] = {
+            run["service"]: run for run in facts.get("runs") or () if run.get("kind") != "task"
+        }
+        exits: dict[str, list[dict[str, Any]]] = {}
+        for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("ended_at") or 0.0):
+            if ended["run_id"] in loaded.ended:
+                self._ports.recorder.forget(ended["run_id"])
+            else:
+                exits.setdefault(ended["service"], []).append(ended)
+        for declaration, remembered in _declarations(kept):
+            runner = self._add(declaration)
+            name = runner.name
+            runner.overrides = remembered.overrides
+            runner.applied = remembered.applied or declaration.digest
+            self._environs.add(declaration.environ_key)
+            runner.restore(
+                _record(self.records.pop(name, None), kept.get(_DESIRED + name)),
+                live.pop(name, None),
+                exits.pop(name, []),
+            )
+        for name, run in live.items():
+            _log.warning("the keeper has a run of %s, of which nothing else is known", name)
+            runner = self._add(Declaration(_unknown_spec(run)))
+            runner.restore(self.records.pop(name, None), run, exits.pop(name, []))
+        for name, forgotten in exits.items():
+            self._account_for_unknown(name, forgotten)
+        known = {run["run_id"] for run in facts.get("runs") or ()}
+        known.update(it["run_id"] for it in facts.get("exits") or ())
+        for open_run in loaded.open_runs:
+            if open_run.run_id not in known:
+                self.open_runs.setdefault(open_run.service, []).append(open_run)
+
+    def save_all(self) -> None:
+        """Write everything anew: the database was replaced."""
+        for runner in self.runners.values():
+            runner.save()
+            if runner.run is not None:
+                open_run = runner.run.as_open(runner.name, self._ports.keeper.boot_id)
+                self._ports.recorder.run_started(open_run)
+
+    def on_notice(self, notice: dict[str, Any]) -> None:
+        """Pass an exit or an end on to its runner."""
+        runner = self.runners.get(notice.get("service") or "")
+        match notice["notice"]:
+            case "exit" if runner is None:
+                self._account_for_unknown(notice["service"], [notice])
+            case "exit" if runner is not None:
+                runner.on_exit(notice)
+            case "ended" if runner is not None:
+                runner.on_ended(notice)
+            case _:
+                pass
+
+    # Several at once
+
+    async def start(self, names: list[str], *, wait: bool) -> dict[str, Outcome]:
+        """Start services and those they need, each after what it needs has begun."""
+        needs = self.needs()
+        wanted = set(ordering.with_dependencies(names, needs))
+        futures: dict[str, asyncio.Future[Outcome]] = {}
+        for layer in ordering.start_layers(needs):
+            for name in (name for name in layer if name in wanted):
+                await asyncio.gather(*(self.runners[n].begun() for n in needs[name] if n in wanted))
+                futures[name] = self._start_after(self.runners[name], needs[name], wait=wait)
+        return {name: await future for name, future in futures.items() if name in self.runners}
+
+    async def stop(self, names: list[str], *, grace: float | None) -> dict[str, Outcome]:
+        """Stop services, those that need others first, the ones of a layer together."""
+        outcomes: dict[str, Outcome] = {}
+        for layer in ordering.stop_layers(self.needs()):
+            chosen = [name for name in layer if name in names and name in self.runners]
+            futures = [self.runners[name].stop(grace=grace) for name in chosen]
+            for name, future in zip(chosen, futures, strict=True):
+                outcomes[name] = await future
+        return outcomes
+
+    def retire(self) -> None:
+        """From now on nothing is started."""
+        for runner in self.runners.values():
+            runner.is_retiring = True
+
+    def _start_after(
+        self, runner: ServiceRunner, needed: list[str], *, wait: bool
+    ) -> asyncio.Future[Outcome]:
+        for name in needed:
+            state = self.runners[name].state if name in self.runners else State.FAILED
+            if state in (State.FAILED, State.BACKOFF) and runner.run is None:
+                future: asyncio.Future[Outcome] = self._new_future()
+                reason = f"it needs {name}, which is {state.value}"
+                future.set_result(runner.outcome("failed", reason))
+                return future
+        future = runner.start(wait=wait)
+        self.remember(runner)
+        return future
+
+    def _add(self, declaration: Declaration) -> ServiceRunner:
+        runner = ServiceRunner(
+            declaration, self._ports, new_future=self._new_future, on_failed=self._on_failed
+        )
+        self.runners[runner.name] = runner
+        return runner
+
+    def _account_for_unknown(self, service: str, exits: list[dict[str, Any]]) -> None:
+        """An exit of a service that was removed meanwhile: nothing to restart, only facts."""
+        for facts in exits:
+            code = facts.get("code")
+            self._ports.recorder.event(Kind.EXIT, service, facts["run_id"], code=code)
+            self._ports.recorder.forget(facts["run_id"])
+
+
+def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, Kept]]:
+    found = []
+    environs: dict[str, dict[str, str]] = {}
+    for key, value in kept.items():
+        if not key.startswith(_SPEC):
+            continue
+        remembered = _decode_kept(value)
+        environ = kept.get(_ENVIRON + remembered.environ)
+        if remembered.environ not in environs:
+            environs[remembered.environ] = _decode_environ(environ) if environ else {}
+        declaration = Declaration(remembered.spec, environs[remembered.environ], remembered.environ)
+        found.append((declaration, remembered))
+    return found
+
+
+def _record(record: ServiceRecord | None, word: str | None) -> ServiceRecord | None:
+    """The database's record, set right by the keeper's memory, which is never behind."""
+    if word is None:
+        return record
+    desired = Desired.STOPPED if word == Desired.STOPPED.value else Desired.RUNNING
+    if record is not None:
+        return msgspec.structs.replace(record, desired=desired.value)
+    # Without a record: `running` is to be started, `exited` and `failed` are settled.
+    state = State.STARTING.value if word == "running" else word
+    return ServiceRecord(desired=desired.value, state=state, since=0.0)
+
+
+def _unknown_spec(run: dict[str, Any]) -> ServiceSpec:
+    return ServiceSpec(
+        name=run["service"], argv=(), working_dir="/", restart_policy="never", origin="adopted"
+    )

@@ -1,0 +1,97 @@
+"""The end of a whole Holdfast: services in reverse order, then supervisor and keeper.
+
+Owns who is stopped and who is left. A service with `on_supervisor_exit: keep` makes the
+keeper stay, with the supervisor off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.state_store import StateStore
+from holdfast.engine.roster import Roster
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.events import Kind
+
+_log = logger("shutdown")
+
+
+class Shutdown:
+    """Begun at most once; further requests join it and may only make it faster."""
+
+    def __init__(self, roster: Roster, store: StateStore, link: KeeperLink) -> None:
+        self._roster = roster
+        self._store = store
+        self._link = link
+        self._task: asyncio.Task[str] | None = None
+        self._exit_code = 0
+        self._keeps_all = False
+
+    async def begin(
+        self, *, keep_running: bool = False, now: bool = False, exit_code: int = 0, why: str
+    ) -> str:
+        """Stop what is to be stopped; answers in words what was done."""
+        if self._task is None:
+            self._exit_code, self._keeps_all = exit_code, keep_running
+            self._store.event(Kind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
+            self._task = asyncio.create_task(self._stop_all(now=now))
+        elif now:
+            for runner in self._roster.runners.values():
+                if runner.run is not None:
+                    runner.stop(grace=0)
+        return await asyncio.shield(self._task)
+
+    def finish(self) -> None:
+        """The last word to the keeper, once the answer is on its way."""
+        if self._keeps_all or self._left():
+            self._link.request({"do": "supervise", "on": False}, _log_refusal)
+        else:
+            self._link.request({"do": "shutdown", "exit_code": self._exit_code}, _log_refusal)
+        self._link.flush()
+
+    def on_failed(self, runner: ServiceRunner) -> None:
+        """A service failed for good; an essential one takes Holdfast with it."""
+        if not runner.declaration.spec.essential or self._task is not None:
+            return
+        code = runner.last_exit.code
+        _log.warning("%s is essential and failed: %s", runner.name, runner.reason)
+        asyncio.ensure_future(self._end(code or 1, f"{runner.name} is essential and failed"))
+
+    def on_signal(self, number: int) -> None:
+        """The keeper was asked to end; a second time means at once."""
+        is_second = self._task is not None
+        asyncio.ensure_future(self._end(0, f"signal {number} to the keeper", now=is_second))
+
+    async def _end(self, exit_code: int, why: str, *, now: bool = False) -> None:
+        try:
+            await self.begin(exit_code=exit_code, why=why, now=now)
+        except HoldfastError:
+            _log.exception("the shutdown failed")
+        self.finish()
+
+    async def _stop_all(self, *, now: bool) -> str:
+        self._roster.retire()
+        if not self._keeps_all:
+            names = [
+                name
+                for name, runner in self._roster.runners.items()
+                if runner.declaration.spec.on_supervisor_exit == "stop"
+            ]
+            await self._roster.stop(names, grace=0.0 if now else None)
+        await self._store.written()
+        if self._keeps_all:
+            return "the supervisor is off; keeper and services stay"
+        if left := self._left():
+            return f"everything else is stopped; kept running: {', '.join(left)}"
+        return "everything is stopped"
+
+    def _left(self) -> list[str]:
+        return [name for name, runner in self._roster.runners.items() if runner.run is not None]
+
+
+def _log_refusal(reply: dict[str, object]) -> None:
+    if not reply.get("ok"):
+        _log.error("the keeper would not end: %s", reply.get("error"))

@@ -1,0 +1,113 @@
+"""Processes that outlived both keeper and supervisor: recognised, then adopted or stopped.
+
+Who they are is checked by the keeper (pid, start time, boot, `HOLDFAST_RUN_ID`); a process
+that fails the check is never touched. How a run ended meanwhile is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.state_store import OpenRun
+from holdfast.engine.declaration import Declaration, recording
+from holdfast.engine.roster import Roster
+from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.service_spec import ServiceSpec
+
+_log = logger("survivors")
+_WHY = "it ended while neither keeper nor supervisor was there"
+
+
+class Survivors:
+    """Settles runs that the database calls open and the keeper does not have."""
+
+    def __init__(self, roster: Roster, link: KeeperLink) -> None:
+        self._roster = roster
+        self._link = link
+
+    async def settle(self, services: list[str]) -> list[str]:
+        """Adopt, stop or close what is open of these services; answers who was adopted."""
+        adopted = []
+        for name in services:
+            for run in sorted(self._roster.open_runs.pop(name, []), key=lambda it: -it.number):
+                if await self._settle(name, run):
+                    adopted.append(name)
+        return adopted
+
+    async def settle_strangers(self) -> list[str]:
+        """Survivors that nobody declares any more stay visible, and can be stopped."""
+        adopted = []
+        for name in [name for name in self._roster.open_runs if name not in self._roster.runners]:
+            for run in self._roster.open_runs.pop(name):
+                spec = ServiceSpec(
+                    name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
+                )
+                answer = await self._adopt(run, spec)
+                if answer is not None and name not in self._roster.runners:
+                    runner, _, _ = self._roster.declare(Declaration(spec))
+                    runner.adopt(answer, is_survivor=True)
+                    adopted.append(name)
+        return adopted
+
+    async def _settle(self, name: str, run: OpenRun) -> bool:
+        runner = self._roster.runners[name]
+        spec = runner.declaration.spec
+        answer = await self._adopt(run, spec)
+        if answer is None:
+            if runner.run is None or runner.run.run_id != run.run_id:
+                runner.account(_unknown_exit(run))
+            return False
+        if runner.run is not None:
+            # A newer instance runs already: there is only one, ever.
+            self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
+            return False
+        runner.adopt(answer, is_survivor=True)
+        if spec.survivors == "stop":
+            await runner.stop()
+            return False
+        return True
+
+    async def _adopt(self, run: OpenRun, spec: ServiceSpec) -> dict[str, Any] | None:
+        if not run.pid or not run.start_time:
+            return None
+        message = {
+            "do": "adopt",
+            "run_id": run.run_id,
+            "service": run.service,
+            "number": run.number,
+            "pid": run.pid,
+            "start_time": run.start_time,
+            "boot_id": run.boot_id,
+            "started_at": run.started_at,
+            "cookie": True,
+            "reopen": True,
+            **recording(spec),
+        }
+        try:
+            answer = await self._link.ask(message)
+        except Failed as error:
+            _log.info("%s: run %d is not there any more: %s", run.service, run.number, error)
+            return None
+        answer["age"] = max(0.0, time.time() - run.started_at)
+        answer["started_at"] = run.started_at
+        return answer
+
+
+def _unknown_exit(run: OpenRun) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "service": run.service,
+        "number": run.number,
+        "pid": run.pid,
+        "code": None,
+        "signal": None,
+        "unknown": True,
+        "why": _WHY,
+        "started_at": run.started_at,
+        "ended_at": time.time(),
+        "seconds": None,
+        "empty": True,
+    }

@@ -1,0 +1,264 @@
+"""Composition root of the process that thinks: builds every object once, in order.
+
+Started by the keeper with one end of the link. Ends when the keeper retires it; turns into
+a keeper itself when the keeper dies without a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import holdfast
+from holdfast.adapters import own_log, processes
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.state_store import StateStore
+from holdfast.app.application import Application, SupervisedProcesses
+from holdfast.app.context import Context
+from holdfast.doors.line import LineDoor, listen
+from holdfast.engine.event_bus import EventBus
+from holdfast.engine.ports import Clock, Ports
+from holdfast.engine.recorded_bytes import RecordedBytes
+from holdfast.engine.roster import Roster
+from holdfast.engine.shutdown import Shutdown
+from holdfast.engine.survivors import Survivors
+from holdfast.engine.watches import Watches
+from holdfast.vocabulary.events import Kind
+
+PRELOAD_AFTER_SECONDS = 1.0
+_log = logger("supervisor")
+
+
+def main() -> None:
+    """Run a supervisor for the keeper that started this process."""
+    parser = argparse.ArgumentParser(prog="holdfast supervisor")
+    parser.add_argument("--state", required=True)
+    parser.add_argument("--runtime", required=True)
+    parser.add_argument("--link", type=int, required=True)
+    parser.add_argument("--lock", type=int, required=True)
+    options = parser.parse_args()
+    os.umask(0o077)
+    for fd in (options.link, options.lock):
+        os.set_inheritable(fd, False)
+    processes.raise_descriptor_limit()
+    processes.lower_oom_score()
+    style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
+    own_log.open_log(os.path.join(options.state, "holdfast.log"), style=style)
+    supervisor = Supervisor(options.state, options.runtime, options.link, options.lock)
+    asyncio.run(supervisor.run())
+    supervisor.after_loop()
+
+
+class Supervisor:
+    """Everything one supervisor process owns."""
+
+    def __init__(self, state: str, runtime: str, link_fd: int, lock_fd: int) -> None:
+        self._state = state
+        self._runtime = runtime
+        self._link_fd = link_fd
+        self._lock_fd = lock_fd
+        self._started_mono = time.monotonic()
+        self._is_keeper_gone = False
+        self._is_running = False
+        self._early: list[dict[str, Any]] = []
+        self._has_spares: asyncio.Event
+        self._end: asyncio.Event
+
+    async def run(self) -> None:
+        """Take over, serve until told to go, and leave in order."""
+        loop = asyncio.get_running_loop()
+        self._end, self._has_spares = asyncio.Event(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end.set)
+        self._link = KeeperLink(
+            socket.socket(fileno=self._link_fd),
+            loop,
+            on_notice=self._on_notice,
+            on_gone=self._on_keeper_gone,
+        )
+        facts = await self._link.hello(holdfast.__version__)
+        self._build(loop)
+        self._restore(facts)
+        await self._open_door()
+        _log.info("supervisor %s is up, pid %d", holdfast.__version__, os.getpid())
+        loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
+        await self._end.wait()
+        await self._close()
+
+    def after_loop(self) -> None:
+        """If the keeper died, become it; nothing else runs in this process any more."""
+        if self._is_keeper_gone:
+            self._link.turn_into_keeper(
+                lock_fd=self._lock_fd, state=self._state, runtime=self._runtime
+            )
+
+    def _build(self, loop: asyncio.AbstractEventLoop) -> None:
+        link, bus = self._link, EventBus()
+        store = StateStore(
+            os.path.join(self._state, "holdfast.db"),
+            loop,
+            publish=bus.publish,
+            forget=link.forget,
+            reserve=lambda seq: link.keep("seq", str(seq)),
+            on_replaced=self._on_database_replaced,
+        )
+        clock = Clock()
+        # Jitter, not secrets.
+        ports = Ports(link, store, clock, random.random, loop.call_later)
+        roster = Roster(
+            ports,
+            new_future=loop.create_future,
+            on_failed=lambda runner: shutdown.on_failed(runner),
+            on_changed=lambda: watches.update(),
+        )
+        watches = Watches(link, lambda: roster.runners)
+        shutdown = Shutdown(roster, store, link)
+        self._store, self._bus, self._roster, self._watches = store, bus, roster, watches
+        self._shutdown = shutdown
+        self._context = Context(
+            roster=roster,
+            store=store,
+            link=link,
+            bus=bus,
+            watches=watches,
+            survivors=Survivors(roster, link),
+            recorded=RecordedBytes(roster, link, clock),
+            shutdown=shutdown,
+            project=self._project(),
+            state=self._state,
+            logs=os.path.join(self._state, "logs"),
+            started_mono=self._started_mono,
+        )
+        application = Application(self._context, SupervisedProcesses(self._context))
+        self._door = LineDoor(application, shutdown.finish)
+
+    def _restore(self, facts: dict[str, Any]) -> None:
+        """Go on where the last supervisor was; the keeper's memory says whether there was one."""
+        kept = dict(self._link.kept)
+        exits = [ended["run_id"] for ended in facts.get("exits") or ()]
+        loaded = self._store.load(int(kept.get("seq") or 0), exits)
+        self._bus.last_seq = self._store.last_seq
+        if level := kept.get("log_level"):
+            own_log.set_level(level)
+        if self._store.database.moved_aside:
+            self._tell_moved_aside()
+        self._announce_self(kept)
+        self._roster.restore(facts, kept, loaded)
+        self._is_running = True
+        early, self._early = self._early, []
+        for notice in early:
+            self._on_notice(notice)
+
+    def _announce_self(self, kept: dict[str, str]) -> None:
+        keeper = f"{self._link.keeper_pid}:{self._link.facts.get('started_at')}"
+        if "keeper" not in kept:
+            self._store.event(Kind.HOLDFAST_STARTED, pid=os.getpid(), version=holdfast.__version__)
+        else:
+            if kept["keeper"].partition(":")[0] != str(self._link.keeper_pid):
+                self._store.event(Kind.KEEPER_REPLACED, pid=self._link.keeper_pid)
+            if "upgrade_from" in kept:
+                versions = {"from": kept["upgrade_from"], "to": holdfast.__version__}
+                self._store.event(Kind.HOLDFAST_UPGRADED, **versions)
+                self._link.keep("upgrade_from", None)
+            self._store.event(
+                Kind.SUPERVISOR_STARTED, pid=os.getpid(), version=holdfast.__version__
+            )
+        self._link.keep("keeper", keeper)
+
+    async def _open_door(self) -> None:
+        """Serve on the socket that the keeper holds, so that no connection is refused."""
+        await self._has_spares.wait()
+        if "line" in self._link.held:
+            sock = socket.socket(fileno=os.dup(self._link.held["line"]))
+        else:
+            sock = listen(os.path.join(self._runtime, "line.sock"))
+            self._link.hold("line", os.dup(sock.fileno()))
+        await self._door.open(sock)
+
+    async def _close(self) -> None:
+        self._is_running = False
+        await self._door.close()
+        self._store.close()
+        self._context.close()
+        if not self._is_keeper_gone:
+            self._link.flush()
+            self._link.close()
+
+    def _on_notice(self, notice: dict[str, Any]) -> None:
+        word = notice["notice"]
+        if word == "spares_done":
+            self._has_spares.set()
+            return
+        if word == "retire":
+            self._end.set()
+            return
+        if not self._is_running:
+            self._early.append(notice)
+            return
+        match word:
+            case "exit":
+                self._roster.on_notice(notice)
+                self._watches.on_exit(notice["service"])
+            case "ended":
+                self._roster.on_notice(notice)
+            case "grew":
+                self._watches.on_grew(notice["service"], notice["position"])
+            case "gap":
+                is_begin = notice.get("state") == "begin"
+                self._store.event(
+                    Kind.OUTPUT_GAP if is_begin else Kind.OUTPUT_RESUMED,
+                    notice["service"],
+                    lost=notice.get("lost"),
+                    why=notice.get("why"),
+                )
+            case "shutdown_requested":
+                self._shutdown.on_signal(int(notice.get("signal") or 15))
+            case _:
+                pass
+
+    def _on_keeper_gone(self) -> None:
+        """It closed the link: on our way out that is the end, else we take its place."""
+        if not self._end.is_set():
+            self._is_keeper_gone = True
+            self._end.set()
+
+    def _on_database_replaced(self) -> None:
+        self._tell_moved_aside()
+        self._roster.save_all()
+
+    def _tell_moved_aside(self) -> None:
+        where = self._store.database.moved_aside
+        self._store.event(Kind.DATABASE_REPLACED, moved_to=where)
+
+    def _preload(self) -> None:
+        """Load what is needed later now, so that code never mixes with newly installed files."""
+        threading.Thread(target=_import_the_rest, name="preload", daemon=True).start()
+
+    def _project(self) -> str:
+        try:
+            with open(os.path.join(self._state, "keeper.json"), encoding="utf-8") as file:
+                return str(json.load(file).get("project") or "")
+        except (OSError, ValueError):
+            return ""
+
+
+def _import_the_rest() -> None:
+    try:
+
+        processes.preload()
+    except Exception:  # noqa: BLE001 - a broken install must not end what runs
+        _log.exception("something could not be loaded ahead of time")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
