@@ -39,7 +39,7 @@ def test_a_start_is_quick_to_follow() -> None:
     """From the caller's verb to the fork it is at most 8 files and about 1,800 lines."""
     names = path_of_a_start()
     lines = {name: len(text_of(PACKAGE / name).splitlines()) for name in names}
-    assert names[0].startswith("cli/")
+    assert names[0].startswith("doors/")
     assert names[-1] == "keeper/spawn.py"
     assert len(names) <= MOST_FILES
     assert sum(lines.values()) <= MOST_LINES, lines
