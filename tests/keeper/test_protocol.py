@@ -1,21 +1,262 @@
-"""The words of the keeper, spoken over a real link."""
+"""The words of the keeper, spoken over a real link and over its control socket."""
 
 from __future__ import annotations
 
-from tests.keeper.conftest import KeeperProcess
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.keeper import wire
+from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
+
+MakeKeeper = Callable[..., KeeperProcess]
 
 
 def test_hello(keeper: KeeperProcess) -> None:
     """Hello tells what the keeper is and holds."""
     assert keeper.hello["protocol"] == 1
     assert keeper.hello["pid"] == keeper.pid
-    assert keeper.hello["runs"] == []
+    assert keeper.hello["runs"] == keeper.hello["exits"] == []
+    assert keeper.hello["host"]["nofile"] > 0
 
 
-def test_exit_code(keeper: KeeperProcess) -> None:
-    """An exit is announced with its code."""
-    answer = keeper.spawn("sh", "-c", "echo hello; exit 3")
-    ended = keeper.exit_of(keeper.last)
-    assert ended["code"] == 3
-    assert ended["pid"] == answer["pid"]
-    assert keeper.output(keeper.last) == b"hello\n"
+def test_description(keeper: KeeperProcess) -> None:
+    """The state folder says which process keeps it; everything in it is private."""
+    description = json.loads((keeper.state / "keeper.json").read_text())
+    assert description["pid"] == keeper.pid
+    assert stat.S_IMODE(keeper.state.stat().st_mode) == 0o700
+    assert stat.S_IMODE((keeper.runtime / "keeper.sock").stat().st_mode) == 0o600
+    for name in ("keeper.json", "lock", "exits.jsonl"):
+        assert stat.S_IMODE((keeper.state / name).stat().st_mode) == 0o600
+
+
+def test_unknown_word(keeper: KeeperProcess) -> None:
+    """A word of a later version is answered, not ignored; unknown fields are."""
+    assert keeper.link.ask("dance")["error"]["code"] == "unknown_word"
+    assert keeper.link.ask("list", colour="blue")["ok"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"run_id": 3}, {"run_id": "none"}, {"run_id": []}])
+def test_bad_requests(keeper: KeeperProcess, fields: dict[str, object]) -> None:
+    """Nonsense is refused with a code and hurts nobody."""
+    for word in ("spawn", "end", "signal", "write", "resize", "lease", "adopt", "tree", "pause"):
+        answer = keeper.link.ask(word, **fields)
+        assert answer["error"]["code"] in ("bad_request", "not_found"), word
+    assert keeper.link.ask("hold", name="x")["error"]["code"] == "bad_request"
+    assert keeper.link.do("list")["runs"] == []
+
+
+def test_run_ids_are_unique(keeper: KeeperProcess) -> None:
+    """A run id that lives or is not forgotten cannot be used again."""
+    request = keeper.request("sleep", "0.1")
+    keeper.link.do("spawn", **request)
+    assert keeper.link.ask("spawn", **request)["error"]["code"] == "exists"
+    keeper.exit_of(keeper.last)
+    assert keeper.link.ask("spawn", **request)["error"]["code"] == "exists"
+    keeper.link.do("forget", run_ids=[keeper.last])
+    assert keeper.link.ask("spawn", **request)["ok"]
+
+
+def test_exits_are_kept_until_forgotten(make_keeper: MakeKeeper) -> None:
+    """An exit survives even a kill -9 of the keeper, until it is forgotten."""
+    keeper = make_keeper()
+    keeper.spawn("sh", "-c", "exit 9")
+    keeper.exit_of(keeper.last)
+    keeper.process.kill()
+    keeper.process.wait()
+    second = make_keeper()
+    assert [it["code"] for it in second.hello["exits"]] == [9]
+    second.link.do("forget", run_ids=[keeper.last])
+    assert second.link.do("list")["exits"] == []
+
+
+def test_control_may_look_and_end_but_not_spawn(keeper: KeeperProcess) -> None:
+    """The control socket lets a person look and stop, nothing else."""
+    keeper.spawn("sleep", "1000")
+    control = keeper.control()
+    assert control.do("hello", role="control")["runs"][0]["run_id"] == keeper.last
+    assert control.ask("hello", role="supervisor")["error"]["code"] == "refused"
+    for word in ("spawn", "write", "hold", "keep", "forget", "adopt"):
+        assert control.ask(word)["error"]["code"] == "refused"
+    control.do("end", run_id=keeper.last)
+    assert control.notice("ended")["run_id"] == keeper.last
+
+
+def test_a_run_may_not_direct_its_keeper(keeper: KeeperProcess) -> None:
+    """What is supervised cannot end itself or others through the control socket."""
+    path = keeper.runtime / "keeper.sock"
+    code = (
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect(%r);"
+        's.sendall(b\'{"id": 1, "do": "shutdown"}\\n\'); print(s.recv(1000).decode())'
+    )
+    keeper.spawn(sys.executable, "-I", "-c", code % str(path))
+    keeper.exit_of(keeper.last)
+    assert "refused" in keeper.output(keeper.last).decode()
+    assert keeper.link.do("list")
+
+
+def test_broken_peer_is_dropped(keeper: KeeperProcess) -> None:
+    """A peer that sends rubbish loses its connection; nobody else does."""
+    control = keeper.control()
+    control.sock.sendall(b"rubbish\n")
+    with pytest.raises((ConnectionResetError, KeyError)):
+        control.ask("list")
+    assert keeper.link.do("list")
+
+
+def test_peer_that_does_not_read(keeper: KeeperProcess) -> None:
+    """A control peer that never reads is dropped before it costs memory."""
+    for number in range(20):
+        keeper.spawn("sleep", "1000", env={"PATH": os.environ["PATH"]}, service=f"s{number}")
+    control = keeper.control()
+    with pytest.raises(OSError):  # noqa: PT011 - reset or broken pipe
+        control.sock.sendall(wire.encode({"id": 1, "do": "list"}) * 100_000)
+    assert len(keeper.link.do("list")["runs"]) == 20
+
+
+def test_kept_values_and_descriptors_outlive_the_supervisor(keeper: KeeperProcess) -> None:
+    """What was kept and held comes back with the next hello."""
+    keeper.link.do("keep", key="environment", value="x" * 1000)
+    keeper.link.do("keep", key="gone", value="y")
+    keeper.link.do("keep", key="gone", value=None)
+    listener = socket.create_server(("127.0.0.1", 0))
+    keeper.link.do("hold", name="http", fds=(listener.fileno(),))
+    keeper.spawn("sleep", "1000", stdin="pipe")
+    hello = keeper.link.do("hello", role="supervisor")
+    keeper.link.notice("spares_done")
+    assert hello["kept"] == {"environment": "x" * 1000}
+    assert hello["held"] == ["http"]
+    copy = socket.socket(fileno=os.dup(keeper.link.held["http"]))
+    assert copy.getsockname() == listener.getsockname()
+    copy.close()
+    listener.close()
+    assert list(keeper.link.spares[keeper.last]) == ["out", "err", "stdin", "pidfd"]
+    keeper.link.do("release", name="http")
+    assert keeper.link.ask("release", name="http")["error"]["code"] == "not_found"
+
+
+def test_grew(keeper: KeeperProcess) -> None:
+    """Who watches a service is told that its log grew; who does not is not."""
+    keeper.link.do("watch", service="seen", on=True)
+    keeper.spawn("sh", "-c", "echo hello", service="seen")
+    assert keeper.link.notice("grew") == {"notice": "grew", "service": "seen", "position": 6}
+    keeper.link.do("watch", service="seen", on=False)
+    keeper.spawn("sh", "-c", "echo hello", service="seen")
+    keeper.exit_of(keeper.last)
+    assert not [it for it in keeper.link.notices if it["notice"] == "grew"]
+
+
+def test_prune(keeper: KeeperProcess) -> None:
+    """Old segments can be deleted, the live one stays."""
+    log = {"max_size": 8192, "total_size": 1 << 20}
+    keeper.spawn("sh", "-c", "head -c 40000 /dev/zero; sleep 1000", service="s", log=log)
+    wait_for(lambda: len(keeper.output("s")) == 40000)
+    answer = keeper.link.do("prune", service="s", keep_segments=1)
+    assert answer["segments"] == 4
+    assert answer["deleted_bytes"] >= 4 * 8192
+    assert keeper.link.do("prune", service="other", all=True)["segments"] == 0
+
+
+def test_two_keepers_on_one_folder(make_keeper: MakeKeeper) -> None:
+    """A second keeper of the same state folder does not start and disturbs nothing."""
+    first = make_keeper()
+    first.spawn("sleep", "1000")
+    second = make_keeper(link=False)
+    assert second.ready["error"]["code"] == "already_running"
+    assert second.process.wait(10) == 1
+    assert len(first.control().do("list")["runs"]) == 1
+
+
+def test_shutdown(keeper: KeeperProcess) -> None:
+    """Shutdown ends every run, says retire, exits with the asked code and tidies up."""
+    pids = [keeper.spawn("sleep", "1000")["pid"] for _ in range(5)]
+    keeper.link.do("shutdown", exit_code=42)
+    keeper.link.notice("retire")
+    assert keeper.process.wait(10) == 42
+    assert not any(is_alive(pid) for pid in pids)
+    assert not (keeper.runtime / "keeper.sock").exists()
+    assert not (keeper.state / "keeper.json").exists()
+
+
+def test_sigterm_is_told_to_the_supervisor(keeper: KeeperProcess) -> None:
+    """A supervisor that is there decides how to end; a second signal insists."""
+    pid = keeper.spawn("sleep", "1000")["pid"]
+    keeper.process.send_signal(signal.SIGTERM)
+    assert keeper.link.notice("shutdown_requested")["signal"] == signal.SIGTERM
+    assert is_alive(pid)
+    keeper.process.send_signal(signal.SIGTERM)
+    assert keeper.process.wait(10) == 0
+    assert not is_alive(pid)
+
+
+def test_sigterm_without_supervisor(keeper: KeeperProcess) -> None:
+    """Without a supervisor SIGTERM ends everything at once."""
+    pid = keeper.spawn("sleep", "1000")["pid"]
+    keeper.link.sock.close()
+    wait_for(lambda: keeper.control().do("list")["runs"])
+    keeper.process.send_signal(signal.SIGTERM)
+    assert keeper.process.wait(10) == 0
+    assert not is_alive(pid)
+
+
+def _fake_supervisor(folder: Path, body: str) -> list[str]:
+    script = folder / "supervisor.py"
+    script.write_text("import os, sys, time, socket\n" + body)
+    return ["--supervisor-argv", json.dumps([sys.executable, "-I", "-S", str(script)])]
+
+
+def test_relaunch_with_backoff(make_keeper: MakeKeeper, folder: Path) -> None:
+    """A supervisor that dies at once is launched again, ever more slowly, and its end told."""
+    body = f"open({str(folder / 'count')!r}, 'a').write('x')\nsys.exit('cannot start')\n"
+    keeper = make_keeper(*_fake_supervisor(folder, body), link=False)
+    wait_for(lambda: (folder / "count").exists() and (folder / "count").stat().st_size == 3)
+    facts = keeper.control().do("list")["supervisor"]
+    wait_for(lambda: keeper.control().do("list")["supervisor"]["state"] == "backoff")
+    facts = keeper.control().do("list")["supervisor"]
+    assert facts["failures"] >= 3
+    assert facts["last_exit"]["code"] == 1
+    assert "cannot start" in facts["last_error"]
+
+
+def test_supervisor_has_link_and_lock(make_keeper: MakeKeeper, folder: Path) -> None:
+    """The supervisor gets the link, the lock and the folders; retire lets it go for good."""
+    body = """
+link = socket.socket(fileno=int(sys.argv[sys.argv.index('--link') + 1]))
+os.fstat(int(sys.argv[sys.argv.index('--lock') + 1]))
+link.sendall(b'{"id": 1, "do": "hello", "role": "supervisor"}\\n')
+buffer = b''
+while b'retire' not in buffer:
+    buffer += link.recv(65536)
+"""
+    keeper = make_keeper(*_fake_supervisor(folder, body), link=False)
+    control = keeper.control()
+    wait_for(lambda: control.do("list")["supervisor"]["state"] == "running")
+    pid = control.do("list")["supervisor"]["pid"]
+    control.do("supervise", on=False)
+    wait_for(lambda: control.do("list")["supervisor"]["state"] == "off")
+    assert not is_alive(pid)
+    control.do("supervise", on=True)
+    wait_for(lambda: control.do("list")["supervisor"]["state"] == "running")
+    assert control.do("list")["supervisor"]["pid"] != pid
+
+
+def test_keeper_imports_little() -> None:
+    """The keeper loads nothing heavy: it is the process that is always there."""
+    heavy = {"subprocess", "asyncio", "argparse", "typing", "dataclasses", "logging", "pathlib"}
+    code = "import sys; import holdfast.keeper.main; print(*sys.modules)"
+    source = str(Path(wire.__file__).parents[2])
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {source!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert not heavy & set(loaded)

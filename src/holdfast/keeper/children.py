@@ -119,13 +119,17 @@ class Children:
     def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
         """Continue a run of an earlier keeper, with the descriptors it left."""
         is_child = bool(facts.get("is_child"))
+        # The journal knows of exits that were not announced before the keeper died.
+        facts = {**facts, "exit": facts.get("exit") or self._journal.get(facts["run_id"])}
         run = self._make(facts, int(facts["pid"]), facts["start_time"], is_child=is_child)
         parts = {name: int(fd) for name, fd in facts["parts"].items()}
         pidfd = parts.pop("pidfd", None)
         if pidfd is None and host.start_time(run.pid) == run.start_time:
             pidfd = host.pidfd_open(run.pid)
         self._equip(run, parts, pidfd)
-        run.exit = facts.get("exit")
+        run.exit = facts["exit"]
+        if run.exit is None and facts.get("exited"):
+            run.exit = run.describe_exit(None, None, ())
         if run.kind != "task":
             self._record(run, log_state or {}, is_recovery=log_state is None)
         if (lease := facts.get("lease")) and run.exit is None:
@@ -136,6 +140,8 @@ class Children:
             run.tree.is_paused = True
         if run.exit is None and not is_child:
             self._watch_foreign(run)
+        if run.exit is None and run.tree.cgroup is None:
+            self._placement.add(run)
         run.is_end_asked = bool(facts.get("is_end_asked"))
         if ending := facts.get("end"):
             self._end(run, ending["signal"], ending["grace"])
@@ -155,7 +161,7 @@ class Children:
         )
         run = Run(asked, tree)
         self.runs[run.run_id] = run
-        if asked.get("exit") is None:
+        if asked.get("exit") is None and not asked.get("exited"):
             self._by_pid[pid] = run
         return run
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     OnClosed = Callable[["Connection"], None]
 
 _SLICE_SECONDS = 0.008
-_RETRY_SECONDS = 0.005
+_RETRY_SECONDS = 0.01
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
 _BUFFER_SIZE = 1 << 20
@@ -221,9 +221,9 @@ class Door:
     ) -> None:
         self._listener = listener
         self._on_peer = on_peer
-        listener.setblocking(False)
-        loop.watch(listener.fileno(), self._accept)
         self._loop = loop
+        listener.setblocking(False)
+        self._watch()
 
     def fileno(self) -> int:
         return self._listener.fileno()
@@ -232,10 +232,19 @@ class Door:
         self._loop.unwatch(self._listener.fileno())
         self._listener.close()
 
+    def _watch(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.watch(self._listener.fileno(), self._accept)
+
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
+        except BlockingIOError:
+            return
         except OSError:
+            # Out of descriptors: the peer waits at the door, and we must not spin there.
+            self._loop.unwatch(self._listener.fileno())
+            self._loop.call_later(_RETRY_SECONDS, self._watch)
             return
         uid, pid = peer_of(sock)
         if uid not in (0, os.geteuid()):

@@ -33,6 +33,9 @@ class Journal:
     def exits(self) -> list[Exit]:
         return list(self._exits.values())
 
+    def get(self, run_id: str) -> Exit | None:
+        return self._exits.get(run_id)
+
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._exits
 

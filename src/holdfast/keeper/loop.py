@@ -19,6 +19,8 @@ Callback = Callable[[], None]
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
+_CROWD = 1024
+
 
 class Timer:
     """A callback that is due at a monotonic time, unless cancelled before."""
@@ -42,6 +44,7 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
+        self._crowded_at = _CROWD
         self._turn_ends: list[Callback] = []
         self._signals: dict[int, Callback] = {}
         self._is_running = True
@@ -67,6 +70,11 @@ class Loop:
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(self.now() + seconds, callback)
+        if len(self._timers) >= self._crowded_at:
+            # Leases that are renewed for ever must not pile up their cancelled timers.
+            self._timers = [it for it in self._timers if it.callback is not None]
+            heapq.heapify(self._timers)
+            self._crowded_at = max(_CROWD, 2 * len(self._timers))
         heapq.heappush(self._timers, timer)
         return timer
 

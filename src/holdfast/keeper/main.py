@@ -147,8 +147,9 @@ def _tidy_descriptors() -> None:
     while fd <= 2:
         fd = os.open(os.devnull, os.O_RDWR)
     os.close(fd)
-    for name in os.listdir("/dev/fd"):
-        if int(name) > 2 and os.path.lexists(f"/dev/fd/{name}"):
+    folder = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+    for name in os.listdir(folder):
+        if int(name) > 2 and os.path.lexists(f"{folder}/{name}"):
             os.set_inheritable(int(name), False)
 
 

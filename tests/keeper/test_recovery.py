@@ -1,0 +1,167 @@
+"""Kill -9 of the keeper: the one who holds the spares becomes the keeper."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.keeper import handover
+from tests.keeper.conftest import (
+    PACKAGE,
+    KeeperProcess,
+    Message,
+    Peer,
+    is_alive,
+    kill,
+    wait_for,
+)
+from tests.keeper.test_upgrade import assert_lines_whole, start_writers
+
+
+class Recovered(KeeperProcess):
+    """A keeper made from a supervisor's copies, as the supervisor's execv would make it."""
+
+    def __init__(self, dead: KeeperProcess, runs: list[Message], kept: Message) -> None:
+        self.state, self.runtime, self.logs = dead.state, dead.runtime, dead.logs
+        ours, theirs = socket.socketpair()
+        self.link = Peer(ours)
+        self._peers = [self.link]
+        lock = os.open(self.state / "lock", os.O_RDWR)
+        table = {
+            "lock": lock,
+            "state": str(self.state),
+            "runtime": str(self.runtime),
+            "kept": kept,
+            "held": dead.link.held,
+            "runs": [{**run, "parts": dead.link.spares[run["run_id"]]} for run in runs],
+        }
+        table_fd = handover.write(table)
+        argv = handover.recover_argv(
+            sys.executable,
+            str(PACKAGE.parent),
+            str(self.state),
+            str(self.runtime),
+            table_fd,
+            str(PACKAGE.parent),
+        )
+        passed = [table_fd, theirs.fileno(), *handover.descriptors(table)]
+        with open(self.state / "keeper.err", "ab") as err:
+            self.process = subprocess.Popen(
+                [*argv, "--link", str(theirs.fileno())], pass_fds=passed, stderr=err
+            )
+        for fd in (table_fd, lock):
+            os.close(fd)
+        theirs.close()
+        self.pid = self.process.pid
+        self.hello = self.link.do("hello", protocol=1, role="supervisor")
+        self.link.notice("spares_done")
+
+
+@pytest.fixture
+def recover() -> Iterator[object]:
+    made: list[KeeperProcess] = []
+    pids: list[int] = []
+
+    def do(keeper: KeeperProcess, kept: Message | None = None) -> Recovered:
+        keeper.link.do("hello", role="supervisor")
+        keeper.link.notice("spares_done")
+        runs = keeper.link.do("list")["runs"]
+        pids.extend(run["pid"] for run in runs)
+        keeper.process.kill()
+        keeper.process.wait()
+        made.append(Recovered(keeper, runs, kept or {}))
+        return made[-1]
+
+    yield do
+    for keeper in made:
+        keeper.end()
+    for pid in pids:
+        kill(pid)
+
+
+def test_no_line_is_lost(keeper: KeeperProcess, recover: object) -> None:
+    """Two kills under load: no line lost or doubled, and exit codes where the kernel tells."""
+    assert callable(recover)
+    has_codes = keeper.hello["host"]["pidfd_info"]
+    codes = start_writers(keeper, 5)
+    second = recover(keeper)
+    third = recover(second)
+    for name, code in codes.items():
+        ended = third.exit_of(name, 30)
+        assert ended["code"] == (code if has_codes else None)
+        assert ended["unknown"] == (not has_codes)
+    assert_lines_whole(third, codes)
+
+
+def test_stop_after_recovery(keeper: KeeperProcess, recover: object) -> None:
+    """A recovered run can be written to, resized and stopped with its whole tree."""
+    assert callable(recover)
+    keeper.spawn("bash", "--norc", "-i", kind="terminal")
+    shell = keeper.last
+    keeper.write(shell, b"sleep 1000 & echo rea''dy\n")
+    keeper.wait_output(shell, b"ready\r\n")
+    pids = [it["pid"] for it in keeper.link.do("tree", run_id=shell)["processes"]]
+    second = recover(keeper, {"k": "v"})
+    assert second.hello["kept"] == {"k": "v"}
+    second.link.do("resize", run_id=shell, cols=77, rows=11)
+    second.write(shell, b"stty size\n")
+    second.wait_output(shell, b"11 77")
+    second.link.do("end", run_id=shell, grace=0.3)
+    assert second.link.notice("ended")["empty"]
+    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_exit_in_the_gap(keeper: KeeperProcess, recover: object, folder: Path) -> None:
+    """A run that ends while no keeper is there is announced by the next one."""
+    assert callable(recover)
+    gate = folder / "gate"
+    os.mkfifo(gate)
+    keeper.spawn("sh", "-c", f"echo before; read x <{gate}; echo after; exit 5")
+    run_id = keeper.last
+    keeper.wait_output(run_id, b"before")
+    keeper.link.do("hello", role="supervisor")
+    keeper.link.notice("spares_done")
+    [run] = keeper.link.do("list")["runs"]
+    keeper.process.kill()
+    keeper.process.wait()
+    gate.write_text("go\n")
+    wait_for(lambda: not Path(f"/proc/{run['pid']}").exists(), what="its end")
+    second = Recovered(keeper, [run], {})
+    try:
+        wait_for(lambda: second.link.do("list")["exits"], what="its exit")
+        [ended] = second.link.do("list")["exits"]
+        assert ended["run_id"] == run_id
+        assert ended["code"] in (5, None)
+        assert ended["unknown"] == (ended["code"] is None)
+        assert second.output(run_id) == b"before\nafter\n"
+    finally:
+        second.end()
+
+
+def test_held_sockets_survive(keeper: KeeperProcess, recover: object) -> None:
+    """A held listening socket accepts all the time."""
+    assert callable(recover)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    keeper.link.do("hold", name="http", fds=(listener.fileno(),))
+    listener.close()
+    second = recover(keeper)
+    assert second.hello["held"] == ["http"]
+    socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_upgrade_after_recovery(keeper: KeeperProcess, recover: object) -> None:
+    """A recovered keeper can upgrade itself; its adopted runs stay adopted."""
+    assert callable(recover)
+    codes = start_writers(keeper, 2)
+    second = recover(keeper)
+    second.link.do("upgrade")
+    for name, code in codes.items():
+        assert second.exit_of(name, 30)["code"] in (code, None)
+    assert_lines_whole(second, codes)
