@@ -35,13 +35,11 @@ def read(
     return load(str(path), environ=environ or {})
 
 
-def service(
-    folder: Path, text: str, environ: Mapping[str, str] | None = None
-) -> ServiceSpec:
+def service(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> ServiceSpec:
     return read(folder, "services:\n  web:\n" + text, environ).services["web"]
 
 
-def test_least_configuration_has_every_default(tmp_path):
+def test_least_configuration_has_every_default(tmp_path: Path) -> None:
     """A command alone is a complete service, in the project folder."""
     configuration = read(tmp_path, "services: {web: npm run dev}")
     assert configuration.services == {
@@ -53,7 +51,7 @@ def test_least_configuration_has_every_default(tmp_path):
     assert configuration.door == DoorSpec()
 
 
-def test_source_shape_as_it_stands():
+def test_source_shape_as_it_stands() -> None:
     """The shape of the source guide is accepted with its keys, units and defaults."""
     path = EXAMPLES / "source-003.yaml"
     configuration = load(str(path), environ={"SUPERVISOR_TOKEN": "t0ken"})
@@ -70,7 +68,7 @@ def test_source_shape_as_it_stands():
     )
 
 
-def test_file_of_another_program(tmp_path):
+def test_file_of_another_program(tmp_path: Path) -> None:
     """Beside `supervisor:`, a file of another name may hold what is not ours."""
     text = "server: {port: 1}\nsupervisor: {services: {web: x}}\n"
     assert list(read(tmp_path, text, name="config.yaml").services) == ["web"]
@@ -78,7 +76,7 @@ def test_file_of_another_program(tmp_path):
         read(tmp_path, text, name="holdfast.yaml")
 
 
-def test_every_key(tmp_path):
+def test_every_key(tmp_path: Path) -> None:
     """Every key reaches the specification."""
     (tmp_path / "a.env").write_text("export A=1\nB='two words' # comment\n")
     found = service(
@@ -116,8 +114,13 @@ def test_every_key(tmp_path):
         command_words=3,
         working_dir=str(tmp_path / "sub/dir"),
         env={
-            **{"A": "1", "B": "three", "FLAG": "yes", "N": "010", "T": "1:30"},
-            **{"MODE": "0755", "E": ""},
+            "A": "1",
+            "B": "three",
+            "FLAG": "yes",
+            "N": "010",
+            "T": "1:30",
+            "MODE": "0755",
+            "E": "",
         },
         environment="clean",
         enabled=False,
@@ -163,12 +166,12 @@ def test_every_key(tmp_path):
         ("restart_policy: always\n    restart: {policy: always}", "always"),
     ],
 )
-def test_policies(tmp_path, text, policy):
+def test_policies(tmp_path: Path, text: str, policy: str) -> None:
     """A restart policy may be written in the ways people know."""
     assert service(tmp_path, f"    command: x\n    {text}").restart_policy == policy
 
 
-def test_blocks_at_the_top_are_defaults(tmp_path):
+def test_blocks_at_the_top_are_defaults(tmp_path: Path) -> None:
     """What stands at the top holds for every service that does not say otherwise."""
     (tmp_path / "all.env").write_text("SHARED=1\n")
     configuration = read(
@@ -204,7 +207,7 @@ services:
     assert two.environment == "inherit"
 
 
-def test_shell(tmp_path):
+def test_shell(tmp_path: Path) -> None:
     """With `shell: true` the command goes to /bin/sh as it stands."""
     found = service(tmp_path, "    command: cd x && echo $HOME | wc\n    shell: true")
     assert found.argv == ("/bin/sh", "-c", "cd x && echo $HOME | wc")
@@ -229,14 +232,14 @@ def test_shell(tmp_path):
         (r"run a\ b 'c d' \"e\"", ("run", "a b", "c d", '"e"')),
     ],
 )
-def test_variables_in_commands(tmp_path, written, expected):
+def test_variables_in_commands(tmp_path: Path, written: str, expected: tuple[str, ...]) -> None:
     """A quoted variable is one word whatever it holds; an unquoted one splits like a shell's."""
     environ = {"A": "alpha", "TWO": "two words", "QUOTE": "it's", "EMPTY": ""}
     found = service(tmp_path, f"    command: {json.dumps(written)}", environ)
     assert found.argv == expected
 
 
-def test_variables_in_every_value(tmp_path):
+def test_variables_in_every_value(tmp_path: Path) -> None:
     """Numbers, booleans and paths may come from the environment too."""
     text = (
         "port: ${PORT}\nservices:\n  web:\n    command: x\n    autostart: ${AUTO:-false}\n"
@@ -250,7 +253,7 @@ def test_variables_in_every_value(tmp_path):
     assert found.env == {"K": "a 9000 $b"}
 
 
-def test_variables_taken_from_the_caller(tmp_path):
+def test_variables_taken_from_the_caller(tmp_path: Path) -> None:
     """A variable without a value is the caller's, and absent if the caller has none."""
     environ = {"A": "1", "B": "2"}
     assert service(tmp_path, "    command: x\n    env: {A: , C: }", environ).env == {"A": "1"}
@@ -258,7 +261,7 @@ def test_variables_taken_from_the_caller(tmp_path):
     assert listed.env == {"B": "2", "D": "", "E": "x=y"}
 
 
-def test_home_in_paths(tmp_path):
+def test_home_in_paths(tmp_path: Path) -> None:
     """`~` is the caller's home."""
     found = service(tmp_path, "    command: x\n    working_dir: ~/app", {"HOME": "/home/me"})
     assert found.working_dir == "/home/me/app"
@@ -267,7 +270,7 @@ def test_home_in_paths(tmp_path):
 @pytest.mark.parametrize(
     "written", ["[db, cache]", "{db: , cache: started}", "{db: {condition: started}, cache: {}}"]
 )
-def test_dependencies(tmp_path, written):
+def test_dependencies(tmp_path: Path, written: str) -> None:
     """Dependencies are names, or names with the condition `started`."""
     text = f"services: {{db: x, cache: y, web: {{command: z, depends_on: {written}}}}}"
     needs = read(tmp_path, text).services["web"].depends_on
@@ -277,7 +280,7 @@ def test_dependencies(tmp_path, written):
     ]
 
 
-def test_anchors_and_extensions(tmp_path):
+def test_anchors_and_extensions(tmp_path: Path) -> None:
     """Keys that begin with `x-` are free, so that anchors have a place; `<<` merges."""
     text = (
         "x-common: &common {restart_policy: always, stop: {grace: 1}}\n"
@@ -290,34 +293,32 @@ def test_anchors_and_extensions(tmp_path):
     assert services["b"].stop.grace == 1
 
 
-def test_json(tmp_path):
+def test_json(tmp_path: Path) -> None:
     """A JSON file is read alike, tabs and surrogate escapes included."""
     text = '{\n\t"$schema": "x",\n\t"services": {"web": {"command": ["e", "\\ud83d\\ude00\\/"]}}\n}'
     assert read(tmp_path, text, name="holdfast.json").services["web"].argv == ("e", "😀/")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "services:\n", "services: {}\n", "---\n"])
-def test_no_services_yet(tmp_path, text):
+def test_no_services_yet(tmp_path: Path, text: str) -> None:
     """An empty file is a configuration without services."""
     assert read(tmp_path, text).services == {}
 
 
-def test_delay_above_the_default_maximum(tmp_path):
+def test_delay_above_the_default_maximum(tmp_path: Path) -> None:
     """A longer delay or segment raises the limit that was not written."""
-    found = service(
-        tmp_path, "    command: x\n    restart: {delay: 5m}\n    log: {max_size: 1GiB}"
-    )
+    found = service(tmp_path, "    command: x\n    restart: {delay: 5m}\n    log: {max_size: 1GiB}")
     assert found.restart.max_delay == 300
     assert found.log.total_size >= found.log.max_size
 
 
-def test_supervisor_switched_off(tmp_path):
+def test_supervisor_switched_off(tmp_path: Path) -> None:
     """`enabled: false` of the whole keeps every service known and unstarted."""
     found = read(tmp_path, "supervisor: {enabled: false, services: {web: x}}").services["web"]
     assert found.enabled is False
 
 
-def test_precedence(tmp_path):
+def test_precedence(tmp_path: Path) -> None:
     """Command line beats environment, environment beats file, file beats default."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("port: 1\nhost: 127.0.0.2\nlog_level: error\nservices: {}\n")
@@ -329,7 +330,7 @@ def test_precedence(tmp_path):
     assert aliased.door.port == 1
 
 
-def test_token_of_the_environment_turns_authentication_on(tmp_path):
+def test_token_of_the_environment_turns_authentication_on(tmp_path: Path) -> None:
     """A token given from outside is asked for."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("host: 0.0.0.0\n")
@@ -339,7 +340,7 @@ def test_token_of_the_environment_turns_authentication_on(tmp_path):
     assert not door.bind_to_localhost
 
 
-def test_log_level_of_modules(tmp_path):
+def test_log_level_of_modules(tmp_path: Path) -> None:
     """Levels may be set for modules apart."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("")
@@ -347,7 +348,7 @@ def test_log_level_of_modules(tmp_path):
     assert found.log_level == "engine=trace,warning"
 
 
-def test_target_of_the_environment(tmp_path):
+def test_target_of_the_environment(tmp_path: Path) -> None:
     """SUPERVISOR_TARGET_CMD alone makes one service named target."""
     environ = {"SUPERVISOR_TARGET_CMD": "npm run 'my dev'", "SUPERVISOR_WORKING_DIR": "app"}
     found = from_environment(environ, str(tmp_path))
@@ -361,7 +362,7 @@ def test_target_of_the_environment(tmp_path):
     assert from_environment({}, str(tmp_path)) is None
 
 
-def test_all_feed_one_registry(tmp_path):
+def test_all_feed_one_registry(tmp_path: Path) -> None:
     """The target joins the services of the file, under the file's defaults."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("restart: {delay: 1s}\nservices: {web: x}\n")
@@ -374,32 +375,32 @@ def test_all_feed_one_registry(tmp_path):
     assert (target.argv, target.restart_policy) == (("run", "it"), "always")
 
 
-def test_nothing_configured(tmp_path):
+def test_nothing_configured(tmp_path: Path) -> None:
     """Without a file and without a target there is a project without services."""
     found = load_project(None, {}, {"port": "9"}, cwd=str(tmp_path))
     assert (found.path, found.project, found.services) == (None, str(tmp_path), {})
     assert found.door.port == 9
 
 
-def test_file_named_by_the_environment(tmp_path):
+def test_file_named_by_the_environment(tmp_path: Path) -> None:
     """MAGICTUNNEL_CONFIG names the file when nothing else does."""
     (tmp_path / "config.yaml").write_text("supervisor: {services: {web: x}}")
     found = load_project(None, {"MAGICTUNNEL_CONFIG": "./config.yaml"}, cwd=str(tmp_path))
     assert list(found.services) == ["web"]
 
 
-def test_words_of_a_command_line():
+def test_words_of_a_command_line() -> None:
     """A command line is split like a shell's words, and nothing is expanded."""
     assert argv_of("""a 'b c' "d \\"e" f\\ g $X ${Y} ''""") == [
         *("a", "b c", 'd "e', "f g", "$X", "${Y}", ""),
     ]
-    with pytest.raises(ConfigError, match="single quote at character 3 .* not closed"):
+    with pytest.raises(ConfigError, match=r"single quote at character 3 .* not closed"):
         argv_of("a 'b")
     with pytest.raises(ConfigError, match="empty"):
         argv_of("  ")
 
 
-def test_defaults_described_are_the_defaults_used():
+def test_defaults_described_are_the_defaults_used() -> None:
     """The default that a key states is the one that leaving it out gives."""
     spec = ServiceSpec(name="x", argv=(), working_dir=".")
     for block, defaults in (
@@ -425,9 +426,9 @@ def test_defaults_described_are_the_defaults_used():
         assert key.kind.convert(str(key.default)) == value
 
 
-def test_examples_load():
+def test_examples_load() -> None:
     """Every example is a right configuration."""
-    paths = [path for path in EXAMPLES.rglob("*.yaml")]
+    paths = list(EXAMPLES.rglob("*.yaml"))
     assert paths
     for path in paths:
         assert load(str(path), environ={**os.environ, "SUPERVISOR_TOKEN": "x"}).services

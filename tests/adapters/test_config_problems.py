@@ -94,7 +94,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ('working_dir: "a\\0b"', "contains a NUL character"),
     ],
 )
-def test_each_mistake_names_key_value_and_remedy(tmp_path, line, shown):
+def test_each_mistake_names_key_value_and_remedy(tmp_path: Path, line: str, shown: str) -> None:
     """A mistake in a service is told by key, with what was found and what to write."""
     error = refused(tmp_path, f"{WEB}    {line}\n")
     assert shown in error.message
@@ -118,14 +118,14 @@ def test_each_mistake_names_key_value_and_remedy(tmp_path, line, shown):
         ("{a: b}", "this is a mapping, not a command"),
     ],
 )
-def test_commands_that_cannot_work(tmp_path, command, shown):
+def test_commands_that_cannot_work(tmp_path: Path, command: str, shown: str) -> None:
     """A command that needs a shell, or has no end, is told before it fails at run time."""
     error = refused(tmp_path, f"services:\n  web:\n    command: {command}\n")
     assert shown in error.message
     assert len(error.details["problems"]) == 1
 
 
-def test_quoted_operators_are_words(tmp_path):
+def test_quoted_operators_are_words(tmp_path: Path) -> None:
     """What a shell would not interpret either is left alone."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("services: {a: \"grep '|' a;b x=1 \\\\;\", b: [a, '&&', b]}")
@@ -134,7 +134,7 @@ def test_quoted_operators_are_words(tmp_path):
     assert services["b"].argv == ("a", "&&", "b")
 
 
-def test_everything_at_once(tmp_path):
+def test_everything_at_once(tmp_path: Path) -> None:
     """All problems come in one error, in the order of the file, with places."""
     text = (
         "port: 99999\n"
@@ -165,7 +165,7 @@ def test_everything_at_once(tmp_path):
     assert error.exit_code == 7
 
 
-def test_cycles_are_walked(tmp_path):
+def test_cycles_are_walked(tmp_path: Path) -> None:
     """A cycle of dependencies is reported by naming it."""
     text = (
         "services:\n  a: {command: x, depends_on: b}\n  b: {command: x, depends_on: [c]}\n"
@@ -176,7 +176,7 @@ def test_cycles_are_walked(tmp_path):
     assert found["line"] == 2
 
 
-def test_duplicate_keys(tmp_path):
+def test_duplicate_keys(tmp_path: Path) -> None:
     """A key given twice is told with both places."""
     (found,) = problems(tmp_path, "services:\n  web:\n    command: x\n    command: y\n")
     assert found["key"] == "services.web.command"
@@ -195,14 +195,16 @@ def test_duplicate_keys(tmp_path):
         ("services: [a\n", 2, ""),
     ],
 )
-def test_syntax_errors_have_a_place(tmp_path, text, line, shown):
+def test_syntax_errors_have_a_place(
+    tmp_path: Path, text: str | bytes, line: int, shown: str
+) -> None:
     """What is no YAML is told with line, remedy and the line itself."""
     (found,) = problems(tmp_path, text)
     assert found["line"] == line
     assert shown in found["suggestion"]
 
 
-def test_syntax_errors_show_the_line(tmp_path):
+def test_syntax_errors_show_the_line(tmp_path: Path) -> None:
     """The offending line is shown with a caret below the place."""
     message = refused(tmp_path, "services:\n  web: a: b\n").message
     assert "    2 |   web: a: b\n    " + " " * 12 + "^" in message
@@ -232,31 +234,31 @@ def test_syntax_errors_show_the_line(tmp_path):
         ("supervisor: 5\n", 'supervisor: this is "5", not a mapping'),
     ],
 )
-def test_documents_that_cannot_be_used(tmp_path, text, shown):
+def test_documents_that_cannot_be_used(tmp_path: Path, text: str | bytes, shown: str) -> None:
     """Whatever the file holds, the answer is a configuration error, bounded in time and memory."""
     assert shown in refused(tmp_path, text).message
 
 
-def test_billion_laughs(tmp_path):
+def test_billion_laughs(tmp_path: Path) -> None:
     """Aliases cannot multiply a small file into a large one."""
     lines = ["x-0: &a0 [lol, lol]"]
     lines += [f"x-{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     assert "aliases are expanded" in refused(tmp_path, "\n".join(lines)).message
 
 
-def test_json_errors_have_a_place(tmp_path):
+def test_json_errors_have_a_place(tmp_path: Path) -> None:
     """A JSON file is held to JSON."""
     (found,) = problems(tmp_path, '{\n "services": {"web": x}\n}', name="holdfast.json")
     assert (found["line"], found["column"]) == (2, 22)
 
 
-def test_missing_file(tmp_path):
+def test_missing_file(tmp_path: Path) -> None:
     """A file that is not there is an error with the next step."""
     with pytest.raises(ConfigError, match=r"No such file.*holdfast init"):
         load(str(tmp_path / "holdfast.yaml"), environ={})
 
 
-def test_problems_outside_the_file(tmp_path):
+def test_problems_outside_the_file(tmp_path: Path) -> None:
     """A bad variable or option is told by its own name."""
     environ = {"SUPERVISOR_PORT": "many"}
     error = refused(tmp_path, WEB, environ=environ, settings={"prot": "1", "log_level": "x"})
@@ -268,7 +270,7 @@ def test_problems_outside_the_file(tmp_path):
     }
 
 
-def test_bad_env_file_has_its_own_lines(tmp_path):
+def test_bad_env_file_has_its_own_lines(tmp_path: Path) -> None:
     """A mistake in an env file is told with that file and line, without the value."""
     (tmp_path / "a.env").write_text("A=1\nhunter2\n# fine\nB='open\n")
     found = problems(tmp_path, WEB + "    env_file: a.env\n")
@@ -290,20 +292,20 @@ def test_bad_env_file_has_its_own_lines(tmp_path):
         "security: {authentication: {token: [hunter2]}}\n",
     ],
 )
-def test_secrets_are_never_repeated(tmp_path, text):
+def test_secrets_are_never_repeated(tmp_path: Path, text: str | bytes) -> None:
     """No report repeats a secret, or what a variable held."""
     error = refused(tmp_path, text, environ={"SECRET": "hunter2"})
     assert "hunter2" not in str(error.as_fields())
 
 
-def test_only_root_becomes_another_user(tmp_path, monkeypatch):
+def test_only_root_becomes_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without root, `user` may only name oneself."""
     monkeypatch.setattr(os, "geteuid", lambda: 65500)
     error = refused(tmp_path, WEB + "    user: root\n")
     assert "only root can start services as another" in error.message
 
 
-def test_program_not_found_is_no_problem_yet(tmp_path):
+def test_program_not_found_is_no_problem_yet(tmp_path: Path) -> None:
     """Whether the program exists is found out when it is started."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("services: {web: no-such-program-anywhere}")

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from holdfast.adapters.config import load
 from holdfast.adapters.config.blocks import Block
 from holdfast.adapters.config.keys import ROOT, SERVICE
 from holdfast.adapters.config.schema import BLOCKS, SCHEMA_PATH, schema, schema_text
@@ -19,18 +20,18 @@ REPOSITORY = Path(__file__).parents[2]
 GUIDE = REPOSITORY / "docs" / "guides" / "configuration.md"
 
 
-def test_published_schema_is_current():
+def test_published_schema_is_current() -> None:
     """The shipped file is what the keys describe; `python -m holdfast.adapters.config.schema`."""
     assert Path(SCHEMA_PATH).read_text(encoding="utf-8") == schema_text()
 
 
-def test_schema_is_valid():
+def test_schema_is_valid() -> None:
     """The schema is itself a right JSON Schema of draft 2020-12."""
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "examples").rglob("*.yaml")), ids=str)
-def test_examples_pass_the_schema(path):
+def test_examples_pass_the_schema(path: Path) -> None:
     """What the parser takes, an editor does not mark as wrong."""
     jsonschema.validate(yaml.safe_load(path.read_text()), schema())
 
@@ -45,7 +46,7 @@ def test_examples_pass_the_schema(path):
         "x-any: {a: [1]}\nservices: {}\nrestart: {delay: 200ms, jitter: 10%}\nport: ${PORT}",
     ],
 )
-def test_right_documents_pass(text):
+def test_right_documents_pass(text: str) -> None:
     """The shorthands and variables of the guide pass the schema."""
     jsonschema.validate(yaml.safe_load(text), schema())
 
@@ -60,7 +61,7 @@ def test_right_documents_pass(text):
         "servics: {}",
     ],
 )
-def test_wrong_documents_fail(text):
+def test_wrong_documents_fail(text: str) -> None:
     """What the parser refuses for its form, an editor marks."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(text), schema())
@@ -87,15 +88,26 @@ def described() -> dict[str, Any]:
     return found
 
 
-def test_every_key_is_documented():
+def test_every_key_is_documented() -> None:
     """The guide has a row for every key, and none for a key that does not exist."""
     assert set(documented()) == set(described())
 
 
-def test_documented_defaults_are_right():
+def test_documented_defaults_are_right() -> None:
     """The default in the guide is the default of the key."""
     rows = documented()
     for key, default in described().items():
         if default is not None:
             shown = json.dumps(default) if not isinstance(default, str) else default
             assert rows[key] == shown, key
+
+
+def test_every_example_of_the_guide_loads(tmp_path: Path) -> None:
+    """Each piece of YAML in the guide is a right configuration, for the parser and the editor."""
+    pieces = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(pieces) >= 7
+    path = tmp_path / "holdfast.yaml"
+    for piece in pieces:
+        path.write_text(piece, encoding="utf-8")
+        load(str(path), environ={"SUPERVISOR_TOKEN": "x"})
+        jsonschema.validate(yaml.safe_load(piece), schema())

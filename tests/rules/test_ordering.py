@@ -19,12 +19,12 @@ from holdfast.rules.ordering import (
 SHOP = {"web": ["api"], "api": ["db", "cache"], "db": [], "cache": [], "mail": ["db"]}
 
 
-def test_layers_start_together():
+def test_layers_start_together() -> None:
     """Everything independent is in the same layer, in declared order."""
     assert start_layers(SHOP) == (("db", "cache"), ("api", "mail"), ("web",))
 
 
-def test_stop_is_reverse():
+def test_stop_is_reverse() -> None:
     """A service stops only after everything that depends on it."""
     order = stop_order(SHOP)
     for service, needed in SHOP.items():
@@ -32,18 +32,18 @@ def test_stop_is_reverse():
             assert order.index(service) < order.index(name)
 
 
-def test_stop_layers_are_as_early_as_possible():
+def test_stop_layers_are_as_early_as_possible() -> None:
     """What nothing depends on stops at once, whenever it started."""
     assert stop_layers(SHOP)[0] == ("web", "mail")
 
 
-def test_nothing_to_order():
+def test_nothing_to_order() -> None:
     """No service gives no layer."""
     assert start_layers({}) == ()
     assert stop_layers({}) == ()
 
 
-def test_unknown_name():
+def test_unknown_name() -> None:
     """A dependency that does not exist is named with who wants it."""
     with pytest.raises(UnknownDependency, match='web depends on "dbb"'):
         start_layers({"web": ["dbb"], "db": []})
@@ -57,29 +57,29 @@ def test_unknown_name():
         ({"x": [], "a": ["x", "b"], "b": ["c"], "c": ["a"]}, "a → b → c → a"),
     ],
 )
-def test_cycle_is_named(needs, shown):
+def test_cycle_is_named(needs: dict[str, list[str]], shown: str) -> None:
     """A cycle is reported by walking it, without the services that merely lead to it."""
     with pytest.raises(DependencyCycle, match=shown):
         start_order(needs)
 
 
-def test_every_knot_is_found():
+def test_every_knot_is_found() -> None:
     """Two separate cycles are both reported."""
     needs = {"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c", "nowhere"]}
     assert cycles(needs) == (("a", "b", "a"), ("c", "d", "c"))
 
 
-def test_starting_one_brings_its_needs():
+def test_starting_one_brings_its_needs() -> None:
     """The needs of a service come along, in starting order, and nothing else."""
     assert with_dependencies(["web"], SHOP) == ("db", "cache", "api", "web")
 
 
-def test_stopping_one_brings_its_dependents():
+def test_stopping_one_brings_its_dependents() -> None:
     """What depends on a service comes along, in stopping order."""
     assert with_dependents(["db"], SHOP) == ("web", "mail", "api", "db")
 
 
-def test_a_long_chain_is_no_recursion():
+def test_a_long_chain_is_no_recursion() -> None:
     """Thousands of services in a chain are ordered without exhausting the stack."""
     chain = {f"s{i}": [f"s{i - 1}"] if i else [] for i in range(2000)}
     assert start_order(chain)[-1] == "s1999"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ from holdfast.vocabulary.quantities import (
         ("0", "s", 0),
     ],
 )
-def test_durations(text, unit, seconds):
+def test_durations(text: Any, unit: str, seconds: float) -> None:
     """A duration has units, or is a bare number in the unit of its key."""
     assert parse_duration(text, unit) == pytest.approx(seconds)
 
@@ -46,13 +47,13 @@ def test_durations(text, unit, seconds):
 @pytest.mark.parametrize(
     "text", ["soon", "", "5x", "s", "5s5", "-5s", "-1", -1, True, float("nan"), "1e99", "9999999w"]
 )
-def test_bad_durations(text):
+def test_bad_durations(text: Any) -> None:
     """What is not a duration is refused with a message, never guessed."""
     with pytest.raises(ValueError, match=r"duration|unit|negative|century"):
         parse_duration(text)
 
 
-def test_bad_duration_names_the_unit_of_a_bare_number():
+def test_bad_duration_names_the_unit_of_a_bare_number() -> None:
     """The message says what a bare number would mean for this key."""
     with pytest.raises(ValueError, match="write 5s, 200ms, 1h30m or a number of milliseconds"):
         parse_duration("soon", "ms")
@@ -72,33 +73,33 @@ def test_bad_duration_names_the_unit_of_a_bare_number():
         ("0", 0),
     ],
 )
-def test_sizes(text, size):
+def test_sizes(text: Any, size: int) -> None:
     """MB counts in thousands, MiB and a bare M in 1024s, as GNU tools do."""
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["big", "", "-1", -5, "5 apples", "1e3", True])
-def test_bad_sizes(text):
+def test_bad_sizes(text: Any) -> None:
     """What is not a size is refused."""
     with pytest.raises(ValueError, match=r"size"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["TERM", "SIGTERM", "sigterm", 15, "15", " Term "])
-def test_signals(text):
+def test_signals(text: Any) -> None:
     """A signal is a name with or without SIG, in any case, or a number."""
     assert parse_signal(text) == signal.SIGTERM
 
 
 @pytest.mark.parametrize("text", ["NOPE", 0, 999, "", "-1", True, "RTMIN+99"])
-def test_bad_signals(text):
+def test_bad_signals(text: Any) -> None:
     """What is not a signal is refused."""
     with pytest.raises(ValueError, match="is not a signal"):
         parse_signal(text)
 
 
 @pytest.mark.parametrize("number", [int(s) for s in signal.valid_signals()])
-def test_signal_names_read_back(number):
+def test_signal_names_read_back(number: int) -> None:
     """Every valid signal has a name that reads back as itself."""
     assert parse_signal(signal_name(number)) == number
 
@@ -118,7 +119,7 @@ def test_signal_names_read_back(number):
         (-90, "-1m 30s"),
     ],
 )
-def test_shown_durations(seconds, text):
+def test_shown_durations(seconds: float, text: Any) -> None:
     """A duration is shown in its two largest units."""
     assert format_duration(seconds) == text
 
@@ -127,12 +128,12 @@ def test_shown_durations(seconds, text):
     ("size", "text"),
     [(0, "0 B"), (1023, "1023 B"), (16 * 1024**2, "16.0 MiB"), (1024**2 - 1, "1.0 MiB")],
 )
-def test_shown_sizes(size, text):
+def test_shown_sizes(size: int, text: Any) -> None:
     """A size is shown in binary units."""
     assert format_size(size) == text
 
 
 @pytest.mark.parametrize("seconds", [0, 0.25, 1, 7.5, 42, 60, 3600, 5400, 86400])
-def test_shown_durations_read_back(seconds):
+def test_shown_durations_read_back(seconds: float) -> None:
     """What we show of a round duration can be typed back."""
     assert parse_duration(format_duration(seconds)) == seconds

@@ -1,0 +1,157 @@
+"""`holdfast init` recognises what a folder runs, and writes a file that loads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.config import load
+from holdfast.cli.init import write_config
+from holdfast.vocabulary.errors import Failed, UsageError
+from holdfast.vocabulary.service_spec import ServiceSpec
+
+RAILS = {"bin/rails": "#!ruby", "Gemfile": "gem 'rails'", "package.json": '{"scripts":{"dev":"x"}}'}
+
+
+def made(folder: Path, files: dict[str, str]) -> dict[str, ServiceSpec]:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    written = write_config(str(folder), force=False)
+    services = load(written.path, environ={}).services
+    if written.services:
+        assert tuple(services) == written.services
+        assert written.sources
+    return services
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {"Procfile": "# x\nweb: npm start\nworker: python -u w.py 'a b'\n", "go.mod": "x"},
+            {"web": "npm start", "worker": "python -u w.py a b"},
+        ),
+        ({"Procfile.dev": "Web_1: a\n", "Procfile": "web: b\n"}, {"web_1": "a"}),
+        (
+            {"Procfile": "web: puma -p ${PORT:-3000} && echo $$\n"},
+            {"web": "/bin/sh -c puma -p ${PORT:-3000} && echo $$"},
+        ),
+        ({"Procfile": "web: PORT=1 x\n"}, {"web": "/bin/sh -c PORT=1 x"}),
+        ({"Procfile": "web: it's\n"}, {"web": "/bin/sh -c it's"}),
+        ({"Procfile": 'web: run "a: b" # c\n'}, {"web": "run a: b # c"}),
+        ({"package.json": '{"scripts": {"dev": "vite", "start": "x"}}'}, {"web": "npm run dev"}),
+        (
+            {"package.json": '{"scripts": {"start": "x"}}', "yarn.lock": ""},
+            {"web": "yarn run start"},
+        ),
+        (
+            {"package.json": '{"scripts": {"dev": "x"}}', "pnpm-lock.yaml": ""},
+            {"web": "pnpm run dev"},
+        ),
+        (
+            {"package.json": '{"packageManager": "bun@1.1", "scripts": {"dev": "x"}}'},
+            {"web": "bun run dev"},
+        ),
+        (
+            {"manage.py": "os.environ['DJANGO_SETTINGS_MODULE']", ".venv/bin/python": ""},
+            {"web": ".venv/bin/python manage.py runserver"},
+        ),
+        (
+            {"app/main.py": "from fastapi import FastAPI\napi = FastAPI()\n"},
+            {"web": "python3 -m uvicorn app.main:api --reload"},
+        ),
+        (
+            {"src/main.py": "app: FastAPI = FastAPI(title='x')\n"},
+            {"web": "python3 -m uvicorn --app-dir src main:app --reload"},
+        ),
+        (
+            {"app.py": "app = Flask(__name__)\n"},
+            {"web": "python3 -m flask --app app.py run --debug"},
+        ),
+        ({"main.py": "if __name__ == '__main__': pass"}, {"app": "python3 -u main.py"}),
+        ({"pyproject.toml": '[project.scripts]\nshop = "shop:main"\n'}, {"app": "shop"}),
+        ({"Cargo.toml": "x", "src/main.rs": "x"}, {"app": "cargo run"}),
+        ({"go.mod": "x", "main.go": "x"}, {"app": "go run ."}),
+        (
+            {"go.mod": "x", "cmd/api/main.go": "x", "cmd/job/main.go": "x"},
+            {"api": "go run ./cmd/api", "job": "go run ./cmd/job"},
+        ),
+        ({"Makefile": "all:\n\ttrue\nrun: all\n\t./x\n"}, {"app": "make run"}),
+        ({"Makefile": "run := 5\n"}, None),
+        ({"mix.exs": "{:phoenix, 1}"}, {"web": "mix phx.server"}),
+        (
+            {"artisan": "<?php"},
+            {"web": "php artisan serve", "queue": "php artisan queue:listen"},
+        ),
+        (RAILS, {"web": "bin/rails server", "assets": "npm run dev"}),
+        ({"config.ru": "run x", "Gemfile": "x"}, {"web": "bundle exec rackup"}),
+        ({"package.json": "not json"}, None),
+        ({"package.json": "[]"}, None),
+        ({}, None),
+    ],
+)
+def test_recognised(tmp_path: Path, files: dict[str, str], expected: dict[str, str] | None) -> None:
+    """Each kind of project gives its services; the file always loads."""
+    services = made(tmp_path, files)
+    shown = {name: " ".join(spec.argv) for name, spec in services.items()}
+    if expected is None:
+        assert list(shown) == ["example"]
+    else:
+        assert shown == expected
+
+
+def test_servers_in_folders_below(tmp_path: Path) -> None:
+    """A frontend and a backend in their own folders run there."""
+    services = made(
+        tmp_path,
+        {
+            "frontend/package.json": '{"scripts": {"dev": "x"}}',
+            "backend/manage.py": "import django",
+        },
+    )
+    assert {n: s.working_dir for n, s in services.items()} == {
+        "frontend": str(tmp_path / "frontend"),
+        "backend": str(tmp_path / "backend"),
+    }
+
+
+def test_every_commented_key_is_right(tmp_path: Path) -> None:
+    """The suggestions in the comments load when they are uncommented."""
+    (tmp_path / "Procfile").write_text("web: x\ndb: y\n")
+    path = write_config(str(tmp_path)).path
+    text = Path(path).read_text()
+    lines = [line.replace("# ", "", 1) if ": " in line else line for line in text.splitlines()[3:]]
+    Path(path).write_text("\n".join(line for line in lines if "Defaults" not in line))
+    web = load(path, environ={}).services["web"]
+    assert web.terminal
+    assert web.depends_on[0].service == "db"
+    assert web.env == {"PORT": "3000"}
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """An existing configuration of any name stays, unless replacing it is asked for."""
+    (tmp_path / "holdfast.yaml").write_text("services: {}\n")
+    with pytest.raises(Failed, match="exists already"):
+        write_config(str(tmp_path))
+    assert (tmp_path / "holdfast.yaml").read_text() == "services: {}\n"
+    write_config(str(tmp_path), force=True)
+    assert "example:" in (tmp_path / "holdfast.yaml").read_text()
+    with pytest.raises(Failed, match="exists too"):
+        write_config(str(tmp_path), force=True, name="holdfast.yml")
+
+
+def test_bad_name(tmp_path: Path) -> None:
+    """The file has a name by which it is found."""
+    with pytest.raises(UsageError, match="not a name"):
+        write_config(str(tmp_path), name="config.yaml")
+
+
+def test_folder_that_is_not_there(tmp_path: Path) -> None:
+    """A folder that cannot be written to is an error with its reason, and leaves nothing."""
+    with pytest.raises(Failed, match="No such file"):
+        write_config(str(tmp_path / "nowhere"))
+    assert os.listdir(tmp_path) == []
