@@ -13,7 +13,6 @@ import os
 import random
 import signal
 import socket
-import sys
 import threading
 import time
 from typing import Any
@@ -140,7 +139,7 @@ class Supervisor:
             started_mono=self._started_mono,
         )
         application = Application(self._context, SupervisedProcesses(self._context))
-        self._door = LineDoor(application, shutdown.finish)
+        self._door = LineDoor(application)
 
     def _restore(self, facts: dict[str, Any]) -> None:
         """Go on where the last supervisor was; the keeper's memory says whether there was one."""
@@ -254,11 +253,10 @@ class Supervisor:
 
 def _import_the_rest() -> None:
     try:
-
         processes.preload()
     except Exception:  # noqa: BLE001 - a broken install must not end what runs
         _log.exception("something could not be loaded ahead of time")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

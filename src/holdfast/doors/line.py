@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, cast
 
 from holdfast.adapters.own_log import logger
@@ -45,9 +45,8 @@ def listen(path: str) -> socket.socket:
 class LineDoor:
     """All connections of one socket."""
 
-    def __init__(self, application: Application, on_shutdown_told: Callable[[], None]) -> None:
+    def __init__(self, application: Application) -> None:
         self._application = application
-        self._on_shutdown_told = on_shutdown_told
         self._connections: set[LineConnection] = set()
         self._server: asyncio.AbstractServer | None = None
 
@@ -57,7 +56,7 @@ class LineDoor:
         self._server = await loop.create_unix_server(self._connection, sock=sock)
 
     def _connection(self) -> LineConnection:
-        return LineConnection(self._application, self._connections, self._on_shutdown_told)
+        return LineConnection(self._application, self._connections)
 
     async def close(self) -> None:
         """Hang up on everybody, after what was written has gone out; the socket stays."""
@@ -72,15 +71,9 @@ class LineDoor:
 class LineConnection(asyncio.Protocol):
     """One client."""
 
-    def __init__(
-        self,
-        application: Application,
-        connections: set[LineConnection],
-        on_shutdown_told: Callable[[], None],
-    ) -> None:
+    def __init__(self, application: Application, connections: set[LineConnection]) -> None:
         self._application = application
         self._connections = connections
-        self._on_shutdown_told = on_shutdown_told
         self._pieces: list[bytes] = []
         self._size = 0
         self._tasks: dict[object, asyncio.Task[None]] = {}
@@ -157,16 +150,11 @@ class LineConnection(asyncio.Protocol):
             self._write(codec.answer(request_id, answer))
             return
         key = request_id if isinstance(request_id, int | str) else object()
-        serving = self._serve(key, request_id, answer, is_shutdown=name == "shutdown")
+        serving = self._serve(key, request_id, answer)
         self._tasks[key] = asyncio.get_running_loop().create_task(serving)
 
     async def _serve(
-        self,
-        key: object,
-        request_id: object,
-        answer: Awaitable[Result] | AsyncIterator[Any],
-        *,
-        is_shutdown: bool,
+        self, key: object, request_id: object, answer: Awaitable[Result] | AsyncIterator[Any]
     ) -> None:
         try:
             if isinstance(answer, AsyncIterator):
@@ -176,8 +164,6 @@ class LineConnection(asyncio.Protocol):
                 self._write(codec.answer(request_id, {}))
             else:
                 self._write(codec.answer(request_id, await answer))
-                if is_shutdown:
-                    self._on_shutdown_told()
         except HoldfastError as error:
             self._write(codec.failure(request_id, error))
         except asyncio.CancelledError:

@@ -40,7 +40,7 @@ class RecordedBytes:
             return
         for run in facts.get("runs") or ():
             runner = self._roster.runners.get(run["service"])
-            if runner is not None and runner.run is not None:
-                if runner.run.run_id == run["run_id"]:
-                    runner.run.log_bytes = run.get("log_bytes") or 0
+            live = runner.run if runner is not None else None
+            if live is not None and live.run_id == run["run_id"]:
+                live.log_bytes = run.get("log_bytes") or 0
         self._asked_at = self._clock.monotonic()

@@ -13,9 +13,9 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
 from holdfast.engine.roster import Roster
 from holdfast.engine.service_runner import ServiceRunner
-from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
 
+ANSWER_SECONDS = 0.02
 _log = logger("shutdown")
 
 
@@ -27,6 +27,7 @@ class Shutdown:
         self._store = store
         self._link = link
         self._task: asyncio.Task[str] | None = None
+        self._ending: asyncio.Task[str] | None = None
         self._exit_code = 0
         self._keeps_all = False
 
@@ -44,8 +45,8 @@ class Shutdown:
                     runner.stop(grace=0)
         return await asyncio.shield(self._task)
 
-    def finish(self) -> None:
-        """The last word to the keeper, once the answer is on its way."""
+    def _finish(self) -> None:
+        """The last word to the keeper; it retires us then."""
         if self._keeps_all or self._left():
             self._link.request({"do": "supervise", "on": False}, _log_refusal)
         else:
@@ -58,19 +59,13 @@ class Shutdown:
             return
         code = runner.last_exit.code
         _log.warning("%s is essential and failed: %s", runner.name, runner.reason)
-        asyncio.ensure_future(self._end(code or 1, f"{runner.name} is essential and failed"))
+        why = f"{runner.name} is essential and failed"
+        self._ending = asyncio.ensure_future(self.begin(exit_code=code or 1, why=why))
 
     def on_signal(self, number: int) -> None:
         """The keeper was asked to end; a second time means at once."""
-        is_second = self._task is not None
-        asyncio.ensure_future(self._end(0, f"signal {number} to the keeper", now=is_second))
-
-    async def _end(self, exit_code: int, why: str, *, now: bool = False) -> None:
-        try:
-            await self.begin(exit_code=exit_code, why=why, now=now)
-        except HoldfastError:
-            _log.exception("the shutdown failed")
-        self.finish()
+        why, is_second = f"signal {number} to the keeper", self._task is not None
+        self._ending = asyncio.ensure_future(self.begin(why=why, now=is_second))
 
     async def _stop_all(self, *, now: bool) -> str:
         self._roster.retire()
@@ -82,6 +77,8 @@ class Shutdown:
             ]
             await self._roster.stop(names, grace=0.0 if now else None)
         await self._store.written()
+        # Whoever asked is answered before the keeper ends us.
+        asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._finish)
         if self._keeps_all:
             return "the supervisor is off; keeper and services stay"
         if left := self._left():

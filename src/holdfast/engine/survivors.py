@@ -30,12 +30,12 @@ class Survivors:
 
     async def settle(self, services: list[str]) -> list[str]:
         """Adopt, stop or close what is open of these services; answers who was adopted."""
-        adopted = []
+        adopted = set()
         for name in services:
             for run in sorted(self._roster.open_runs.pop(name, []), key=lambda it: -it.number):
                 if await self._settle(name, run):
-                    adopted.append(name)
-        return adopted
+                    adopted.add(name)
+        return sorted(adopted)
 
     async def settle_strangers(self) -> list[str]:
         """Survivors that nobody declares any more stay visible, and can be stopped."""

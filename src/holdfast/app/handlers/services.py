@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable
+from typing import Any
 
 import holdfast
 from holdfast.adapters import processes
@@ -13,6 +14,7 @@ from holdfast.adapters.output import LineSearch, last_lines
 from holdfast.app.context import Context
 from holdfast.engine.declaration import Overrides, signal_number
 from holdfast.engine.service_runner import ServiceRunner
+from holdfast.engine.watches import Subscription
 from holdfast.vocabulary.commands.services import (
     Pause,
     Ps,
@@ -134,7 +136,7 @@ async def signal(context: Context, command: Signal) -> Outcomes:
 
 
 async def ps(context: Context, command: Ps) -> PsResult:
-    trees = {}
+    trees: dict[str, list[dict[str, object]]] = {}
     for name in context.roster.names(command.services):
         runner = context.roster.get(name)
         if runner.run is None:
@@ -251,15 +253,20 @@ async def _until_line(context: Context, runner: ServiceRunner, expression: str) 
             )
             if line is not None:
                 return line
-            change = runner.next_change()
-            more = asyncio.ensure_future(subscription.next())
-            try:
-                await asyncio.wait([change, more], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                more.cancel()
+            await _either(runner, subscription)
     finally:
         subscription.close()
         search.close()
+
+
+async def _either(runner: ServiceRunner, subscription: Subscription) -> None:
+    """Return when the service changed or printed more."""
+    change: asyncio.Future[Any] = runner.next_change()
+    more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())
+    try:
+        await asyncio.wait([change, more], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        more.cancel()
 
 
 class _timeout:  # noqa: N801
