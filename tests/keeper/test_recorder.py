@@ -17,7 +17,8 @@ import pytest
 
 from holdfast.keeper import intake
 from holdfast.logbook import cursors, index, segments
-from holdfast.logbook.entries import Chunk, Stream
+from holdfast.logbook.entries import Chunk, Line, Stream
+from holdfast.logbook.lines import lines
 from tests.logbook.stage import PLENTY, SERVICE, Stage
 
 
@@ -64,9 +65,9 @@ def test_touches_nothing_before_the_first_byte(stage: Stage) -> None:
 
 def test_loses_and_doubles_nothing_over_rotation(stage: Stage) -> None:
     """A flood through the loop arrives whole, in segments of the right size."""
-    lines = [b"%07d %s\n" % (number, b"x" * (number % 300)) for number in range(60_000)]
+    words = [b"%07d %s\n" % (number, b"x" * (number % 300)) for number in range(60_000)]
     write, _ = stage.attach()
-    data = b"".join(lines)
+    data = b"".join(words)
     thread = write_aside(
         stage, write, [data[at : at + 65_000] for at in range(0, len(data), 65_000)]
     )
@@ -87,12 +88,12 @@ def test_small_writes_arrive_whole_and_rested(stage: Stage) -> None:
     """Many small writes are taken in few chunks, and none is lost."""
     stage.recorder.limits(1 << 24, 1 << 30)
     write, _ = stage.attach()
-    lines = [b"%09d\n" % number for number in range(100_000)]
-    thread = write_aside(stage, write, lines)
+    words = [b"%09d\n" % number for number in range(100_000)]
+    thread = write_aside(stage, write, words)
     stage.run_until(lambda: stage.ended == ["out"])
     thread.join()
     stage.recorder.flush()
-    assert stage.raw() == b"".join(lines)
+    assert stage.raw() == b"".join(words)
     index_size = os.stat(segments.path(stage.directory, SERVICE, 1, "idx")).st_size
     assert index_size // index.RECORD_SIZE < 10_000
 
@@ -109,7 +110,8 @@ def test_the_other_stream_ends_a_rest(stage: Stage) -> None:
         os.write(out, b"first %d\n" % turn)
         os.write(err, b"second %d\n" % turn)
         expected += b"first %d\nsecond %d\n" % (turn, turn)
-        stage.run_until(lambda: stage.recorder.position == len(expected))
+        size = len(expected)
+        stage.run_until(lambda size=size: stage.recorder.position == size)  # type: ignore[misc]
         assert stage.recorder.resting is None
     stage.recorder.flush()
     assert stage.raw() == expected
@@ -160,7 +162,12 @@ def test_what_cannot_be_spliced_is_copied(stage: Stage) -> None:
         ours.fileno(), "out", is_terminal=False, on_eof=lambda: stage.ended.append("s")
     )
     data = random.Random(1).randbytes(3_000_000)
-    thread = threading.Thread(target=lambda: (theirs.sendall(data), theirs.close()))
+
+    def send() -> None:
+        theirs.sendall(data)
+        theirs.close()
+
+    thread = threading.Thread(target=send)
     thread.start()
     stage.run_until(lambda: stage.ended == ["s"])
     thread.join()
@@ -371,12 +378,15 @@ def test_random_histories(stage: Stage, seed: int) -> None:
     assert stage.raw("out") == said["out"]
     assert stage.raw("err") == said["err"]
     assert stage.recorder.position == len(said["out"]) + len(said["err"])
-    everything = stage.entries()
+    everything = [entry for entry in stage.entries() if isinstance(entry, Line)]
     for at in dice.sample(range(len(everything)), 20):
-        entry = everything[at]
-        if hasattr(entry, "data"):
-            rest = [e.data for e in everything[at + 1 :] if hasattr(e, "data")]
-            assert stage.lines(cursors.decode(cursors.encode(entry.cursor))) == rest
+        place = cursors.decode(cursors.encode(everything[at].cursor))
+        assert stage.lines(place) == [line.data for line in everything[at + 1 :]]
+    place = everything[-40].cursor
+    for expected in everything[-39:]:
+        line = next(e for e in lines(stage.reader, place) if isinstance(e, Line))
+        assert line._replace(cursor=expected.cursor) == expected
+        place = line.cursor
 
 
 def test_pipes_grow_within_the_allowance(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,13 @@ _null_fd = -1
 
 
 def _null() -> int:
+    """Where to discard to; -1 if even that cannot be opened."""
     global _null_fd
     if _null_fd < 0:
-        _null_fd = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            _null_fd = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return -1
     return _null_fd
 
 
@@ -305,18 +309,19 @@ class Source:
         return len(data)
 
     def _discard(self, limit: int) -> int:
+        null = _null() if self._can_splice else -1
         try:
-            if self._can_splice:
-                count = os.splice(self.fd, _null(), limit, flags=_SPLICE_FLAGS)
+            if null >= 0:
+                count = os.splice(self.fd, null, limit, flags=_SPLICE_FLAGS)
             else:
                 count = len(self._read(min(limit, COPY_BYTES)))
         except BlockingIOError:
             return NOTHING
-        except OSError as error:
-            if error.errno == errno.EINVAL and self._can_splice:
-                self._can_splice = False
-                return self._discard(limit)
-            return END
+        except OSError:
+            if null < 0:
+                raise
+            self._can_splice = False
+            return self._discard(limit)
         self._recorder.lose(count)
         return count
 

@@ -33,7 +33,7 @@ class LineFollower:
 
     def __init__(self, reader: Reader, cursor: Cursor, stream: Stream | None = None) -> None:
         self._walk = reader.chunks(cursor, stream)
-        self._assembler = LineAssembler()
+        self._assembler = LineAssembler(cursor)
         self._cursor = cursor
 
     @property

@@ -133,3 +133,12 @@ def find_run(fd: int, number: int) -> int | None:
         if record[3] == number:
             return record[2]
     return None
+
+
+def last_run(fd: int) -> int:
+    """The run that is in progress at the end of this index; 0 if unknown."""
+    at = find_back(fd, RUN, os.fstat(fd).st_size // RECORD_SIZE)
+    if at >= 0:
+        return unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE))[3]
+    header = read_header(fd)
+    return header[1] if header else 0

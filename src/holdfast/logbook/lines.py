@@ -36,13 +36,17 @@ class _Unfinished:
 class LineAssembler:
     """Feed chunks and notes in order; lines and notes come out in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, cursor: Cursor = cursors.BEGINNING) -> None:
         self._unfinished: dict[Stream, _Unfinished | None] = {"out": None, "err": None}
-        self._position = 0
+        self._read_already: dict[Stream, int] = {"out": cursor.out, "err": cursor.err}
+        self._position = cursor.start
 
     def feed(self, item: Chunk | Note) -> Iterator[Line | Note]:
         if isinstance(item, Note):
             self._position = max(self._position, item.position)
+            if item.kind == "anew":
+                self._position = item.position
+                self._read_already = {"out": 0, "err": 0}
             if item.kind != "replaced":
                 yield from self.finish()
             yield item
@@ -107,7 +111,9 @@ class LineAssembler:
 
     def _place(self, stream: Stream, end: int) -> int:
         unfinished = self._unfinished[stream]
-        return end if unfinished is None else unfinished.start
+        if unfinished is not None:
+            return unfinished.start
+        return max(end, self._read_already[stream])
 
 
 def torn_bytes(data: bytes) -> int:
@@ -122,9 +128,12 @@ def torn_bytes(data: bytes) -> int:
     return 0
 
 
-def assemble(items: Iterable[Chunk | Note]) -> Iterator[Line | Note]:
-    """Lines of these chunks; what is unfinished at their end comes last, as partial."""
-    assembler = LineAssembler()
+def assemble(
+    items: Iterable[Chunk | Note], cursor: Cursor = cursors.BEGINNING
+) -> Iterator[Line | Note]:
+    """Lines of these chunks, which begin at the cursor; what is unfinished at their end
+    comes last, as partial."""
+    assembler = LineAssembler(cursor)
     for item in items:
         yield from assembler.feed(item)
     yield from assembler.finish()
@@ -138,4 +147,4 @@ def lines(
 ) -> Iterator[Line | Note]:
     """Lines and notes from the cursor to the present end of the log."""
     with reader.chunks(cursor, stream, until) as walk:
-        yield from assemble(walk)
+        yield from assemble(walk, cursor)

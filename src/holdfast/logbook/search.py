@@ -53,7 +53,7 @@ def search(
     matches = matcher(query)
     if cursor is None:
         cursor = reader.beginning() if query.since is None else reader.since(query.since)
-    assembler = LineAssembler()
+    assembler = LineAssembler(cursor)
     lines: list[Line] = []
     notes: list[Note] = []
     scanned = 0
@@ -73,7 +73,7 @@ def search(
                         return Found(lines, notes, entry.cursor, is_complete=False)
             if scanned >= scan_bytes:
                 return Found(lines, notes, assembler.cursor(), is_complete=False)
-    end = assembler.cursor() if scanned else cursor
+    end = assembler.cursor()
     last = [line for line in assembler.finish() if _is_in_range(line, query) and matches(line.data)]
     return Found(lines + last, notes, end, is_complete=True)
 
