@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from holdfast.adapters.config import load
+from holdfast.adapters.config import from_environment, load
 from holdfast.adapters.config.document import LARGEST_FILE
 from holdfast.vocabulary.errors import ConfigError
 
@@ -76,7 +77,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ("depends_on: [web]", "services wait for each other: web → web"),
         ("depends_on: {web: healthy}", '"healthy" is not supported by this version yet'),
         ("depends_on: {web: {condition: odd}}", '"odd" is not a condition; write started'),
-        ("environment: {A: 1}", "this is a mapping, not one of inherit, clean"),
+        ("environment: {A: 1}", "write inherit or clean; variables go under env"),
         ("env: {A: [1]}", "services.web.env.A: the value is a list, not text"),
         ("env: A=1", "this is not a mapping of variables"),
         ('env: {"A B": 1}', "this is not a name for a variable"),
@@ -225,6 +226,7 @@ def test_syntax_errors_show_the_line(tmp_path: Path) -> None:
         (b"a" * (LARGEST_FILE + 1), "larger than 1 MiB"),
         ("[" * 100_000, "nested deeper than"),
         ("- " * 100_000, "nested deeper than"),
+        ("host: 127.example.org\n", "can be reached from the network"),
         ("host: 0.0.0.0\n", "can be reached from the network"),
         ("host: 0.0.0.0\nsecurity: {bind_to_localhost: true}\n", "bind_to_localhost is true"),
         ("servics: {}\n", 'unknown key; did you mean "services"?'),
@@ -290,6 +292,7 @@ def test_bad_env_file_has_its_own_lines(tmp_path: Path) -> None:
         "services:\n  web:\n    command: x\n    stop: {signal: '${SECRET}'}\n",
         "services:\n  web:\n    command: x\n    restart_policy: ${SECRET}\n",
         "security: {authentication: {token: [hunter2]}}\n",
+        "services:\n  web: run --token hunter2 'x\n",
     ],
 )
 def test_secrets_are_never_repeated(tmp_path: Path, text: str | bytes) -> None:
@@ -310,3 +313,24 @@ def test_program_not_found_is_no_problem_yet(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.yaml"
     path.write_text("services: {web: no-such-program-anywhere}")
     assert load(str(path), environ={}).services["web"].argv == ("no-such-program-anywhere",)
+
+
+def test_target_that_cannot_be_split(tmp_path: Path) -> None:
+    """A bad SUPERVISOR_TARGET_CMD is told by its name."""
+    with pytest.raises(ConfigError, match=r"SUPERVISOR_TARGET_CMD: the double quote .* not closed"):
+        from_environment({"SUPERVISOR_TARGET_CMD": 'run "it'}, str(tmp_path))
+
+
+def test_without_libyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pure parser reads the same, and tells the same places."""
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    found = problems(tmp_path, "services:\n  web:\n    command: x\n    terminal: maybe\n")
+    assert [(p["line"], p["column"]) for p in found] == [(4, 15)]
+    assert "nested deeper" in refused(tmp_path, "[" * 5000).message
+    assert "unprintable character" in refused(tmp_path, b"a: \x01\n").message
+
+
+def test_deep_json(tmp_path: Path) -> None:
+    """Nesting is bounded in JSON too."""
+    error = refused(tmp_path, "[" * 50_000 + "]" * 50_000, name="holdfast.json")
+    assert "nested" in error.message

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from holdfast.adapters.config.problems import repeatable
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
 
@@ -203,7 +204,9 @@ def argv_of(text: str) -> list[str]:
     try:
         words = Words(text, None).words
     except WordsError as error:
-        raise ConfigError(f"{error}: {text}", error.suggestion) from None
+        shown = repeatable(text)
+        message = f"{error}: {shown}" if shown else str(error)
+        raise ConfigError(message, error.suggestion) from None
     if not words:
         raise ConfigError("the command is empty", "write the program and its arguments")
     return words

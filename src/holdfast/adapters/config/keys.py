@@ -32,6 +32,7 @@ from holdfast.adapters.config.service_kinds import (
 from holdfast.vocabulary.service_spec import UNLIMITED
 
 LARGEST_SEGMENT = 4 * 1024**3 - 1
+ENVIRONMENT = Choice("inherit", "clean", instead="write inherit or clean; variables go under env")
 COUNT_OR_UNLIMITED = Integer(0, words={"unlimited": UNLIMITED})
 POLICY = Choice(
     "always",
@@ -118,7 +119,7 @@ SERVICE = Block(
         Key("env_file", ListOf(Text()), "Files of NAME=VALUE lines; `-` in front: may be absent."),
         Key(
             "environment",
-            Choice("inherit", "clean"),
+            ENVIRONMENT,
             "Begin with the environment of `holdfast up`, or with nothing.",
             "inherit",
         ),
@@ -227,7 +228,7 @@ _GLOBAL = [
     Key("stop", STOP, "Default for every service."),
     Key("log", LOG, "Default for every service."),
     Key("health_check", HEALTH_CHECK, "Default for every service."),
-    Key("environment", Choice("inherit", "clean"), "Default for every service.", "inherit"),
+    Key("environment", ENVIRONMENT, "Default for every service.", "inherit"),
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
 ]

@@ -257,8 +257,11 @@ class Size(ScalarKind):
 class Choice(ScalarKind):
     """One of a few words; `-` and upper case are forgiven, `aliases` are other names."""
 
-    def __init__(self, *words: str, aliases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *words: str, aliases: Mapping[str, str] | None = None, instead: str = ""
+    ) -> None:
         self.words = words
+        self.instead = instead
         self.aliases = dict(aliases or {})
         self.wanted = "one of " + ", ".join(words)
 
@@ -270,6 +273,9 @@ class Choice(ScalarKind):
         guess = closest(word, [*self.words, *self.aliases])
         suggestion = f'did you mean "{self.aliases.get(guess, guess)}"? ' if guess else ""
         raise ValueError(f'"{text}" is not known; {suggestion}{self.hint()}')
+
+    def hint(self) -> str:
+        return self.instead or f"write {self.wanted}"
 
     def schema(self) -> Schema:
         return {"anyOf": [{"enum": [*self.words, *self.aliases]}, INTERPOLATED]}

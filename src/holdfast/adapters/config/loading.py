@@ -7,6 +7,7 @@ is right and a Configuration comes back, or one ConfigError lists all that is wr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +41,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "token": ("SUPERVISOR_TOKEN",),
     "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
 }
-LOOPBACK = ("localhost", "::1", "[::1]")
+LOOPBACK = re.compile(r"localhost|\[?::1\]?|127(\.\d{1,3}){3}", re.IGNORECASE)
 
 
 def load(
@@ -241,7 +242,7 @@ def _door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSp
     authentication: Values = security.get("authentication") or Values("", values.node)
     host = chosen.get("host", "127.0.0.1")
     token = chosen.get("token") or authentication.get("token") or None
-    is_loopback = host in LOOPBACK or host.startswith("127.")
+    is_loopback = LOOPBACK.fullmatch(host) is not None
     is_authenticated = authentication.get("enabled", token is not None)
     is_bound = security.get("bind_to_localhost", is_loopback)
     if not is_loopback and is_bound:

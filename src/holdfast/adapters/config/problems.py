@@ -58,6 +58,11 @@ def shown_value(text: str) -> str:
     return '"' + text.replace("\n", "\\n") + '"'
 
 
+def repeatable(command: str) -> str | None:
+    """A command as a report may carry it; not at all if it seems to hold a secret."""
+    return None if is_secret_name(command) else command[:200]
+
+
 def excerpt_of(text: str, line: int, column: int) -> str:
     """The offending line with a caret below; the value of a secret is left out."""
     lines = text.splitlines()

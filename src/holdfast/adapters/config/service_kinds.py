@@ -17,6 +17,7 @@ from holdfast.adapters.config.interpolation import (
     expand_at,
 )
 from holdfast.adapters.config.kinds import INTERPOLATED, Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.problems import repeatable
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
@@ -74,7 +75,7 @@ def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> lis
     try:
         split = Words(node.text, lambda text, at: expand_at(text, at, reading.environ))
     except (WordsError, InterpolationError) as error:
-        reading.note(node, key, str(error), error.suggestion, node.text[:200])
+        reading.note(node, key, str(error), error.suggestion, repeatable(node.text))
         return None
     if is_command and split.operators:
         shown = split.operators[0]
@@ -85,7 +86,7 @@ def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> lis
         else:
             message = f"only a shell understands {shown}"
             suggestion = "add shell: true, or put quotes around it"
-            reading.note(node, key, message, suggestion, node.text[:200])
+            reading.note(node, key, message, suggestion, repeatable(node.text))
         return None
     if is_command and not split.words:
         reading.note(node, key, "the command is empty", "write the program and its arguments")
