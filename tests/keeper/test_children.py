@@ -178,7 +178,7 @@ def test_terminal_interrupt(keeper: KeeperProcess) -> None:
     keeper.write(run_id, b"echo status $?\n")
     keeper.wait_output(run_id, b"status 130")
     keeper.write(run_id, b"", eof=True)
-    assert keeper.exit_of(run_id)["code"] == 130 or True
+    assert keeper.exit_of(run_id)["code"] == 0
 
 
 def _names(keeper: KeeperProcess, run_id: str) -> bytes:

@@ -312,6 +312,8 @@ def _enter(directory: str) -> None:
 
 def _exec_failure(launch: Launch, error: OSError) -> SpawnError:
     why = error.strerror or ""
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):
+        return _failure("session", "starting a process", error.errno)
     if error.errno == errno.ENOENT and "/" in launch.argv[0]:
         path = os.path.join(launch.cwd, launch.argv[0])
         if os.path.exists(path):
