@@ -153,8 +153,10 @@ class Stage:
     def _is_left(self, path: str) -> bool:
         return not self.cgroups.is_populated(path)
 
-    def start(self, code: str, run_id: str = "run-1", place: bool = True) -> Tree:
+    def start(self, code: str, name: str = "run-1", place: bool = True) -> Tree:
         """A run of Python code in its own session, with its cookie."""
+        # As unique as in life: other tests may scan the machine at the same time.
+        run_id = f"{name}.{os.getpid()}"
         reader, writer = os.pipe()
         gate, opener = os.pipe()
         environment = {**os.environ, "HOLDFAST_RUN_ID": run_id}
@@ -170,7 +172,7 @@ class Stage:
         )
         os.close(writer)
         os.close(gate)
-        self.lines[run_id] = reader
+        self.lines[name] = reader
         path = self.cgroups.create(run_id) if place else None
         if path is not None:
             assert self.cgroups.place(path, pid)
@@ -185,12 +187,12 @@ class Stage:
     def others(self, pid: int) -> set[int]:
         return {main for main in self.trees if main != pid}
 
-    def says(self, run_id: str = "run-1") -> int:
+    def says(self, name: str = "run-1") -> int:
         """The next number that a run prints: mostly a pid."""
         line = b""
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([self.lines[run_id]], [], [], 10)
-            byte = os.read(self.lines[run_id], 1) if ready else b""
+            ready, _, _ = select.select([self.lines[name]], [], [], 10)
+            byte = os.read(self.lines[name], 1) if ready else b""
             assert byte, "the run printed nothing"
             line += byte
         return int(line)
@@ -211,7 +213,7 @@ class Stage:
     def begin(self, tree: Tree, number: int = signal.SIGTERM, grace: float = 5.0) -> Ending:
         def on_done(report: Report, seconds: float, is_empty: bool) -> None:
             hows = {int(entry["pid"]): str(entry["how"]) for entry in report}
-            self.results[tree.run_id] = (hows, seconds, is_empty)
+            self.results[_name(tree)] = (hows, seconds, is_empty)
 
         ending = Ending(tree, number, grace, self.loop, on_done)
         self.endings.append(ending)
@@ -236,7 +238,11 @@ class Stage:
     ) -> tuple[dict[int, str], float, bool]:
         self.begin(tree, number, grace)
         self.finish()
-        return self.results[tree.run_id]
+        return self.results[_name(tree)]
+
+
+def _name(tree: Tree) -> str:
+    return tree.run_id.partition(".")[0]
 
 
 def is_alive(pid: int) -> bool:
@@ -275,16 +281,18 @@ def child(body):
     return pid
 """
 
-# Twenty processes, each of which forks its successor into a new session and exits. Their
+# Ten processes, each of which forks its successor into a new session and exits. Their
 # number never grows, and they give up by themselves.
 FLEEING = """
-until = time.monotonic() + 20
+until = time.monotonic() + 4
 def flee():
     while time.monotonic() < until:
-        if os.fork(): os._exit(0)
+        try:
+            if os.fork(): os._exit(0)
+        except OSError: os._exit(0)
         os.setsid()
-        time.sleep(0.003)
-for _ in range(20): child(flee)
+        time.sleep(0.005)
+for _ in range(10): child(flee)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 ignore()
 say(1)

@@ -169,15 +169,15 @@ def test_paused_tree(cgroup: str) -> None:
 @pytest.mark.parametrize("cgroup", WAYS)
 @in_a_subreaper
 def test_fleeing_processes(cgroup: str) -> None:
-    """Twenty processes that fork away all the time are all killed."""
+    """Ten processes that fork away all the time are all killed."""
     with Stage(cgroup) as stage:
         tree = stage.start(FLEEING)
         stage.says()
-        wait_for(lambda: len(stage.members(tree)) > 15)
+        wait_for(lambda: len(stage.members(tree)) > 7)
         _, seconds, is_empty = stage.end(tree, grace=0.1)
         assert is_empty
         assert seconds < 5
-        assert host.own_children() == []
+        assert not any(map(is_alive, host.own_children()))
 
 
 @pytest.mark.parametrize("cgroup", WAYS)
@@ -360,13 +360,14 @@ def test_many_at_once(cgroup: str) -> None:
     """Thirty services end together, in the time of one."""
     with Stage(cgroup) as stage:
         trees = [stage.start("say(1); forever()", f"run-{n}") for n in range(30)]
-        for tree in trees:
-            stage.says(tree.run_id)
+        for number in range(30):
+            stage.says(f"run-{number}")
         began = time.monotonic()
         for tree in trees:
             stage.begin(tree)
         stage.finish()
-        assert all(stage.results[t.run_id][0] == {t.pid: "SIGTERM"} for t in trees)
+        hows = [stage.results[f"run-{number}"][0] for number in range(30)]
+        assert hows == [{tree.pid: "SIGTERM"} for tree in trees]
         assert time.monotonic() - began < 2
 
 

@@ -290,11 +290,11 @@ def test_resume_wakes_only_whom_pause_stopped() -> None:
 @pytest.mark.parametrize("cgroup", WAYS)
 @in_a_subreaper
 def test_pause_of_fleeing_processes(cgroup: str) -> None:
-    """Pausing converges while twenty processes fork away, and then nothing new appears."""
+    """Pausing converges while ten processes fork away, and then nothing new appears."""
     with Stage(cgroup) as stage:
         tree = stage.start(FLEEING)
         stage.says()
-        wait_for(lambda: len(stage.members(tree)) > 15)
+        wait_for(lambda: len(stage.members(tree)) > 7)
         tree.pause()
         wait_for(lambda: _are_the_same(tree))
         tree.signal(signal.SIGKILL)

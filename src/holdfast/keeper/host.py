@@ -13,6 +13,7 @@ import resource
 import signal
 import struct
 import sys
+import time
 
 if sys.platform == "darwin":
     from holdfast.keeper import darwin
@@ -341,23 +342,28 @@ def _can_read_children() -> bool:
     return _has_children_files[0]
 
 
-def run_id_of(pid: int) -> str | None:
+def run_id_of(pid: int, patience_seconds: float = 0.001) -> str | None:
     """The run a process was started for, as its initial environment says."""
-    if sys.platform == "darwin":
-        environment = darwin.environment(pid)
-    else:
-        environment = read(f"/proc/{pid}/environ")
-    if not environment:
-        return None
-    for item in environment.split(b"\0"):
+    for item in (_environment(pid, patience_seconds) or b"").split(b"\0"):
         if item.startswith(COOKIE):
             return item[len(COOKIE) :].decode("utf-8", "replace")
     return None
 
 
-if sys.platform == "linux":
-    import time
+def _environment(pid: int, patience_seconds: float) -> bytes | None:
+    if sys.platform == "darwin":
+        return darwin.environment(pid)
+    until = time.monotonic() + patience_seconds
+    while True:
+        # In the middle of an exec both are empty, in this order.
+        command = read(f"/proc/{pid}/cmdline")
+        environment = read(f"/proc/{pid}/environ")
+        if environment or command != b"" or time.monotonic() >= until:
+            return environment
+        os.sched_yield()
 
+
+if sys.platform == "linux":
     _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
     def _clock_boottime() -> float:

@@ -19,12 +19,28 @@ from holdfast.keeper import host
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.host import Process
 
-_ROUNDS = 100
-_SCAN_ROUNDS = 10
+_LISTINGS = 10
+_PATIENCE_SECONDS = 0.03
 _ROUGH_SECONDS = 0.005
 
 _living: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
 _cookies: dict[int, tuple[str, str | None]] = {}
+
+
+class _Found(dict[int, Process]):
+    """What a walk has found, by pid; each one is visited before its children are listed."""
+
+    __slots__ = ("_visit",)
+
+    def __init__(self, visit: Callable[[Process], None] | None) -> None:
+        self._visit = visit
+
+    def add(self, process: Process) -> None:
+        if process.pid == os.getpid():
+            return
+        self[process.pid] = process
+        if self._visit is not None:
+            self._visit(process)
 
 
 class _Listing:
@@ -120,24 +136,8 @@ class Tree:
         Rough: orphans that came within the last milliseconds may be missing, which makes
         the question cheap when a hundred runs are asked in a row.
         """
-        if self._is_over:
-            return []
-        found: dict[int, Process] = {}
-        self._dead = set()
-        inside = self._pids_inside()
-        if self.is_walkable:
-            self._walk(found, inside, is_rough)
-        else:
-            self._scan(found, inside)
-        for pid in (*inside, *self._seen):
-            if pid in found or (process := host.process(pid)) is None or not process.is_alive:
-                continue
-            if pid in inside or self._seen[pid] == process.start_time:
-                found[pid] = process
-        found.pop(os.getpid(), None)
-        self._seen = {pid: process.start_time for pid, process in found.items()}
-        if not found and not is_rough and not self.is_main_alive():
-            self._end()
+        found = _Found(None)
+        self._find(found, is_rough)
         return list(found.values())
 
     def signal(self, number: int) -> int:
@@ -227,20 +227,40 @@ class Tree:
         known = self._known_children()
         return [pid for pid in _own_children(is_rough) if pid != self.pid and pid not in known]
 
-    def _walk(self, found: dict[int, Process], inside: frozenset[int], is_rough: bool) -> None:
+    def _find(self, found: _Found, is_rough: bool = False) -> None:
+        if self._is_over:
+            return
+        self._dead = set()
+        inside = self._pids_inside()
+        if self.is_walkable:
+            self._walk(found, inside, is_rough)
+        else:
+            self._scan(found, inside)
+        for pid in (*inside, *self._seen):
+            if pid in found or (process := host.process(pid)) is None or not process.is_alive:
+                continue
+            if pid in inside or self._seen[pid] == process.start_time:
+                found.add(process)
+        self._seen = {pid: process.start_time for pid, process in found.items()}
+        if not found and not is_rough and not self.is_main_alive():
+            self._end()
+
+    def _walk(self, found: _Found, inside: frozenset[int], is_rough: bool) -> None:
         if (main := self._main()) is not None:
-            found[main.pid] = main
-            self._descend(found, [main.pid])
+            found.add(main)
+            self._descend(found, main.pid)
         # Last, because whoever loses its parent during the walk comes to us.
-        for _ in range(_ROUNDS):
+        for _ in range(_LISTINGS):
             strangers = self._strangers(is_rough)
-            orphans = [pid for pid in strangers if self._take_orphan(pid, found, inside)]
-            self._descend(found, orphans)
+            # The youngest first: it has the least chance to have gone meanwhile.
+            for pid in reversed(strangers):
+                if self._take_orphan(pid, found, inside):
+                    self._descend(found, pid)
             # One that died under our eyes may have left children to us after the listing.
             if found or not strangers or strangers == self._strangers():
                 return
 
-    def _take_orphan(self, pid: int, found: dict[int, Process], inside: frozenset[int]) -> bool:
+    def _take_orphan(self, pid: int, found: _Found, inside: frozenset[int]) -> bool:
         if pid in found:
             return False
         if pid in self._zombies:
@@ -252,11 +272,11 @@ class Tree:
             return False
         if not self._owns(process, found, inside):
             return False
-        found[pid] = process
+        found.add(process)
         return True
 
-    def _descend(self, found: dict[int, Process], parents: list[int]) -> None:
-        queue = list(parents)
+    def _descend(self, found: _Found, ancestor: int) -> None:
+        queue = [ancestor]
         for parent in queue:
             for pid in host.children(parent):
                 if pid in found:
@@ -266,10 +286,10 @@ class Tree:
                 if process is None or not process.is_alive or process.ppid != parent:
                     self._dead.add(pid)
                     continue
-                found[pid] = process
+                found.add(process)
                 queue.append(pid)
 
-    def _owns(self, orphan: Process, found: dict[int, Process], inside: frozenset[int]) -> bool:
+    def _owns(self, orphan: Process, found: _Found, inside: frozenset[int]) -> bool:
         if self._seen.get(orphan.pid) == orphan.start_time or orphan.pid in inside:
             return True
         others = [tree for tree in _living.values() if tree is not self]
@@ -296,12 +316,12 @@ class Tree:
                 return False
         return True
 
-    def _scan(self, found: dict[int, Process], inside: frozenset[int]) -> None:
+    def _scan(self, found: _Found, inside: frozenset[int]) -> None:
         """Look at every process of the machine: for runs whose orphans go to init."""
         everybody = {process.pid: process for process in host.all_processes()}
         _forget_cookies(everybody)
         if (main := self._main()) is not None:
-            found[main.pid] = main
+            found.add(main)
         barred = {os.getpid(), 1, *self._known_children()}
         offspring: dict[int, list[Process]] = {}
         for process in everybody.values():
@@ -318,12 +338,12 @@ class Tree:
                 or (self._leads_session and process.session == self.pid)
                 or _cookie_of(process) == self.run_id
             ):
-                found[process.pid] = process
+                found.add(process)
         queue = list(found)
         for parent in queue:
             for process in offspring.get(parent, ()):
                 if process.pid not in found:
-                    found[process.pid] = process
+                    found.add(process)
                     queue.append(process.pid)
 
     def _signal_each(self, processes: Iterable[Process], number: int) -> int:
@@ -332,24 +352,34 @@ class Tree:
     def _signal_until_stable(
         self, number: int, spared: Callable[[], Collection[int]] = tuple
     ) -> int:
-        """Send a signal to each process until a walk finds nobody new.
+        """Send a signal to each process as it is found, until a walk finds nobody new.
 
-        A process that has SIGSTOP or SIGKILL pending cannot fork any more, so this ends.
-        One that died since the last walk may have left a child that was overlooked.
+        A process that has SIGSTOP or SIGKILL pending cannot fork any more, so its children
+        are listed for good. One that died since the last walk may have left a child that
+        was overlooked. Gives up after a moment: the keeper must not be kept from reaping.
         """
         reached: set[tuple[int, str]] = set()
-        dead: set[int] | None = None
+        left_out: Collection[int] = ()
         count = 0
-        for _ in range(_ROUNDS if self.is_walkable else _SCAN_ROUNDS):
-            processes = self.processes()
-            left_out = spared()
-            fresh = [p for p in processes if p.identity not in reached and p.pid not in left_out]
-            if not fresh and dead == self._dead:
+
+        def reach(process: Process) -> None:
+            nonlocal count
+            if process.identity not in reached and process.pid not in left_out:
+                reached.add(process.identity)
+                count += host.send_signal(process.pid, process.start_time, number)
+
+        until = time.monotonic() + _PATIENCE_SECONDS
+        self._dead = set()
+        dead: set[int] | None = None
+        before = -1
+        while before < len(reached) or dead != self._dead:
+            if dead is not None and time.monotonic() > until:
                 break
+            before = len(reached)
             # Nothing is reaped meanwhile, so who is dead stays dead and listed.
             dead = self._zombies = self._dead
-            reached.update(process.identity for process in fresh)
-            count += self._signal_each(fresh, number)
+            left_out = spared()
+            self._find(_Found(reach))
         self._zombies = set()
         return count
 
@@ -366,7 +396,8 @@ def _cookie_of(process: Process) -> str | None:
     """The run id in a process's environment, remembered: scans are repeated."""
     start_time, cookie = _cookies.get(process.pid, ("", None))
     if start_time != process.start_time:
-        cookie = host.run_id_of(process.pid)
+        # Session 0: a kernel thread, which will never have an environment.
+        cookie = host.run_id_of(process.pid, patience_seconds=0.001 if process.session else 0)
         _cookies[process.pid] = (process.start_time, cookie)
     return cookie
 
