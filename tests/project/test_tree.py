@@ -8,7 +8,9 @@ import re
 from tests.project.tree import ROOT, files, named, text_of
 
 # Spelled in pieces, so that this file does not find itself.
-HOMES = re.compile("|".join(("/" + "root/", "/" + r"home/[a-z]+/", "/" + r"Users/[a-z]+/")))
+HOMES = re.compile(
+    "|".join(("/" + "root/", "/" + r"home/(?!me/|you/)[a-z]+/", "/" + r"Users/[a-z]+/"))
+)
 REGISTRIES = re.compile(
     "|".join(
         ("pypi" + r"\.org", "python" + r"hosted\.org", "npmjs" + r"\.(?:org|com)", "index" + "-url")
