@@ -133,7 +133,7 @@ class Stage:
         self.lines: dict[str, int] = {}
         self.loop.on_signal(signal.SIGCHLD, self.reap)
 
-    def __enter__(self) -> Stage:  # noqa: PYI034
+    def __enter__(self) -> Stage:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -244,6 +244,8 @@ def send_group_signals(pid: int, start_time: str, numbers: tuple[int, ...]) -> b
 
 def has_exited(pid: int) -> bool:
     """Whether this child of ours has ended, reaped or not, without reaping it."""
+    if sys.platform == "darwin":
+        return _identity_of(pid) is None
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -275,7 +277,7 @@ def ticks_now() -> int | None:
     """The current time in the unit of start times, where they can be compared."""
     if sys.platform != "linux":
         return None
-    return int(_clock_boottime() * _TICKS_PER_SECOND)
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def process(pid: int) -> Process | None:
@@ -361,13 +363,6 @@ def _environment(pid: int, patience_seconds: float) -> bytes | None:
         if environment or command != b"" or time.monotonic() >= until:
             return environment
         os.sched_yield()
-
-
-if sys.platform == "linux":
-    _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-
-    def _clock_boottime() -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 if sys.platform == "darwin":
