@@ -105,6 +105,8 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
                 ends[notice["service"]] = {"status": "stopped", "report": notice.get("report")}
     except KeeperGone:
         pass
+    finally:
+        line.close()
     while lock_is_held(call.places.state):
         if time.monotonic() > deadline:
             raise TimedOut("the keeper has not ended yet", "`holdfast down --now` kills at once")

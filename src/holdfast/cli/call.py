@@ -57,14 +57,20 @@ class Call:
 
     def use(self, connection: Connection | None) -> None:
         """Speak over this connection from now on."""
+        self.close()
         self._connection = connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
         """Ask; once more if the supervisor was replaced meanwhile and asking twice is safe."""
         try:
             return self.connect().ask(command, **fields)
         except ConnectionLost:
-            self._connection = None
+            self.close()
             if command not in SAFE_TO_REPEAT:
                 raise
         return self.connect().ask(command, **fields)

@@ -132,11 +132,14 @@ def service_names(before: list[str]) -> list[tuple[str, str]]:
         options = {}
     call = Call(Arguments(None, options, []), os.environ)
     try:
-        connection = Connection(call.places.line_socket, connect_seconds=ANSWER_SECONDS)
+        call.use(Connection(call.places.line_socket, connect_seconds=ANSWER_SECONDS))
+        connection = call.connect()
         answer = connection.answer(connection.send("status"), ANSWER_SECONDS)
         return [(name, service["status"]) for name, service in answer["services"].items()]
     except (HoldfastError, TimeoutError, OSError, KeyError):
         pass
+    finally:
+        call.close()
     from holdfast.logbook import segments
 
     return [(name, "") for name in sorted(segments.list_all(call.places.logs))]

@@ -57,6 +57,9 @@ def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
     """With no supervisor, the keeper tells; after a while the supervisor is tried again."""
     try:
         line = KeeperLine(call.places.keeper_socket)
+    except KeeperGone:
+        return
+    try:
         for run in away.facts.get("runs", []):
             line.ask("watch", service=run["service"], on=True)
         yield None, False
@@ -65,6 +68,7 @@ def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
                 yield notice["service"], False
             elif notice.get("notice") == "exit":
                 yield notice["service"], True
-        line.close()
     except KeeperGone:
         pass
+    finally:
+        line.close()

@@ -65,6 +65,7 @@ class Foreground:
         self._handled = 0
         self._is_stopping = False
         self._watched = self._told = 0
+        self._hurry: Connection | None = None
         self._exit_code: int | None = None
         self._last_event: int | None = None
 
@@ -85,6 +86,8 @@ class Foreground:
             os.close(wake)
             os.close(self._wake_end)
             self._followed.close()
+            if self._hurry is not None:
+                self._hurry.close()
         return self._leave()
 
     def _interrupted(self, *_: object) -> None:
@@ -165,7 +168,8 @@ class Foreground:
                 self._call.note("stopping everything; Ctrl-C again kills at once")
                 self._stop()
             else:
-                reach(self._call.places, any_version=True).send("shutdown", now=True)
+                self._hurry = reach(self._call.places, any_version=True)
+                self._hurry.send("shutdown", now=True)
         return True
 
     def _stop(self) -> None:

@@ -104,8 +104,7 @@ def runs(call: Call) -> int:
     if not rows:
         call.say(f"{call.operands[0]} has not run yet")
         return 0
-    for line in screen.table(RUN_HEADS, rows, call.paint, screen.width()):
-        call.say(line)
+    call.say("\n".join(screen.table(RUN_HEADS, rows, call.paint, screen.width())))
     return 0
 
 

@@ -30,8 +30,9 @@ def ls(call: Call) -> int:
     if not entries:
         call.say("no Holdfast of yours runs; `holdfast up` or `holdfast run -- COMMAND` starts one")
         return 0
-    for line in screen.table(HEADS, [_row(e) for e in entries], call.paint, screen.width(), 1):
-        call.say(line)
+    call.say(
+        "\n".join(screen.table(HEADS, [_row(e) for e in entries], call.paint, screen.width(), 1))
+    )
     if any(entry["status"] == "stale" for entry in entries):
         call.say()
         call.say(call.paint("stale: left by a crash; `holdfast up` there takes over", "dim"))
@@ -78,10 +79,14 @@ def entry_of(state: str) -> dict[str, Any] | None:
 def _ask_services(entry: dict[str, Any], runtime: str) -> None:
     try:
         connection = Connection(os.path.join(runtime, "line.sock"), connect_seconds=ANSWER_SECONDS)
+    except HoldfastError:
+        return
+    try:
         services = connection.answer(connection.send("status"), ANSWER_SECONDS)["services"]
-        connection.close()
     except (HoldfastError, TimeoutError, KeyError):
         return
+    finally:
+        connection.close()
     entry["services"] = len(services)
     entry["running"] = sum(service.get("pid") is not None for service in services.values())
 

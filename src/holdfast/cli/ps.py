@@ -21,8 +21,7 @@ def ps(call: Call) -> int:
     if not rows:
         call.say("no process runs")
         return 0
-    for line in screen.table(HEADS, rows, call.paint, screen.width()):
-        call.say(line)
+    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width())))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.cli.call import Call
 from holdfast.cli.output import ends_of
 from holdfast.cli.services import tell
-from holdfast.client.connection import ConnectionLost
+from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.launch import ensure_running
 from holdfast.client.reach import reach
 from holdfast.logbook import cursors
@@ -70,19 +70,22 @@ def environment_of(call: Call) -> dict[str, str]:
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:
     """Show its output on the same streams, until it is over for good."""
     follower = ChunkFollower(Reader(call.places.logs, service), start)
-    stops = 0
+    stopping: list[Connection] = []
     while True:
         try:
             final = _follow_to_end(call, service, follower)
             break
         except KeyboardInterrupt:
-            stops += 1
-            stop = reach(call.places)
-            stop.send("stop", services=[service], **({"grace": 0} if stops > 1 else {}))
+            stopping.append(reach(call.places))
+            fields = {"grace": 0} if len(stopping) > 1 else {}
+            stopping[-1].send("stop", services=[service], **fields)
             call.use(None)
         except ConnectionLost:
             call.use(None)
     _copy(follower)
+    follower.close()
+    for connection in stopping:
+        connection.close()
     if call.is_json:
         call.emit_line({"service": service, **final})
     if outcome["outcome"] == "failed" and final.get("exit_code") is None and not final["signal"]:

@@ -26,8 +26,8 @@ def version(call: Call) -> int:
     """Never fails for want of a daemon."""
     daemon: dict[str, object] | None = None
     try:
-        connection = reach(call.places, patience=2.0, any_version=True)
-        daemon = connection.ask("hello", version=__version__)
+        call.use(reach(call.places, patience=2.0, any_version=True))
+        daemon = call.ask("hello", version=__version__)
     except HoldfastError:
         pass
     python = sys.version.split()[0]

@@ -25,8 +25,7 @@ def status(call: Call) -> int:
     if call.is_json:
         call.emit(result)
         return 0
-    for line in render(result, call.paint, screen.width()):
-        call.say(line)
+    call.say("\n".join(render(result, call.paint, screen.width())))
     return 0
 
 

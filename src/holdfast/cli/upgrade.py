@@ -20,7 +20,8 @@ SWAP_SECONDS = 60.0
 
 
 def upgrade(call: Call) -> int:
-    connection = reach(call.places, any_version=True)
+    call.use(reach(call.places, any_version=True))
+    connection = call.connect()
     before = connection.ask("hello", version=__version__)
     runs_before = _runs(connection.ask("status"))
     request = {
@@ -33,7 +34,6 @@ def upgrade(call: Call) -> int:
     except ConnectionLost:
         # The supervisor may be retired before its answer is out; its successor tells.
         pass
-    connection.close()
     after, runs_after = _wait_for_new(call, before)
     changed = [
         name
@@ -72,11 +72,10 @@ def _wait_for_new(
     deadline = time.monotonic() + SWAP_SECONDS
     while time.monotonic() < deadline:
         try:
-            connection = reach(call.places, any_version=True)
-            hello = connection.ask("hello", version=__version__)
+            call.use(reach(call.places, any_version=True))
+            hello = call.ask("hello", version=__version__)
             if hello["pid"] != before["pid"] and hello["version"] == __version__:
-                return hello, _runs(connection.ask("status"))
-            connection.close()
+                return hello, _runs(call.ask("status"))
         except NoDaemon:
             pass
         time.sleep(0.05)

@@ -6,8 +6,8 @@ mean; it starts nothing and does not choose whom to speak to (`reach` does).
 
 from __future__ import annotations
 
+import _socket
 import json
-import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,8 @@ class Connection:
         self._buffer = b""
         self._aside: list[Frame] = []
         self._last_id = 0
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # `socket` would cost every call of the CLI as much as all of this package.
+        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._socket.settimeout(connect_seconds)
         try:
             self._socket.connect(path)

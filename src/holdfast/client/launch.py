@@ -186,8 +186,10 @@ def _join(places: Places) -> Connection:
     from holdfast.client.keeper_line import KeeperLine
 
     line = KeeperLine(places.keeper_socket)
-    line.ask("supervise", on=True)
-    line.close()
+    try:
+        line.ask("supervise", on=True)
+    finally:
+        line.close()
     return reach(places)
 
 

@@ -50,35 +50,45 @@ def reach(
 ) -> Connection:
     """A greeted connection to the supervisor of these places."""
     deadline = time.monotonic() + patience
-    next_keeper_check = 0.0
     connection: Connection | None = None
-    hello = 0
-    first_wait = FIRST_ANSWER_SECONDS
-    while True:
-        if connection is None and (connection := _connect(places.line_socket)):
-            hello = connection.send("hello", version=__version__)
+    try:
+        wait = min(FIRST_ANSWER_SECONDS, patience)
+        next_keeper_check = 0.0
+        hello = 0
+        while True:
+            if connection is None and (connection := _connect(places.line_socket)):
+                hello = connection.send("hello", version=__version__)
+            if connection is not None:
+                try:
+                    greeting = connection.answer(hello, wait)
+                except ConnectionLost:
+                    connection.close()
+                    connection = None
+                except TimeoutError:
+                    wait = KEEPER_CHECK_SECONDS
+                else:
+                    if not any_version:
+                        check_versions(__version__, str(greeting.get("version", "")))
+                    found, connection = connection, None
+                    return found
+            now = time.monotonic()
+            if now >= next_keeper_check:
+                next_keeper_check = now + KEEPER_CHECK_SECONDS
+                _check_keeper(places, is_line_open=connection is not None)
+            if now >= deadline:
+                raise _no_answer(places, patience)
+            if connection is None:
+                time.sleep(POLL_SECONDS)
+    finally:
         if connection is not None:
-            try:
-                greeting = connection.answer(hello, min(first_wait, patience))
-            except ConnectionLost:
-                connection = None
-            except TimeoutError:
-                first_wait = KEEPER_CHECK_SECONDS
-            else:
-                if not any_version:
-                    check_versions(__version__, str(greeting.get("version", "")))
-                return connection
-        now = time.monotonic()
-        if now >= next_keeper_check:
-            next_keeper_check = now + KEEPER_CHECK_SECONDS
-            _check_keeper(places, is_line_open=connection is not None)
-        if now >= deadline:
-            raise TimedOut(
-                f"the supervisor did not answer within {patience:g} s",
-                f"its messages are in {os.path.join(places.state, 'supervisor.err')}",
-            )
-        if connection is None:
-            time.sleep(POLL_SECONDS)
+            connection.close()
+
+
+def _no_answer(places: Places, patience: float) -> TimedOut:
+    errors = os.path.join(places.state, "supervisor.err")
+    return TimedOut(
+        f"the supervisor did not answer within {patience:g} s", f"its messages are in {errors}"
+    )
 
 
 def _check_keeper(places: Places, *, is_line_open: bool) -> None:

@@ -1,0 +1,228 @@
+"""The table of verbs against the vocabulary: what can be typed, and what is then asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.help import EXIT_CODES, help_of, overview
+from holdfast.cli.main import main
+from holdfast.cli.verbs import GLOBAL_OPTIONS, VERBS
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.errors import EXIT_CODES as CODES_OF_ERRORS
+from tests.cli.fake_daemon import FakeDaemon, outcome, service
+
+LINES = [
+    (["status"], "status", {"services": []}),
+    (["status", "web", "--json"], "status", {"services": ["web"]}),
+    (["start", "web"], "start", {"services": ["web"], "wait": True}),
+    (["start", "--no-wait"], "start", {"services": [], "wait": False}),
+    (["stop", "web", "--grace", "2m"], "stop", {"services": ["web"], "grace": 120.0}),
+    (["stop", "web", "--grace=0"], "stop", {"services": ["web"], "grace": 0.0}),
+    (["restart", "web"], "restart", {"services": ["web"], "wait": True}),
+    (
+        ["restart", "web", "-e", "A=1", "--env", "B=x=y", "--args", "-p", "80"],
+        "restart",
+        {
+            "services": ["web"], "wait": True, "args": ["-p", "80"],
+            "env_vars": {"A": "1", "B": "x=y"},
+        },
+    ),
+    (["pause", "web"], "pause", {"services": ["web"]}),
+    (["resume", "web"], "resume", {"services": ["web"]}),
+    (["signal", "HUP", "web", "db"], "signal", {"signal": "HUP", "services": ["web", "db"]}),
+    (["signal", "web", "KILL"], "signal", {"signal": "KILL", "services": ["web"]}),
+    (
+        ["signal", "--to", "tree", "USR1", "web"],
+        "signal",
+        {"signal": "USR1", "services": ["web"], "to": "tree"},
+    ),
+    (["ps"], "ps", {"services": []}),
+    (
+        ["events", "-n5", "--since", "3"],
+        "events",
+        {"services": [], "limit": 5, "since": 3},
+    ),
+    (
+        ["wait", "web", "--for", "log:ready", "--timeout", "500ms"],
+        "wait",
+        {"service": "web", "condition": "log:ready", "timeout": 0.5},
+    ),
+    (["runs", "web"], "runs", {"service": "web", "limit": 20}),
+    (["rm", "web", "--keep-logs"], "remove", {"services": ["web"], "keep_logs": True}),
+    (["prune", "--older-than", "7d"], "prune", {"services": [], "older_than": 604800.0}),
+    (["adopt", "--port", "80", "web"], "adopt", {"service": "web", "port": 80}),
+    (["adopt", "web", "--pid=7"], "adopt", {"service": "web", "pid": 7}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "command", "fields"), LINES)
+def test_a_line_becomes_a_command(
+    daemon: FakeDaemon, words: list[str], command: str, fields: dict[str, Any]
+) -> None:
+    """What is typed arrives as a command that the vocabulary accepts, with these fields."""
+    assert main(words) == 0
+    assert daemon.last(command) == fields
+
+
+def test_run_sends_the_command_as_it_is(
+    daemon: FakeDaemon, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything after `--` belongs to the command, options included."""
+    monkeypatch.setenv("COLOUR", "green")
+    assert main(["run", "--name", "x", "--restart", "always", "--", "ls", "--json", "-f"]) == 0
+    asked = daemon.last("run")
+    assert asked["argv"] == ["ls", "--json", "-f"]
+    assert (asked["service"], asked["restart_policy"]) == ("x", "always")
+    assert asked["working_dir"] == str(project.resolve())
+    assert asked["environment"]["COLOUR"] == "green"
+    assert main(["run", "--terminal", "sh", "-c", "exit"]) == 0
+    assert daemon.last("run")["argv"] == ["sh", "-c", "exit"]
+    assert daemon.last("run")["terminal"] is True
+
+
+def test_up_sends_configuration_and_settings(daemon: FakeDaemon, project: Path) -> None:
+    """up names the configuration it found and passes the caller's settings on."""
+    assert main(["up", "-d", "web", "--port", "9000", "--log-level", "debug"]) == 0
+    asked = daemon.last("up")
+    assert asked["config"] == str(project.resolve() / "holdfast.yaml")
+    assert asked["services"] == ["web"]
+    assert asked["settings"] == {"port": "9000", "log_level": "debug"}
+    assert asked["wait"] is True
+
+
+def test_every_verb_that_asks_is_in_the_vocabulary() -> None:
+    """The commands that a verb may send all exist."""
+    assert {command for verb in VERBS for command in verb.commands} <= set(COMMANDS)
+
+
+def test_every_command_for_people_has_a_verb() -> None:
+    """No command of the vocabulary is out of reach from the command line."""
+    asked = {command for verb in VERBS for command in verb.commands}
+    assert set(COMMANDS) - asked == {"hello", "logs"}
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_help_of_every_verb_has_examples(verb: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`VERB --help` shows usage, every option, and an example that begins with holdfast."""
+    assert main([verb.name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == help_of(verb)
+    assert all(option.flags[-1] in shown for option in verb.options)
+    assert all("holdfast" in command and why for command, why in verb.examples)
+    assert verb.name in overview()
+
+
+def test_a_flag_takes_a_value_everywhere_or_nowhere() -> None:
+    """Options may stand before the verb, so their form cannot depend on it."""
+    forms: dict[str, bool] = {}
+    for option in [*GLOBAL_OPTIONS, *(o for verb in VERBS for o in verb.options)]:
+        for flag in option.flags:
+            assert forms.setdefault(flag, option.takes_value) == option.takes_value, flag
+
+
+def test_exit_codes_are_documented() -> None:
+    """Every exit code that an error can have is on the reference page."""
+    assert set(CODES_OF_ERRORS.values()) <= {code for code, _, _ in EXIT_CODES}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json", "status", "web"],
+        ["status", "--json", "web"],
+        ["status", "web", "--json"],
+    ],
+)
+def test_options_stand_anywhere(
+    daemon: FakeDaemon, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options work before and after the verb and its operands."""
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["services"]["web"]["status"] == "running"
+
+
+def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
+    """Even an option of the verb may come first."""
+    assert main(["--timeout", "3s", "wait", "web"]) == 0
+    assert daemon.last("wait")["timeout"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["statsu"], 2, 'did you mean "status"?'),
+        (["logs", "--tial", "3"], 2, "did you mean --tail?"),
+        (["stop", "--grace", "soon"], 2, "not a duration"),
+        (["events", "--since", "x"], 2, "not a number"),
+        (["--color", "red", "status"], 2, "auto, always, never"),
+        (["pause"], 2, "needs SERVICE…"),
+        (["wait", "a", "b"], 2, "unexpected b"),
+        (["logs", "--since"], 2, "--since needs TIME"),
+        (["status", "--json=yes"], 2, "takes no value"),
+        (["adopt", "web"], 2, "--pid"),
+        (["restart", "--args", "x"], 2, "one service"),
+        (["-C", "/nowhere/at/all", "status"], 2, "no such folder"),
+        (["completion", "tcsh"], 2, "bash, zsh or fish"),
+    ],
+)
+def test_usage_errors_name_the_next_step(
+    project: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistake on the line is exit code 2 and says what to write instead."""
+    assert main(words) == code
+    err = capsys.readouterr().err
+    assert err.startswith("holdfast: ")
+    assert said in err
+
+
+def test_an_error_in_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json an error is one object on standard output, and nothing else is said."""
+    assert main(["status", "--json"]) == 4
+    said = capsys.readouterr()
+    error = json.loads(said.out)["error"]
+    assert (error["code"], error["exit_code"]) == ("no_daemon", 4)
+    assert "holdfast up" in error["hint"]
+    assert said.err == ""
+
+
+def test_a_failed_outcome_is_exit_1(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """When a service could not be started, its reason and last lines are shown."""
+    daemon.answers["start"] = outcome(
+        "failed", pid=None, reason="exit 1 within 1 s", last_lines=["boom"]
+    )
+    assert main(["start", "web"]) == 1
+    shown = capsys.readouterr().out
+    assert "web: failed: exit 1 within 1 s" in shown
+    assert "| boom" in shown
+    assert "holdfast logs web" in shown
+
+
+def test_wait_in_vain_is_exit_6(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """A condition that is not met in time is a timeout that tells the state."""
+    daemon.answers["wait"] = {"service": "web", "met": False, "status": "backoff"}
+    assert main(["wait", "web"]) == 6
+    assert "it is backoff" in capsys.readouterr().err
+
+
+def test_bare_holdfast_without_configuration_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a configuration, bare `holdfast` shows what it can do."""
+    monkeypatch.chdir(tmp_path)
+    assert main([]) == 0
+    assert capsys.readouterr().out == overview()
+
+
+def test_attach_refuses_a_service_without_terminal(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """attach says how a service gets a terminal."""
+    assert main(["attach", "web"]) == 2
+    assert "terminal: true" in capsys.readouterr().err
+    daemon.answers["status"] = {"services": {"web": service("stopped", terminal=True)}}
+    assert main(["attach", "web"]) == 1
+    assert "holdfast start web" in capsys.readouterr().err
