@@ -13,6 +13,9 @@ import pytest
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 
 
+pytestmark = pytest.mark.unprivileged
+
+
 @pytest.mark.parametrize(
     ("script", "code", "number"), [("exit 7", 7, None), ("kill -9 $$", None, 9)]
 )
@@ -278,7 +281,7 @@ def test_no_children_escape_the_cgroup(keeper: KeeperProcess) -> None:
     cgroup = keeper.link.do("list")["runs"][0]["cgroup"]
     keeper.link.do("end", run_id=run_id, grace=0)
     keeper.link.notice("ended")
-    assert not os.path.exists(cgroup)
+    wait_for(lambda: not os.path.exists(cgroup), what="its removal")
 
 
 def test_signal(keeper: KeeperProcess) -> None:

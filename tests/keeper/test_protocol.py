@@ -11,11 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.keeper import wire
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
+
+pytestmark = pytest.mark.unprivileged
 
 MakeKeeper = Callable[..., KeeperProcess]
 
@@ -45,7 +48,7 @@ def test_unknown_word(keeper: KeeperProcess) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"run_id": 3}, {"run_id": "none"}, {"run_id": []}])
-def test_bad_requests(keeper: KeeperProcess, fields: dict[str, object]) -> None:
+def test_bad_requests(keeper: KeeperProcess, fields: dict[str, Any]) -> None:
     """Nonsense is refused with a code and hurts nobody."""
     for word in ("spawn", "end", "signal", "write", "resize", "lease", "adopt", "tree", "pause"):
         answer = keeper.link.ask(word, **fields)

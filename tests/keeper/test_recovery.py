@@ -24,6 +24,9 @@ from tests.keeper.conftest import (
 from tests.keeper.test_upgrade import assert_lines_whole, start_writers
 
 
+pytestmark = pytest.mark.unprivileged
+
+
 class Recovered(KeeperProcess):
     """A keeper made from a supervisor's copies, as the supervisor's execv would make it."""
 
@@ -65,7 +68,7 @@ class Recovered(KeeperProcess):
 
 @pytest.fixture
 def recover() -> Iterator[object]:
-    made: list[KeeperProcess] = []
+    made: list[Recovered] = []
     pids: list[int] = []
 
     def do(keeper: KeeperProcess, kept: Message | None = None) -> Recovered:

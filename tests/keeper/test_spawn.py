@@ -14,6 +14,8 @@ import pytest
 
 from tests.keeper.conftest import KeeperProcess, Message
 
+pytestmark = pytest.mark.unprivileged
+
 IS_ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root may change the user")
 

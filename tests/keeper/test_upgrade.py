@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,7 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.keeper.conftest import PACKAGE, KeeperProcess, is_alive, wait_for
+
+pytestmark = pytest.mark.unprivileged
 
 LINES = 1500
 WRITER = (
@@ -149,8 +154,6 @@ def test_ending_goes_on(keeper: KeeperProcess) -> None:
 
 def test_supervisor_is_relaunched(make_keeper: Callable[..., KeeperProcess], folder: Path) -> None:
     """After an upgrade the supervisor is retired and a new one launched."""
-    import json
-
     script = folder / "supervisor.py"
     script.write_text(
         "import socket, sys\n"

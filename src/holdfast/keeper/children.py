@@ -62,7 +62,7 @@ class Children:
         self._descriptors = descriptors
         self._announce = announce
         self._deathwatch = Deathwatch(loop)
-        self._placement = Placement(loop, cgroups, self)
+        self.placement = Placement(loop, cgroups, self)
 
     # Beginning.
 
@@ -104,7 +104,7 @@ class Children:
             self._record(run, None)
         if lease := asked.get("lease"):
             self.lease(run, lease["seconds"], lease.get("kind") or "job")
-        self._placement.add(run)
+        self.placement.add(run)
         return run, handed
 
     def adopt(self, asked: Facts, pid: int, start_time: str, parts: dict[str, int]) -> Run:
@@ -113,7 +113,7 @@ class Children:
         self._equip(run, parts, host.pidfd_open(pid))
         self._record(run, None)
         self._watch_foreign(run)
-        self._placement.add(run)
+        self.placement.add(run)
         return run
 
     def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
@@ -141,7 +141,7 @@ class Children:
         if run.exit is None and not is_child:
             self._watch_foreign(run)
         if run.exit is None and run.tree.cgroup is None:
-            self._placement.add(run)
+            self.placement.add(run)
         run.is_end_asked = bool(facts.get("is_end_asked"))
         if ending := facts.get("end"):
             self._end(run, ending["signal"], ending["grace"])
@@ -374,7 +374,7 @@ class Children:
             run.recorder.flush()
             self._logs.leave(run.service)
         if run.tree.cgroup is not None:
-            self._cgroups.remove(run.tree.cgroup)
+            self.placement.remove(run.tree.cgroup)
         if run.is_end_asked or (run.exit is not None and not run.exit["empty"]):
             self._say_ended(run)
         if not self.runs and self.on_empty is not None:

@@ -235,6 +235,7 @@ class Keeper:
         """Leave nothing behind that would look like a living keeper."""
         self.logs.close()
         self.journal.close()
+        self.children.placement.remove_stale()
         self.cgroups.close()
         for name in (self._description_path(), os.path.join(self._options.runtime, "keeper.sock")):
             if os.path.exists(name):

@@ -1,4 +1,4 @@
-"""Puts each new run into its cgroup, after it was announced.
+"""Puts each new run into its cgroup, after it was announced, and removes it in the end.
 
 Late, because the first move after a pause takes the kernel 5 to 13 ms. What a run forked
 before it was moved is brought in by passes that repeat until none is found outside.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs import Run
 
 _PASS_AFTER_SECONDS = 0.005
+_REMOVE_AFTER_SECONDS = 0.05
 _MAX_PASSES = 50
 
 
@@ -28,6 +29,7 @@ class Placement:
         self._children = children
         self._waiting: list[Run] = []
         self._settling: dict[str, int] = {}
+        self._stale: list[str] = []
 
     def add(self, run: Run) -> None:
         if self._cgroups.root is None:
@@ -35,6 +37,17 @@ class Placement:
         if not self._waiting:
             self._loop.at_turn_end(self._place)
         self._waiting.append(run)
+
+    def remove(self, path: str) -> None:
+        """Later, too: removing takes the kernel longer than a restart can wait."""
+        if not self._stale:
+            self._loop.call_later(_REMOVE_AFTER_SECONDS, self.remove_stale)
+        self._stale.append(path)
+
+    def remove_stale(self) -> None:
+        stale, self._stale = self._stale, []
+        for path in stale:
+            self._cgroups.remove(path)
 
     def _place(self) -> None:
         runs, self._waiting = self._waiting, []
