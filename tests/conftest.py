@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.harness import Hold
+
 RUN = "HOLDFAST_TEST_RUN"
 WORKER = "HOLDFAST_TEST_WORKER"
 NAME = "HOLDFAST_TEST_NAME"
@@ -44,6 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _distributes(config: pytest.Config) -> bool:
     return bool(config.getoption("numprocesses", None))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Stories and kill −9 hold for every user, so they are run as nobody too."""
+    for item in items:
+        if item.path.parent.name in ("scenarios", "chaos"):
+            item.add_marker(pytest.mark.unprivileged)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -133,3 +142,10 @@ def own_places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(variable, str(folder / name))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    """A Holdfast of its own; whatever it started is gone afterwards."""
+    with Hold() as one:
+        yield one
