@@ -48,6 +48,8 @@ WRITE = """
 import os, sys
 out, err, count = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 for number in range(count):
+    if number % (count // 5) == 0:
+        os.read(0, 1)
     os.write(out, b"out %07d\\n" % number)
     if number % 3 == 0:
         os.write(err, b"err %07d\\n" % number)
@@ -63,37 +65,34 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def start(program: str, *arguments: object, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, pass_fds=fds, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        command, pass_fds=fds, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
 
 
 def test_killed_in_a_flood(tmp_path: Path) -> None:
     """The writer of the log is killed again and again: every line is there once."""
-    count = 60_000
+    count = 100_000
     (out, out_write), (err, err_write) = os.pipe(), os.pipe()
     writer = start(WRITE, out_write, err_write, count, fds=(out_write, err_write))
     os.close(out_write)
     os.close(err_write)
-    kills = 0
-    while True:
+    assert writer.stdin is not None
+    for burst in range(5):
         recorder = start(RECORD, SOURCE, tmp_path, out, err, 1 << 17, 1 << 30, fds=(out, err))
         grown = segments.log_bytes(str(tmp_path), SERVICE)
+        writer.stdin.write(b"g")
         deadline = time.monotonic() + 20
-        while (
-            recorder.poll() is None
-            and segments.log_bytes(str(tmp_path), SERVICE) < grown + 60_000
-            and time.monotonic() < deadline
-        ):
+        while segments.log_bytes(str(tmp_path), SERVICE) < grown + 60_000:
+            assert time.monotonic() < deadline
             time.sleep(0.0005)
-        if kills < 4:
+        if burst < 4:
             recorder.send_signal(signal.SIGKILL)
         recorder.communicate()
-        if recorder.returncode == 0:
-            break
-        kills += 1
     writer.communicate()
     os.close(out)
     os.close(err)
-    assert kills >= 2
+    assert recorder.returncode == 0
     stage = Stage(str(tmp_path))
     lines = [entry for entry in stage.entries() if isinstance(entry, Line)]
     for stream, step in (("out", 1), ("err", 3)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import sys
 import time
 
@@ -265,19 +266,22 @@ class Source:
         """Move up to `limit` bytes into the log; NOTHING when none are there, END at the
         end. What the log refuses is read and counted, so that no service ever blocks."""
         recorder = self._recorder
-        # No file is made before there is a byte for it.
-        while self._can_splice and recorder.is_open:
+        if not recorder.is_open and (there := self._peek()) <= 0:
+            return there
+        while True:
             # May open the next segment, so it comes before the descriptor is named.
             room = recorder.room()
             if not room:
                 return self._discard(limit)
             try:
+                if not self._can_splice:
+                    return self._copy(min(limit, room))
                 file = recorder.file(self.stream)
                 count = os.splice(self.fd, file, min(limit, room), flags=_SPLICE_FLAGS)
             except BlockingIOError:
                 return NOTHING
             except OSError as error:
-                if error.errno == errno.EINVAL:
+                if error.errno == errno.EINVAL and self._can_splice:
                     self._can_splice = False
                 else:
                     recorder.refuse(error)
@@ -285,26 +289,32 @@ class Source:
             if count:
                 recorder.note(self.stream, count)
             return count
-        return self._copy(limit)
+
+    def _peek(self) -> int:
+        """Is there a first byte to make files for? Nothing is taken: bytes that are only
+        in our memory while files are made would be lost if we were killed."""
+        if not _CAN_SPLICE:
+            return 1
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        events = dict(poll.poll(0)).get(self.fd, 0)
+        if events & select.POLLIN:
+            return 1
+        return END if events else NOTHING
 
     def _copy(self, limit: int) -> int:
-        try:
-            data = self._read(min(limit, COPY_BYTES))
-        except BlockingIOError:
-            return NOTHING
-        recorder = self._recorder
+        data = self._read(min(limit, COPY_BYTES))
         view = memoryview(data)
         while view:
-            room = recorder.room()
-            if not room:
-                recorder.lose(len(view))
-                break
             try:
-                count = os.write(recorder.file(self.stream), view[:room])
+                count = os.write(self._recorder.file(self.stream), view)
             except OSError as error:
-                recorder.refuse(error)
-                continue
-            recorder.note(self.stream, count)
+                self._recorder.refuse(error)
+                if self._recorder.room():
+                    continue
+                self._recorder.lose(len(view))
+                break
+            self._recorder.note(self.stream, count)
             view = view[count:]
         return len(data)
 
