@@ -12,7 +12,6 @@ import pytest
 
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 
-
 pytestmark = pytest.mark.unprivileged
 
 

@@ -23,7 +23,6 @@ from tests.keeper.conftest import (
 )
 from tests.keeper.test_upgrade import assert_lines_whole, start_writers
 
-
 pytestmark = pytest.mark.unprivileged
 
 

@@ -124,6 +124,11 @@ class Children:
         run = self._make(facts, int(facts["pid"]), facts["start_time"], is_child=is_child)
         parts = {name: int(fd) for name, fd in facts["parts"].items()}
         pidfd = parts.pop("pidfd", None)
+        if run.kind == "task":
+            # Whoever was to read a task's output is gone with the supervisor that asked for it.
+            for fd in parts.values():
+                os.close(fd)
+            parts = {}
         if pidfd is None and host.start_time(run.pid) == run.start_time:
             pidfd = host.pidfd_open(run.pid)
         self._equip(run, parts, pidfd)

@@ -158,13 +158,11 @@ def find_program(name: str, env: dict[str, str]) -> str:
     """The file to execute, looked up in the PATH of the process to be."""
     if "/" in name:
         return name
-    denied = False
-    for folder in env.get("PATH", os.defpath).split(":"):
-        path = f"{folder or '.'}/{name}"
+    places = [f"{folder or '.'}/{name}" for folder in env.get("PATH", os.defpath).split(":")]
+    for path in places:
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
-        denied = denied or os.path.isfile(path)
-    number = errno.EACCES if denied else errno.ENOENT
+    number = errno.EACCES if any(map(os.path.isfile, places)) else errno.ENOENT
     raise OSError(number, f"{os.strerror(number)} (looked for in PATH)")
 
 

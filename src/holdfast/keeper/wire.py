@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MAX_DESCRIPTORS = 253
-READ_SIZE = 256 * 1024
+READ_SIZE = 64 * 1024
 _ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 _RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
