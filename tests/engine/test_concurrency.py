@@ -14,9 +14,7 @@ MakeStage = Callable[..., Stage]
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_any_interleaving_ends_as_the_last_client_wished(
-    seed: int, make_stage: MakeStage
-) -> None:
+def test_any_interleaving_ends_as_the_last_client_wished(seed: int, make_stage: MakeStage) -> None:
     """Random requests, crashes, message orders and timers; the keeper asserts one instance."""
     choose = random.Random(seed)
     stage = make_stage(restart=RestartSpec(delay=choose.choice([0, 1]), max_delay=2))

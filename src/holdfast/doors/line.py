@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from holdfast.vocabulary.results import Result
 MAX_LINE = 8 * 1024 * 1024
 MAX_OPEN_REQUESTS = 1000
 _BACKLOG = 512
+_PATIENCE_SECONDS = 0.5
 _log = logger("line")
 
 
@@ -53,19 +55,22 @@ class LineDoor:
     async def open(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(self._connection, sock=sock)
+        # Python 3.13 would remove the file of a socket that the keeper still holds.
+        more: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        self._server = await loop.create_unix_server(self._connection, sock=sock, **more)
 
     def _connection(self) -> LineConnection:
         return LineConnection(self._application, self._connections)
 
     async def close(self) -> None:
-        """Hang up on everybody, after what was written has gone out; the socket stays."""
-        for connection in list(self._connections):
+        """Hang up on everybody, after what was written has gone out."""
+        if self._server is not None:
+            self._server.close()
+        leaving = list(self._connections)
+        for connection in leaving:
             connection.hang_up()
-        for _ in range(50):
-            if not self._connections:
-                return
-            await asyncio.sleep(0.01)
+        if leaving:
+            await asyncio.wait([it.lost for it in leaving], timeout=_PATIENCE_SECONDS)
 
 
 class LineConnection(asyncio.Protocol):
@@ -81,6 +86,7 @@ class LineConnection(asyncio.Protocol):
         self._can_write.set()
         self._actor = Actor(Role.STRANGER, "nobody")
         self._transport: asyncio.Transport
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -98,6 +104,8 @@ class LineConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
         self._can_write.set()
+        if not self.lost.done():
+            self.lost.set_result(None)
         for task in self._tasks.values():
             task.cancel()
 

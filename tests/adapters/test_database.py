@@ -1,0 +1,102 @@
+"""The SQLite file: group commits, replacement of a corrupt file, patience with a full disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+from holdfast.adapters.database import Database
+
+SCHEMA = ("CREATE TABLE IF NOT EXISTS things (name TEXT)",)
+ADD = "INSERT INTO things VALUES (?)"
+
+
+def open_database(path: Path) -> Database:
+    return Database(str(path), SCHEMA, on_replaced=lambda: None)
+
+
+def names(database: Database) -> list[str]:
+    query = "SELECT name FROM things ORDER BY rowid"
+    return database.read(lambda db: [row[0] for row in db.execute(query)]).result(5)
+
+
+def test_what_is_done_is_on_disk(tmp_path: Path) -> None:
+    """`done` is called after the commit, in order, and a reader sees it."""
+    database = open_database(tmp_path / "db")
+    database.start()
+    done = threading.Event()
+    order: list[int] = []
+    for number in range(200):
+        database.submit([(ADD, (str(number),))], lambda number=number: order.append(number))  # type: ignore[misc]
+    database.submit([], done.set)
+    assert done.wait(5)
+    assert order == list(range(200))
+    assert names(database) == [str(number) for number in range(200)]
+    assert os.stat(tmp_path / "db").st_mode & 0o777 == 0o600
+    database.close()
+
+
+def test_closing_writes_what_is_queued(tmp_path: Path) -> None:
+    """Nothing that was submitted before `close` is lost."""
+    database = open_database(tmp_path / "db")
+    database.start()
+    for number in range(5000):
+        database.submit([(ADD, (str(number),))], lambda: None)
+    database.close()
+    with sqlite3.connect(tmp_path / "db") as db:
+        assert db.execute("SELECT count(*) FROM things").fetchone() == (5000,)
+    db.close()
+
+
+def test_a_corrupt_file_is_moved_aside_at_opening(tmp_path: Path) -> None:
+    """Garbage is kept for the curious, and a new file is begun."""
+    path = tmp_path / "db"
+    path.write_bytes(b"this is no database" * 500)
+    database = open_database(path)
+    assert database.moved_aside is not None
+    assert Path(database.moved_aside).read_bytes().startswith(b"this is no database")
+    database.start()
+    done = threading.Event()
+    database.submit([(ADD, ("new",))], done.set)
+    assert done.wait(5)
+    assert names(database) == ["new"]
+    database.close()
+
+
+def test_a_file_that_becomes_corrupt_is_replaced_while_it_runs(tmp_path: Path) -> None:
+    """The writer goes on with a new file, tells so, and loses nothing that came after."""
+    path = tmp_path / "db"
+    replaced = threading.Event()
+    database = Database(str(path), SCHEMA, on_replaced=replaced.set)
+    database.start()
+    first, second = threading.Event(), threading.Event()
+    database.submit([(ADD, (str(n) * 500,)) for n in range(200)], first.set)
+    assert first.wait(5)
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(os.urandom(size))
+    database.submit([(ADD, ("after",))], second.set)
+    assert second.wait(5)
+    assert replaced.is_set()
+    assert names(database) == ["after"]
+    database.close()
+
+
+def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
+    """What cannot be written now is written later; nobody is told that it is done before."""
+    database = open_database(tmp_path / "db")
+    database.start()
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    done = threading.Event()
+    database.submit([(ADD, ("late",))], done.set)
+    assert not done.wait(0.05)
+    other.execute("ROLLBACK")
+    assert done.wait(10)
+    other.close()
+    database.close()

@@ -1,0 +1,221 @@
+"""The link to the keeper: order, descriptors, memory, and what is kept for its successor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters import keeper_link
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.keeper import handover, wire
+from holdfast.vocabulary.errors import Failed, SpawnFailed
+
+Message = dict[str, Any]
+
+
+class Peer:
+    """The keeper's end of the socket pair, driven by the test."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._inbox = wire.Inbox()
+        self._found: list[tuple[Message, list[int]]] = []
+
+    async def take(self) -> tuple[Message, list[int]]:
+        for _ in range(500):
+            if self._found:
+                return self._found.pop(0)
+            try:
+                data, fds = wire.receive(self._sock)
+                self._found += self._inbox.feed(data, fds)
+            except BlockingIOError:
+                await asyncio.sleep(0.002)
+        raise AssertionError("no message came")
+
+    def send(self, message: Message, fds: list[int] | None = None) -> None:
+        wire.Outbox().send_now(self._sock, message, fds or [])
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+Story = Callable[[KeeperLink, Peer, list[Message]], Coroutine[Any, Any, None]]
+
+
+def with_link(story: Story, gone: list[bool] | None = None) -> None:
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        notices: list[Message] = []
+        link = KeeperLink(
+            ours,
+            asyncio.get_running_loop(),
+            on_notice=notices.append,
+            on_gone=lambda: (gone if gone is not None else []).append(True),
+        )
+        peer = Peer(theirs)
+        try:
+            await story(link, peer, notices)
+        finally:
+            link.close()
+            peer.close()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not happen")
+
+
+def test_replies_find_their_requests() -> None:
+    """Pipelined requests are answered by id; a refusal becomes an error with its words."""
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        asked = [asyncio.ensure_future(link.ask({"do": "tree", "run_id": "r"})) for _ in range(3)]
+        ids = [(await peer.take())[0]["id"] for _ in range(3)]
+        peer.send({"id": ids[1], "ok": True, "n": 1})
+        error = {"code": "spawn_failed", "message": "entering directory", "stage": "directory"}
+        peer.send({"id": ids[0], "ok": False, "error": error})
+        peer.send({"id": ids[2], "ok": False, "error": {"code": "not_found", "message": "gone"}})
+        assert (await asked[1])["n"] == 1
+        with pytest.raises(SpawnFailed, match="entering directory"):
+            await asked[0]
+        with pytest.raises(Failed, match="gone"):
+            await asked[2]
+
+    with_link(story)
+
+
+def test_spare_descriptors_live_as_long_as_their_run() -> None:
+    """Taken from replies and notices, never read, closed when the tree is empty."""
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        reads, writes = os.pipe()
+        spawned = asyncio.ensure_future(
+            link.ask({"do": "spawn", "run_id": "r1", "service": "web", "number": 1, "env": {}})
+        )
+        request, _ = await peer.take()
+        reply = {"id": request["id"], "ok": True, "pid": 5, "start_time": "9", "parts": ["out"]}
+        peer.send(reply, [reads])
+        os.close(reads)
+        assert (await spawned)["pid"] == 5
+        os.write(writes, b"kept in the pipe")
+        assert link.runs["r1"]["pid"] == 5
+        assert "env" not in link.runs["r1"]
+        peer.send({"notice": "exit", "run_id": "r1", "service": "web", "empty": False})
+        await until(lambda: len(notices) == 1)
+        os.write(writes, b"still open")
+        assert link.runs["r1"]["exit"]["empty"] is False
+        peer.send({"notice": "ended", "run_id": "r1", "service": "web", "empty": True})
+        await until(lambda: len(notices) == 2)
+        with pytest.raises(BrokenPipeError):
+            os.write(writes, b"nobody holds the other end")
+        assert not link.runs
+        os.close(writes)
+
+    with_link(story)
+
+
+def test_the_end_of_input_is_not_hidden_by_a_spare() -> None:
+    """Our copy of a service's standard input is closed when its end is asked for."""
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        reads, writes = os.pipe()
+        peer.send({"notice": "spare", "run_id": "r1", "parts": ["stdin"]}, [writes])
+        link.runs["r1"] = {"run_id": "r1"}
+        os.close(writes)
+        await until(lambda: len(notices) == 1)
+        link.request({"do": "write", "run_id": "r1", "data": "", "eof": True}, lambda _: None)
+        assert os.read(reads, 10) == b""
+        os.close(reads)
+
+    with_link(story)
+
+
+def test_memory_is_not_sent_twice() -> None:
+    """Keeping what is kept already costs nothing."""
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        link.keep("a", "1")
+        link.keep("a", "1")
+        link.keep("a", None)
+        link.keep("b", "2")
+        seen = [(await peer.take())[0] for _ in range(3)]
+        assert [(it["key"], it["value"]) for it in seen] == [("a", "1"), ("a", None), ("b", "2")]
+        assert link.kept == {"b": "2"}
+
+    with_link(story)
+
+
+def test_a_callback_that_fails_does_not_stop_the_next_notice() -> None:
+    """The border catches what our own machinery does wrong."""
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        def fail(notice: Message) -> None:
+            notices.append(notice)
+            raise RuntimeError("a bug of ours")
+
+        link._on_notice = fail
+        peer.send({"notice": "exit", "run_id": "r1", "service": "a"})
+        peer.send({"notice": "exit", "run_id": "r2", "service": "b"})
+        await until(lambda: len(notices) == 2)
+
+    with_link(story)
+
+
+def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """When the keeper is gone, its table is rebuilt from the spares, and execv follows."""
+    gone: list[bool] = []
+    executed: list[list[str]] = []
+
+    def execv(path: str, argv: list[str]) -> None:
+        executed.append(argv)
+        raise SystemExit
+
+    monkeypatch.setattr(keeper_link.os, "execv", execv)
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        greeting = asyncio.ensure_future(link.hello("1"))
+        request, _ = await peer.take()
+        run = {"run_id": "r1", "service": "web", "number": 3, "pid": 7, "start_time": "5"}
+        run |= {"age": 12.0, "stop": {"signal": 15, "grace": 5.0}}
+        facts = {"id": request["id"], "ok": True, "protocol": 1, "pid": 1, "started_at": 5.0}
+        peer.send({**facts, "runs": [run], "exits": [], "kept": {"k": "v"}})
+        await greeting
+        reads, writes = os.pipe()
+        peer.send({"notice": "spare", "run_id": "r1", "parts": ["out"]}, [reads])
+        peer.send({"notice": "held", "name": "line"}, [writes])
+        os.close(reads)
+        os.close(writes)
+        await until(lambda: len(notices) == 2)
+        link.request({"do": "end", "run_id": "r1", "grace": 1.0}, lambda _: None)
+        await peer.take()
+        peer.close()
+        await until(lambda: bool(gone))
+        lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+        with pytest.raises(SystemExit):
+            link.turn_into_keeper(lock_fd=lock, state=str(tmp_path), runtime=str(tmp_path))
+        table = handover.read(int(executed[0][executed[0].index("--recover") + 1]))
+        assert table["lock"] == lock
+        assert table["kept"] == {"k": "v"}
+        (found,) = table["runs"]
+        assert found["pid"] == 7
+        assert found["age"] >= 12.0
+        assert found["end"] == {"signal": 15, "grace": 1.0}
+        assert os.get_inheritable(found["parts"]["out"])
+        assert os.get_inheritable(table["held"]["line"])
+        assert json.dumps(table)
+        os.close(lock)
+
+    with_link(story, gone)

@@ -1,0 +1,173 @@
+"""Events and runs on disk: stored before published, replayed without gap or duplicate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from holdfast.adapters import state_store
+from holdfast.adapters.state_store import OpenRun, ServiceRecord, StateStore
+from holdfast.app.handlers import history
+from holdfast.engine.event_bus import EventBus
+from holdfast.vocabulary.commands.history import Events
+from holdfast.vocabulary.events import Event, Kind
+
+Check = Callable[[StateStore, EventBus], Coroutine[Any, Any, None]]
+
+
+class Desk:
+    """What the history handlers need of a context."""
+
+    def __init__(self, store: StateStore, bus: EventBus) -> None:
+        self.store, self.bus = store, bus
+
+
+def with_store(path: Path, check: Check, reserved: int = 0) -> None:
+    async def story() -> None:
+        bus = EventBus()
+        store = StateStore(
+            str(path),
+            asyncio.get_running_loop(),
+            publish=bus.publish,
+            forget=lambda _: None,
+            reserve=lambda _: None,
+            on_replaced=lambda: None,
+        )
+        store.load(reserved, [])
+        bus.last_seq = store.last_seq
+        try:
+            await check(store, bus)
+        finally:
+            store.close()
+
+    asyncio.run(story())
+
+
+def test_an_event_is_on_disk_when_it_is_published(tmp_path: Path) -> None:
+    """Whoever is told of an event finds it in the database."""
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        published: list[Event] = []
+        store._publish = published.extend
+        store.event(Kind.SERVICE_ADDED, "web")
+        assert not published
+        await store.written()
+        assert [event.seq for event in published] == [1]
+        assert (await store.events_after(0, 10, []))[0]["kind"] == "service:added"
+
+    with_store(tmp_path / "db", check)
+
+
+def test_following_has_no_gap_and_no_duplicate(tmp_path: Path) -> None:
+    """Readers from any number, fast and slow, while events go on: each number once."""
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        async def produce() -> None:
+            for number in range(6000):
+                store.event(Kind.TRANSITION, f"s{number % 3}", n=number)
+                if number % 40 == 0:
+                    await asyncio.sleep(0)
+            await store.written()
+
+        async def read(since: int, pause: int, services: list[str]) -> list[int]:
+            command = Events(since=since, follow=True, services=services)
+            wanted = range(since + 1, 6501)
+            found: list[int] = []
+            expected = len([n for n in wanted if not services or f"s{(n - 501) % 3}" in services])
+            if services:
+                expected = len([n for n in wanted if n > 500 and (n - 501) % 3 == 1])
+            answer = history.events(Desk(store, bus), command)  # type: ignore[arg-type]
+            async for event in answer:  # type: ignore[union-attr]
+                found.append(event["seq"])
+                if pause and len(found) % pause == 0:
+                    await asyncio.sleep(0.001)
+                if len(found) == expected:
+                    return found
+            return found
+
+        for number in range(500):
+            store.event(Kind.SERVICE_CHANGED, "old", n=number)
+        await store.written()
+        readers = [read(0, 0, []), read(0, 50, []), read(499, 0, []), read(3000, 20, [])]
+        filtered = read(0, 100, ["s1"])
+        *found, chosen, _ = await asyncio.wait_for(
+            asyncio.gather(*readers, filtered, produce()), 60
+        )
+        for numbers, since in zip(found, (0, 0, 499, 3000), strict=True):
+            assert numbers == list(range(since + 1, 6501))
+        assert chosen == [n for n in range(501, 6501) if (n - 501) % 3 == 1]
+
+    with_store(tmp_path / "db", check)
+
+
+def test_numbers_go_on_after_a_lost_file(tmp_path: Path) -> None:
+    """A new database never gives out a number that was given out before."""
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        store.event(Kind.SERVICE_ADDED, "web")
+        assert store.last_seq == 5001
+
+    with_store(tmp_path / "db", check, reserved=5000)
+
+
+def test_old_events_are_removed(tmp_path: Path) -> None:
+    """Bounded by count: the oldest go, the newest stay."""
+    before = state_store.MAX_EVENTS
+    state_store.MAX_EVENTS = 1000
+    try:
+
+        async def check(store: StateStore, bus: EventBus) -> None:
+            for _ in range(5000):
+                store.event(Kind.TRANSITION, "web")
+                if store.last_seq % 100 == 0:
+                    await store.written()
+            left = await store.events_after(0, 10_000, [])
+            assert left[-1]["seq"] == 5000
+            assert 1000 <= len(left) <= 3200
+
+        with_store(tmp_path / "db", check)
+    finally:
+        state_store.MAX_EVENTS = before
+
+
+def test_services_and_runs_are_found_again(tmp_path: Path) -> None:
+    """What one supervisor records, the next one loads."""
+    run = OpenRun("run-1", "web", 4, 77, "123", "boot", 10.0)
+
+    async def write(store: StateStore, bus: EventBus) -> None:
+        record = ServiceRecord(desired="running", state="backoff", since=1.0, failures=3)
+        store.save_service("web", lambda: record)
+        store.run_started(run)
+        await store.written()
+
+    async def end(store: StateStore, bus: EventBus) -> None:
+        facts = {"run_id": "run-1", "service": "web", "number": 4, "pid": 77, "code": 3}
+        store.run_ended({**facts, "ended_at": 12.0, "seconds": 2.0}, None, "exit code 3")
+        store.run_ended({**facts, "ended_at": 12.0, "seconds": 2.0}, None, "exit code 3")
+        await store.written()
+        found = await store.runs_of("web", 10)
+        assert [(it.number, it.exit_code, it.started_at) for it in found] == [(4, 3, 10.0)]
+        assert await store.prune_runs(["web"], 11.0) == 0
+        assert await store.prune_runs(["web"], 13.0) == 1
+
+    with_store(tmp_path / "db", write)
+
+    async def load() -> None:
+        store = StateStore(
+            str(tmp_path / "db"),
+            asyncio.get_running_loop(),
+            publish=lambda _: None,
+            forget=lambda _: None,
+            reserve=lambda _: None,
+            on_replaced=lambda: None,
+        )
+        loaded = store.load(0, ["run-1"])
+        assert loaded.services["web"].failures == 3
+        assert loaded.open_runs == [run]
+        assert not loaded.ended
+        store.close()
+
+    asyncio.run(load())
+    with_store(tmp_path / "db", end)

@@ -1,0 +1,217 @@
+"""The line door on a real Unix socket: pipelining, streams, cancelling, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from holdfast.adapters.processes import Peer
+from holdfast.doors import line
+from holdfast.rules.permissions import Actor, Role
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.results import Done, Result
+
+
+class FakeApplication:
+    """Answers some commands in every way that an application can."""
+
+    def __init__(self, role: Role = Role.OWNER) -> None:
+        self.role = role
+        self.release = asyncio.Event()
+        self.streaming = 0
+
+    def identify(self, peer: Peer) -> Actor:
+        assert peer.uid == os.geteuid()
+        return Actor(self.role, "test")
+
+    def dispatch(self, actor: Actor, command: Command) -> Any:
+        match command.name:
+            case "status":
+                return Done(message="at once")
+            case "wait":
+                return self._later()
+            case "events":
+                return self._stream()
+            case "ps":
+                raise Refused("not now", "later")
+            case _:
+                raise RuntimeError("a bug of ours")
+
+    async def _later(self) -> Result:
+        await self.release.wait()
+        return Done(message="later")
+
+    async def _stream(self) -> AsyncIterator[dict[str, int]]:
+        self.streaming += 1
+        try:
+            number = 0
+            while True:
+                yield {"n": number}
+                number += 1
+                await asyncio.sleep(0)
+        finally:
+            self.streaming -= 1
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, **frame: Any) -> None:
+        self.writer.write(json.dumps(frame).encode() + b"\n")
+
+    async def receive(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await asyncio.wait_for(self.reader.readline(), 5))
+        return found
+
+
+Story = Callable[[Client, FakeApplication], Coroutine[Any, Any, None]]
+
+
+def with_door(tmp_path: Path, story: Story, role: Role = Role.OWNER) -> None:
+    async def run() -> None:
+        application = FakeApplication(role)
+        door = line.LineDoor(application)  # type: ignore[arg-type]
+        path = str(tmp_path / "line.sock")
+        await door.open(line.listen(path))
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        reader, writer = await asyncio.open_unix_connection(path, limit=32 << 20)
+        try:
+            await story(Client(reader, writer), application)
+        finally:
+            writer.close()
+            await door.close()
+
+    asyncio.run(run())
+
+
+def test_a_slow_command_holds_up_nobody(tmp_path: Path) -> None:
+    """Answers come by id, in the order in which they are ready."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="wait", service="x")
+        client.send(id="two", command="status")
+        assert (await client.receive())["id"] == "two"
+        application.release.set()
+        answer = await client.receive()
+        assert answer == {"id": 1, "ok": True, "result": {"message": "later"}}
+
+    with_door(tmp_path, story)
+
+
+def test_errors_have_code_message_and_hint(tmp_path: Path) -> None:
+    """Refusals, unknown commands, bad fields, broken JSON and our own bugs are all answers."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="ps")
+        client.send(id=2, command="statsu")
+        client.send(id=3, command="wait")
+        client.writer.write(b"{nonsense\n")
+        client.send(id=5, command="hello")
+        answers = [await client.receive() for _ in range(5)]
+        codes = [(answer["id"], answer["error"]["code"]) for answer in answers]
+        expected = [(1, "refused"), (2, "usage"), (3, "usage"), (None, "usage"), (5, "failed")]
+        assert codes == expected
+        assert 'did you mean "status"' in answers[1]["error"]["message"]
+        assert all("hint" in answer["error"] for answer in answers)
+
+    with_door(tmp_path, story)
+
+
+def test_a_stream_can_be_cancelled(tmp_path: Path) -> None:
+    """Items, then the final answer when its reader cancels; the stream's end is clean."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="events", follow=True)
+        assert (await client.receive())["item"] == {"n": 0}
+        client.send(id=2, command="cancel", target=1)
+        while "item" in (answer := await client.receive()):
+            pass
+        assert answer["id"] == 1
+        assert answer["ok"]
+        assert (await client.receive())["id"] == 2
+        await _until(lambda: not application.streaming)
+        client.send(id=3, command="status")
+        assert (await client.receive())["id"] == 3
+
+    with_door(tmp_path, story)
+
+
+def test_a_reader_that_does_not_read_holds_a_bounded_amount(tmp_path: Path) -> None:
+    """The stream waits for its reader; others are served meanwhile."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="events", follow=True)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.2)
+        transport = next(iter(_connections(application)))._transport
+        assert transport.get_write_buffer_size() < 1 << 20
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "line.sock"))
+        other = Client(reader, writer)
+        other.send(id=1, command="status")
+        assert (await other.receive())["ok"]
+        writer.close()
+
+    seen: list[set[line.LineConnection]] = []
+
+    def _connections(application: FakeApplication) -> set[line.LineConnection]:
+        return seen[0]
+
+    original = line.LineDoor.__init__
+
+    def remember(self: line.LineDoor, application: Any) -> None:
+        original(self, application)
+        seen.append(self._connections)
+
+    line.LineDoor.__init__ = remember  # type: ignore[method-assign]
+    try:
+        with_door(tmp_path, story)
+    finally:
+        line.LineDoor.__init__ = original  # type: ignore[method-assign]
+
+
+def test_hanging_up_ends_the_stream(tmp_path: Path) -> None:
+    """A client that goes away leaves nothing running."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="events", follow=True)
+        await client.receive()
+        client.writer.close()
+        await _until(lambda: not application.streaming)
+
+    with_door(tmp_path, story)
+
+
+def test_a_line_may_be_long_but_not_endless(tmp_path: Path) -> None:
+    """Eight mebibytes are the limit; then the door hangs up with a reason."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="status", services=["x" * (4 << 20)])
+        assert (await client.receive())["ok"]
+        client.writer.write(b"y" * (9 << 20))
+        assert (await client.receive())["error"]["message"] == "the line is too long"
+
+    with_door(tmp_path, story)
+
+
+def test_a_stranger_is_refused_at_once(tmp_path: Path) -> None:
+    """Another user hears why, and nothing else."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        assert (await client.receive())["error"]["code"] == "refused"
+        assert await client.reader.read() == b""
+
+    with_door(tmp_path, story, Role.STRANGER)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not happen")
