@@ -20,6 +20,7 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
 _CROWD = 1024
+_SUSPENSION_SECONDS = 1.0
 
 
 class Timer:
@@ -94,13 +95,23 @@ class Loop:
         while self._is_running:
             for key, _ in self._selector.select(self._patience()):
                 # A callback of this turn may have unwatched a later descriptor.
-                if self._selector.get_map().get(key.fd) is key:
-                    _guarded(key.data)
+                if self._selector.get_map().get(key.fd) is key and not _guarded(key.data):
+                    self._suspend(key)
             self._run_timers()
             while self._turn_ends:
                 ends, self._turn_ends = self._turn_ends, []
                 for callback in ends:
                     _guarded(callback)
+
+    def _suspend(self, key: selectors.SelectorKey) -> None:
+        """A descriptor whose callback failed would fail again at once, for ever."""
+        if self._selector.get_map().get(key.fd) is key:
+            self.unwatch(key.fd)
+            self.call_later(_SUSPENSION_SECONDS, lambda: self._readmit(key))
+
+    def _readmit(self, key: selectors.SelectorKey) -> None:
+        if key.fd not in self._selector.get_map():
+            self.watch(key.fd, key.data, key.events)
 
     def _patience(self) -> float | None:
         if self._turn_ends:
@@ -129,9 +140,11 @@ class Loop:
                 _guarded(callback)
 
 
-def _guarded(callback: Callback) -> None:
+def _guarded(callback: Callback) -> bool:
     """A fault in one callback is written down and must not end everybody's processes."""
     try:
         callback()
+        return True
     except Exception:  # noqa: BLE001 - the border that protects every run
         sys.excepthook(*sys.exc_info())
+        return False
