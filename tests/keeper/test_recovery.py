@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -167,3 +167,25 @@ def test_upgrade_after_recovery(keeper: KeeperProcess, recover: object) -> None:
     for name, code in codes.items():
         assert second.exit_of(name, 30)["code"] in (code, None)
     assert_lines_whole(second, codes)
+
+
+def test_left_cgroups_are_swept(make_keeper: Callable[..., KeeperProcess]) -> None:
+    """A keeper removes the empty cgroups of one that was killed, and only those."""
+    first = make_keeper()
+    root = first.hello["host"]["cgroup"]
+    if not root:
+        pytest.skip("no writable cgroup here")
+    dead = first.spawn("sleep", "1000")["pid"]
+    gone = first.last
+    living = first.spawn("sleep", "1000")["pid"]
+    try:
+        wait_for(lambda: all(run["cgroup"] for run in first.link.do("list")["runs"]))
+        first.process.kill()
+        first.process.wait()
+        kill(dead)
+        wait_for(lambda: not is_alive(dead))
+        make_keeper()
+        wait_for(lambda: not Path(root, gone).exists(), what="the sweep")
+        assert Path(root, first.last, "cgroup.procs").read_text().split() == [str(living)]
+    finally:
+        kill(living)

@@ -126,6 +126,7 @@ class Keeper:
         path = os.path.join(self._options.runtime, "keeper.sock")
         self._door = Door(listener or listen(path), self.loop, self._on_peer)
         self._write_description()
+        self.children.placement.sweep()
 
     def set_link(self, sock: socket.socket) -> Connection:
         self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)

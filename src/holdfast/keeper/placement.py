@@ -6,6 +6,8 @@ before it was moved is brought in by passes that repeat until none is found outs
 
 from __future__ import annotations
 
+import os
+
 from holdfast.keeper import host
 
 TYPE_CHECKING = False
@@ -48,6 +50,15 @@ class Placement:
         stale, self._stale = self._stale, []
         for path in stale:
             self._cgroups.remove(path)
+
+    def sweep(self) -> None:
+        """Remove what a keeper that was killed left behind; what still lives there stays."""
+        root = self._cgroups.root
+        if root is None:
+            return
+        for entry in os.scandir(root):
+            if entry.is_dir() and entry.name not in self._children.runs:
+                self._cgroups.remove(entry.path)
 
     def _place(self) -> None:
         runs, self._waiting = self._waiting, []
