@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters import keeper_link
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.keeper import handover, wire
 from holdfast.vocabulary.errors import Failed, SpawnFailed
@@ -183,7 +182,7 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         executed.append(argv)
         raise SystemExit
 
-    monkeypatch.setattr(keeper_link.os, "execv", execv)
+    monkeypatch.setattr(os, "execv", execv)
 
     async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
         greeting = asyncio.ensure_future(link.hello("1"))

@@ -236,7 +236,8 @@ class FakeKeeper:
                     return _refused("not_found")
                 run.is_ending = run.is_end_asked = True
                 if self.obeys or message.get("grace") == 0:
-                    self._outbox.append(lambda: self._obey(run))
+                    ending = run
+                    self._outbox.append(lambda: self._obey(ending))
                 return {"ok": True}
             case "pause" | "resume":
                 run = self.runs.get(message["run_id"])

@@ -57,8 +57,8 @@ HISTORIES: dict[str, tuple[dict[str, Any], list[Step], list[str]]] = {
     ),
     "start failures: three retries, then failed": (
         {},
-        [("start", None), ("exit", 1)] + [("pass", 5.0), ("exit", 1)]
-        + [("pass", 10.0), ("exit", 1), ("pass", 20.0), ("exit", 1), ("pass", 999.0)],
+        [("start", None), ("exit", 1), ("pass", 5.0), ("exit", 1), ("pass", 10.0), ("exit", 1),
+         ("pass", 20.0), ("exit", 1), ("pass", 999.0)],
         ["starting", "failed", "backoff"] * 3 + ["starting", "failed"],
     ),
     "a stop while backing off": (

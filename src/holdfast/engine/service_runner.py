@@ -490,7 +490,11 @@ class ServiceRunner:
         number = facts.get("signal")
         name = restarts.signal_name(number) if number else None
         unknown = str(facts.get("why") or _NOT_OUR_CHILD) if facts.get("unknown") else None
-        ending = Ending(facts.get("seconds") or 0.0, facts.get("code"), number, unknown)
+        seconds = facts.get("seconds")
+        if seconds is None:
+            # Nobody knows how long it ran: that is no reason to call it a failed start.
+            seconds = self.declaration.spec.start_seconds
+        ending = Ending(seconds, facts.get("code"), number, unknown)
         reason = restarts.reason_of(self.declaration.spec, ending)
         if facts.get("cause"):
             reason = f"its {facts['cause']} ran out; {reason}"
