@@ -1,0 +1,146 @@
+"""kill -9 of each of our processes under load: nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+
+from tests.chaos.load import Load
+from tests.harness import Hold, is_alive, kill_9, program, started, wait_for
+
+
+def test_supervisor_killed_again_and_again(hold: Hold) -> None:
+    """No line lost or doubled, no pid changed, every exit code known, status answers."""
+    load = Load(hold)
+    rng = random.Random(11)
+    for _ in range(6):
+        old = hold.supervisor_pid
+        time.sleep(rng.uniform(0.0, 0.3))
+        kill_9(old)
+        wait_for(lambda old=old: hold.supervisor_pid != old)
+        load.check_same_processes()
+    load.check_nothing_lost()
+    assert hold.keeper_pid == hold.status()["supervisor"]["keeper_pid"]
+
+
+def test_keeper_killed_again_and_again(hold: Hold) -> None:
+    """No service dies, no line is lost; exit codes are right or said to be unknown."""
+    load = Load(hold)
+    rng = random.Random(12)
+    for _ in range(3):
+        old = hold.keeper_pid
+        time.sleep(rng.uniform(0.0, 0.3))
+        kill_9(old)
+        wait_for(lambda old=old: hold.status()["supervisor"]["keeper_pid"] != old)
+        load.check_same_processes()
+    load.check_nothing_lost(codes_known=False)
+
+
+def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
+    """Keeper and supervisor killed at once: the next up recognises and adopts what lives."""
+    truth = hold.folder / "truth"
+    quiet = ["sh", "-c", f"while :; do sleep 0.2; test -e {hold.folder}/go && break; done; "
+             "while :; do echo tick; sleep 0.05; done"]  # fmt: skip
+    hold.services(quiet=quiet, loud=program("count.py", truth, 100000, 0.01, 0))
+    hold.up()
+    status = hold.status()
+    pid = status["services"]["quiet"]["pid"]
+    run_id = status["services"]["quiet"]["run_id"]
+    wait_for(lambda: truth.exists())
+    for own in (status["supervisor"]["pid"], status["supervisor"]["keeper_pid"]):
+        kill_9(own)
+    wait_for(lambda: not is_alive(status["supervisor"]["pid"]))
+    assert is_alive(pid)
+    hold.up()
+    again = hold.wait_status("quiet", "running")
+    assert (again["pid"], again["run_id"], again["adopted"]) == (pid, run_id, True)
+    (hold.folder / "go").touch()
+    wait_for(lambda: b"tick" in hold.raw("quiet"), what="its output to be recorded again")
+    hold.wait_status("loud", "running", "backoff", "failed")
+    hold.cli("stop", "quiet")
+    assert not is_alive(pid)
+
+
+def test_both_killed_survivors_are_stopped_if_so_configured(hold: Hold) -> None:
+    """survivors: stop ends what outlived us and starts afresh: one instance, ever."""
+    hold.services(web={"command": ["sleep", "300"], "survivors": "stop"})
+    hold.up()
+    status = hold.status()
+    pid = status["services"]["web"]["pid"]
+    for own in (status["supervisor"]["pid"], status["supervisor"]["keeper_pid"]):
+        kill_9(own)
+    wait_for(lambda: not is_alive(status["supervisor"]["pid"]))
+    hold.up()
+    wait_for(lambda: hold.service("web")["pid"] not in (None, pid))
+    assert not is_alive(pid)
+
+
+def test_lost_database_costs_only_history(hold: Hold) -> None:
+    """The database deleted or destroyed: services are re-adopted from the keeper."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    pid = hold.service("web")["pid"]
+    for how in ("destroy", "delete"):
+        old = hold.supervisor_pid
+        for path in hold.state.glob("holdfast.db*"):
+            path.write_bytes(b"\xff" * 8192) if how == "destroy" else path.unlink()
+        kill_9(old)
+        wait_for(lambda old=old: hold.supervisor_pid != old)
+        assert hold.service("web")["pid"] == pid
+        assert hold.service("web")["status"] == "running"
+
+
+def test_recycled_pid_is_never_signalled(hold: Hold) -> None:
+    """A pid that now belongs to a stranger is left alone by adoption and stop."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    status = hold.status()
+    pids = [status["supervisor"]["pid"], status["supervisor"]["keeper_pid"]]
+    for own in pids:
+        kill_9(own)
+    kill_9(status["services"]["web"]["pid"])
+    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    with started(["sleep", "300"]) as stranger:
+        database = sqlite3.connect(hold.state / "holdfast.db")
+        with closing(database), database:
+            changed = database.execute("UPDATE runs SET pid = ?", (stranger.pid,)).rowcount
+        assert changed == 1
+        hold.up()
+        now = hold.wait_status("web", "running")
+        assert now["pid"] != stranger.pid
+        hold.cli("down")
+        assert stranger.poll() is None
+
+
+def test_two_daemons_are_impossible(hold: Hold) -> None:
+    """Many `up` at once make one Holdfast and one instance of each service."""
+    pids = hold.folder / "pids"
+    hold.services(web=["sh", "-c", f"echo $$ >> {pids}; exec sleep 300"])
+    ups = [
+        subprocess.Popen(hold.command("up", "-d"), cwd=hold.project, env=hold.environ,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(6)
+    ]  # fmt: skip
+    for one in ups:
+        _, err = one.communicate(timeout=60)
+        assert one.returncode == 0, err
+    assert len(pids.read_text().split()) == 1
+
+
+def test_stale_files_are_taken_over(hold: Hold) -> None:
+    """Sockets and keeper.json of a crashed Holdfast are no reason to ask the user for anything."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    status = hold.status()
+    for pid in (status["supervisor"]["pid"], status["supervisor"]["keeper_pid"],
+                status["services"]["web"]["pid"]):  # fmt: skip
+        kill_9(pid)
+    wait_for(lambda: not is_alive(status["supervisor"]["pid"]))
+    assert os.path.exists(hold.runtime / "line.sock")
+    hold.cli("status", expect=4)
+    hold.up()
+    assert hold.wait_status("web", "running")["pid"] != status["services"]["web"]["pid"]

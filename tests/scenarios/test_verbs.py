@@ -1,0 +1,183 @@
+"""A person declares services and uses the verbs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.harness import Hold, is_alive, program, read_until, started, wait_for
+
+SLEEP = ["sleep", "300"]
+
+
+def test_up_status_stop_start(hold: Hold) -> None:
+    """up starts what is declared, status tells it, stop and start are idempotent."""
+    hold.services(web=SLEEP, db=SLEEP)
+    hold.up()
+    status = hold.json("status")
+    assert set(status["services"]) == {"web", "db"}
+    assert status["supervisor"]["managed_services"] == 2
+    web = hold.wait_status("web", "running")
+    assert is_alive(web["pid"])
+    assert web["exit_code"] is None
+    assert web["log_bytes"] == 0
+    assert hold.json("start", "web")["services"]["web"]["outcome"] == "already_running"
+    assert hold.service("web")["pid"] == web["pid"]
+    assert hold.json("stop", "web")["services"]["web"]["outcome"] == "stopped"
+    assert not is_alive(web["pid"])
+    assert hold.json("stop", "web")["services"]["web"]["outcome"] == "already_stopped"
+    stopped = hold.service("web")
+    assert (stopped["status"], stopped["pid"]) == ("stopped", None)
+    assert hold.json("start", "web")["services"]["web"]["outcome"] == "started"
+    assert hold.service("web")["pid"] != web["pid"]
+
+
+def test_unknown_service_suggests(hold: Hold) -> None:
+    """A misspelt name is answered with the near one, the known ones, and exit code 3."""
+    hold.services(web=SLEEP, db=SLEEP)
+    hold.up()
+    done = hold.cli("stop", "wbe", expect=3)
+    assert 'no service "wbe"; did you mean "web"? known:' in done.stderr
+
+
+def test_found_from_a_folder_below(hold: Hold) -> None:
+    """The project's Holdfast is found from any folder below its configuration."""
+    hold.services(web=SLEEP)
+    hold.up()
+    below = hold.project / "a" / "b"
+    below.mkdir(parents=True)
+    assert "web" in hold.cli("status", cwd=below).stdout
+
+
+def test_no_daemon_is_exit_4(hold: Hold) -> None:
+    """Without a Holdfast, status says so, says the next step, and exits 4."""
+    hold.services(web=SLEEP)
+    done = hold.cli("status", expect=4)
+    assert "holdfast up" in done.stderr
+
+
+def test_run_needs_no_configuration(hold: Hold) -> None:
+    """A bare command is supervised, under its own name, and its exit code is known."""
+    hold.cli("run", "--name", "job", "--", "sh", "-c", "echo hello; exit 0")
+    done = hold.wait_status("job", "exited")
+    assert done["exit_code"] == 0
+    assert hold.raw("job") == b"hello\n"
+
+
+def test_run_wait_passes_the_exit_code_on(hold: Hold) -> None:
+    """run --wait follows the command and exits with its code."""
+    done = hold.cli("run", "--wait", "--restart", "never", "--", "sh", "-c", "echo out; exit 7",
+                    expect=7)  # fmt: skip
+    assert "out" in done.stdout
+
+
+def test_caller_environment_reaches_the_service(hold: Hold) -> None:
+    """A service gets the environment of the caller of `up`, plus its own."""
+    hold.services(web={"command": ["sh", "-c", 'echo "$COLOUR $SHAPE"; sleep 300'],
+                       "env": {"SHAPE": "round"}})  # fmt: skip
+    hold.up(environ={"COLOUR": "green"})
+    wait_for(lambda: hold.raw("web") == b"green round\n")
+
+
+def test_wait_for_a_log_line(hold: Hold) -> None:
+    """wait answers when a line matches, and times out with exit code 6."""
+    hold.services(web=["sh", "-c", "sleep 0.3; echo listening on 80; sleep 300"])
+    hold.up()
+    hold.cli("wait", "web", "--for", "log:listening on [0-9]+", "--timeout", "10s")
+    hold.cli("wait", "web", "--for", "log:never", "--timeout", "200ms", expect=6)
+    hold.cli("wait", "web", "--for", "exited", "--timeout", "200ms", expect=6)
+
+
+def test_logs_follow_sees_every_line(hold: Hold) -> None:
+    """logs -f shows what was and what comes, each line once."""
+    truth = hold.folder / "truth"
+    hold.services(web=program("count.py", truth, 300, 0.002, 0, "err"))
+    hold.up()
+    follow = hold.command("logs", "-f", "web", "--json")
+    with started(follow, cwd=hold.project, env=hold.environ) as process:
+        assert process.stdout is not None
+        lines = [json.loads(process.stdout.readline())["text"] for _ in range(300)]
+        assert sorted(lines) == sorted(truth.read_text().splitlines())
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == b""
+
+
+def test_signal_reaches_the_process(hold: Hold) -> None:
+    """signal sends what was asked, by name."""
+    hold.services(web=["sh", "-c", "trap 'echo got' USR1; echo up; while :; do sleep 0.05; done"])
+    hold.up()
+    wait_for(lambda: b"up\n" in hold.raw("web"))
+    hold.cli("signal", "USR1", "web")
+    wait_for(lambda: b"got\n" in hold.raw("web"))
+
+
+def test_ps_shows_the_tree(hold: Hold) -> None:
+    """ps lists every process of a service, children included."""
+    hold.services(web=["sh", "-c", "sleep 301 & sleep 302 & wait"])
+    hold.up()
+    pids = wait_for(lambda: len(p := hold.json("ps")["services"]["web"]) == 3 and p)
+    assert {"sleep 301", "sleep 302"} <= {p["command"] for p in pids}
+
+
+def test_remove_forgets(hold: Hold) -> None:
+    """rm stops a service, forgets it and deletes its log."""
+    hold.cli("run", "--name", "job", "--", "sh", "-c", "echo x; sleep 300")
+    wait_for(lambda: hold.raw("job") == b"x\n")
+    pid = hold.service("job")["pid"]
+    hold.cli("rm", "job")
+    assert not is_alive(pid)
+    assert "job" not in hold.status()["services"]
+    assert not list((hold.state / "logs").glob("job.*"))
+
+
+def test_adopt_takes_over_a_running_process(hold: Hold) -> None:
+    """A process that already runs can be taken over by pid and stopped."""
+    with started(["sleep", "300"], start_new_session=True) as stranger:
+        hold.services(web=SLEEP)
+        hold.up()
+        hold.cli("adopt", "--pid", stranger.pid, "old")
+        adopted = hold.service("old")
+        assert (adopted["status"], adopted["pid"]) == ("running", stranger.pid)
+        assert adopted["adopted"]
+        threading.Thread(target=stranger.wait, daemon=True).start()
+        hold.cli("stop", "old")
+        wait_for(lambda: stranger.poll() is not None)
+
+
+def test_ls_lists_this_users_holdfasts(hold: Hold) -> None:
+    """ls names the project, wherever it is called."""
+    hold.services(web=SLEEP)
+    hold.up()
+    listed = hold.json("ls", cwd="/")
+    assert [os.path.realpath(h["project"]) for h in listed["holdfasts"]] == [
+        os.path.realpath(hold.project)
+    ]
+
+
+def test_bare_holdfast_starts_everything(hold: Hold) -> None:
+    """holdfast without a verb starts all services of the configuration (foreground)."""
+    hold.services(web=["sh", "-c", "echo hi; sleep 300"])
+    with started(hold.command(), cwd=hold.project, env=hold.environ) as front:
+        read_until(front, b"hi")
+        pid = hold.service("web")["pid"]
+        front.send_signal(signal.SIGINT)
+        front.communicate(timeout=20)
+        assert not is_alive(pid)
+        wait_for(lambda: not hold.marked_pids())
+
+
+@pytest.mark.parametrize("verb", ["status", "ps", "events", "doctor", "ls", "runs", "logs"])
+def test_reading_verbs_speak_json(hold: Hold, verb: str) -> None:
+    """Every reading verb answers --json with JSON."""
+    hold.services(web=["sh", "-c", "echo hi; sleep 300"])
+    hold.up()
+    wait_for(lambda: hold.raw("web") == b"hi\n")
+    arguments = [verb, "web"] if verb in ("runs", "logs") else [verb]
+    out = hold.cli(*arguments, "--json").stdout
+    assert out
+    for line in out.splitlines() if verb in ("events", "logs") else [out]:
+        json.loads(line)
