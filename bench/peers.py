@@ -77,6 +77,13 @@ class Peer:
     def status(self, name: str | None) -> Any:
         raise NotImplementedError
 
+    def answers(self) -> bool:
+        """Whether it answers a status request by now."""
+        try:
+            return bool(self.status(None))
+        except OSError:
+            return False
+
     def stop_all(self) -> Any:
         raise NotImplementedError
 
@@ -140,9 +147,14 @@ class Holdfast(Peer):
     def ask(self, command: str, **fields: Any) -> Any:
         """Plain JSON lines over the Unix socket, kept open."""
         if self._line is None:
-            self._line = socket.socket(socket.AF_UNIX)
-            self._line.settimeout(60)
-            self._line.connect(str(self.state / "run" / "line.sock"))
+            line = socket.socket(socket.AF_UNIX)
+            line.settimeout(60)
+            try:
+                line.connect(str(self.state / "run" / "line.sock"))
+            except OSError:
+                line.close()
+                raise
+            self._line = line
         self._last_id += 1
         request = json.dumps({"id": self._last_id, "command": command, **fields})
         try:
@@ -237,10 +249,15 @@ class _UnixTransport(xmlrpc.client.Transport):
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
         if self._open is None:
-            self._open = http.client.HTTPConnection("localhost")
-            self._open.sock = socket.socket(socket.AF_UNIX)
-            self._open.sock.settimeout(60)
-            self._open.sock.connect(self.path)
+            connection = http.client.HTTPConnection("localhost")
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(60)
+            try:
+                connection.sock.connect(self.path)
+            except OSError:
+                connection.close()
+                raise
+            self._open = connection
         return self._open
 
 
