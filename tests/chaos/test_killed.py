@@ -119,7 +119,7 @@ def test_recycled_pid_is_never_signalled(hold: Hold) -> None:
 def test_two_daemons_are_impossible(hold: Hold) -> None:
     """Many `up` at once make one Holdfast and one instance of each service."""
     pids = hold.folder / "pids"
-    hold.services(web=["sh", "-c", f"echo $$ >> {pids}; exec sleep 300"])
+    hold.services(web=["sh", "-c", f"echo $$$$ >> {pids}; exec sleep 300"])
     ups = [
         subprocess.Popen(hold.command("up", "-d"), cwd=hold.project, env=hold.environ,
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

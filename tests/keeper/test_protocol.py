@@ -166,6 +166,11 @@ def test_prune(keeper: KeeperProcess) -> None:
     assert answer["segments"] == 4
     assert answer["deleted_bytes"] >= 4 * 8192
     assert keeper.link.do("prune", service="other", all=True)["segments"] == 0
+    assert keeper.link.do("prune", service="s", all=True)["segments"] == 0
+    keeper.link.do("end", run_id=keeper.last)
+    keeper.link.notice("ended")
+    assert keeper.link.do("prune", service="s", all=True)["segments"] == 1
+    assert not list((keeper.state / "logs").iterdir())
 
 
 def test_two_keepers_on_one_folder(make_keeper: MakeKeeper) -> None:

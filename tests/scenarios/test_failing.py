@@ -103,7 +103,7 @@ def test_concurrent_requests_leave_one_instance(hold: Hold) -> None:
     import threading
 
     pids = hold.folder / "pids"
-    hold.services(web={"command": ["sh", "-c", f"echo $$ >> {pids}; exec sleep 300"],
+    hold.services(web={"command": ["sh", "-c", f"echo $$$$ >> {pids}; exec sleep 300"],
                        "start_seconds": 0.01})  # fmt: skip
     hold.up()
     rng = random.Random(7)

@@ -6,6 +6,8 @@ Knows who watches which log and forwards `grew` and `gap`; the bytes are the rec
 from __future__ import annotations
 
 from holdfast.keeper.recorder import Recorder
+from holdfast.keeper.shelf import shelf_of
+from holdfast.logbook import segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,15 +64,26 @@ class Logs:
             recorder.watching = service in services
 
     def prune(
-        self, service: str, keep_segments: int | None, before: float | None, everything: bool
+        self, service: str, keep_segments: int | None, before: float | None
     ) -> tuple[int, int]:
+        """Delete old segments; the live one stays. Returns bytes and segments."""
         recorder = self._recorders.get(service)
         if recorder is not None:
-            return recorder.prune(keep_segments, before, everything)
+            return recorder.prune(keep_segments, before)
         recorder = self._make(service, {"max_size": 0, "total_size": 0}, None)
-        deleted = recorder.prune(keep_segments, before, everything)
+        deleted = recorder.prune(keep_segments, before)
         recorder.close()
         return deleted
+
+    def forget(self, service: str) -> tuple[int, int]:
+        """Delete the whole log of a service; while it runs, what it writes now stays."""
+        if service in self._users:
+            return self.prune(service, 1, None)
+        if timer := self._idle.get(service):
+            timer.cancel()
+        self._close(service)
+        numbers = shelf_of(self._directory).take(service)
+        return sum(segments.remove(self._directory, service, n) for n in numbers), len(numbers)
 
     def flush(self) -> None:
         for recorder in self._recorders.values():

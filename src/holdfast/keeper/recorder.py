@@ -155,30 +155,18 @@ class Recorder:
             self.run_bytes = self._files.position - started_at
 
     def prune(
-        self,
-        keep_segments: int | None = None,
-        before: float | None = None,
-        all: bool = False,  # noqa: A002
+        self, keep_segments: int | None = None, before: float | None = None
     ) -> tuple[int, int]:
-        """Delete old segments and return (bytes, segments). The newest stays, unless all
-        are to go and nothing is attached; positions go on from where they were."""
+        """Delete old segments and return (bytes, segments). The newest stays."""
         files = self._files
         files.locate()
         doomed = 0
-        if all:
-            doomed = len(files.closed)
-        elif keep_segments is not None:
+        if keep_segments is not None:
             doomed = max(0, len(files.closed) + 1 - max(1, keep_segments))
-        if before is not None and not all:
+        if before is not None:
             while doomed < len(files.closed) and files.written_at(files.closed[doomed][0]) < before:
                 doomed += 1
-        deleted = sum(files.drop_oldest() for _ in range(doomed))
-        if all and not self._sources and files.ends != [0, 0]:
-            self.flush()
-            if not files.pending:
-                deleted += self._drop_live()
-                doomed += 1
-        return deleted, doomed
+        return sum(files.drop_oldest() for _ in range(doomed)), doomed
 
     def flush(self) -> None:
         """Make everything recorded so far visible to readers."""
@@ -312,13 +300,6 @@ class Recorder:
                     raise OSError(errno.ENOSPC, "the free-space floor is reached")
                 files.drop_oldest()
         return room
-
-    def _drop_live(self) -> int:
-        try:
-            return self._files.drop_live(_now())
-        except OSError as error:
-            self.refuse(error)
-            return 0
 
     def _mark_run(self, now: int) -> None:
         self._finish_chunk()

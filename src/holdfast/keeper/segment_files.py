@@ -139,15 +139,6 @@ class SegmentFiles:
         segments.remove(self._directory, self._service, number)
         return size
 
-    def drop_live(self, now: int) -> int:
-        """Delete the newest segment too; an index with nothing but its header stays, so
-        that positions go on and no cursor comes to mean another place."""
-        self._close_descriptors()
-        number = self._number
-        self._create(number + 1, now)
-        self._close_descriptors()
-        return segments.remove(self._directory, self._service, number)
-
     def written_at(self, number: int) -> float:
         """When a segment was last written to, in unix seconds."""
         try:

@@ -299,8 +299,13 @@ class Words:
         service = message["service"]
         if not isinstance(service, str) or "/" in service:
             raise Refusal("bad_request", f"{service!r} cannot name a service")
-        keep, before = message.get("keep_segments"), message.get("before")
-        deleted, count = self._keeper.logs.prune(service, keep, before, bool(message.get("all")))
+        logs = self._keeper.logs
+        if message.get("all"):
+            deleted, count = logs.forget(service)
+        else:
+            deleted, count = logs.prune(
+                service, message.get("keep_segments"), message.get("before")
+            )
         return {"deleted_bytes": deleted, "segments": count}
 
     # The keeper itself.
