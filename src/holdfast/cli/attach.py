@@ -136,8 +136,8 @@ class Attachment:
         self._show()
         if self._is_resized:
             self._is_resized = False
-            size = os.get_terminal_size(sys.stdout.fileno())
-            connection.send("resize", service=self._service, cols=size.columns, rows=size.lines)
+            cols, rows = terminal_size()
+            connection.send("resize", service=self._service, cols=cols, rows=rows)
         ready = [connection.fileno()]
         if not connection.has_frame:
             ready = select.select([connection.fileno(), stdin, wake], [], [])[0]
@@ -160,8 +160,7 @@ class Attachment:
     def _start(self) -> Walk:
         """The last screenful of the current run, then all that comes."""
         reader = Reader(self._call.places.logs, self._service)
-        rows = os.get_terminal_size(sys.stdout.fileno()).lines
-        start = reader.tail(rows, "out")
+        start = reader.tail(terminal_size()[1], "out")
         if (span := reader.run(-1)) is not None:
             start = Cursor(*map(max, start, span.start))
         return reader.chunks(start)
@@ -181,6 +180,12 @@ class Attachment:
 
     def _window_changed(self, *_: object) -> None:
         self._is_resized = True
+
+
+def terminal_size() -> tuple[int, int]:
+    """Columns and rows; a terminal that does not know its size has the usual one."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return size.columns or 80, size.lines or 24
 
 
 def _leave(number: int, _: object) -> None:

@@ -82,6 +82,10 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
             return f"all processes are gone ({count})" if count else "all processes are gone"
         case "service:restart_scheduled":
             return f"starts again in {float(data.get('delay') or 0):.1f} s"
+        case "process:start_failed":
+            return f"start failed: {data.get('reason') or 'no reason given'}"
+        case "service:suppressed":
+            return f"left failed: {data.get('reason') or 'it failed too often in a row'}"
         case kind:
             told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
             return f"{kind} {told}".rstrip()
@@ -112,9 +116,9 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
     if run.get("ended_at") is None:
         ended = "still running"
     else:
-        ended = ended_how(run.get("exit_code"), run.get("signal"), bool(run.get("unknown")))
-        if run.get("reason"):
-            ended += f", {run['reason']}" if run["reason"] != ended else ""
+        ended = run.get("reason") or ended_how(
+            run.get("exit_code"), run.get("signal"), bool(run.get("unknown"))
+        )
     return (
         str(run["number"]),
         durations.show_time(run["started_at"]),

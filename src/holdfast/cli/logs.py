@@ -116,7 +116,7 @@ def _past(
 def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | None) -> int:
     from holdfast.cli.following import wakes
 
-    followed = Followed(call.places.logs, printer, stream)
+    followed = Followed(call.places.logs, printer, call.operands, stream)
     for part in parts:
         followed.add(part.service, _follow_start(call, part, printer, stream))
     printer.flush()

@@ -105,8 +105,15 @@ class Printer:
 class Followed:
     """Followers of several services, each at its own place."""
 
-    def __init__(self, directory: str, printer: Printer, stream: Stream | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        printer: Printer,
+        only: list[str],
+        stream: Stream | None = None,
+    ) -> None:
         self._directory = directory
+        self._only = only
         self._printer = printer
         self._stream = stream
         self._followers: dict[str, LineFollower] = {}
@@ -114,9 +121,6 @@ class Followed:
     def add(self, service: str, cursor: Cursor = cursors.BEGINNING) -> None:
         reader = Reader(self._directory, service)
         self._followers[service] = LineFollower(reader, cursor, self._stream)
-
-    def __contains__(self, service: str) -> bool:
-        return service in self._followers
 
     def wake(self, service: str) -> None:
         """Show what a service has printed since."""
@@ -129,12 +133,12 @@ class Followed:
         self._printer.flush()
 
     def wake_all(self) -> None:
-        """Show what all have printed since, interleaved by time."""
-        sources = [
-            ((service, entry) for entry in follower.wake())
-            for service, follower in self._followers.items()
-        ]
-        for service, entry in interleave([_named(source) for source in sources]):
+        """Show what all have printed since, interleaved by time; also those that are new."""
+        for service in segments.list_all(self._directory):
+            if service not in self._followers and (not self._only or service in self._only):
+                self.add(service)
+        sources = [_named(service, follower) for service, follower in self._followers.items()]
+        for service, entry in interleave(sources):
             self._printer.show(service, entry)
         self._printer.flush()
 
@@ -157,8 +161,9 @@ class Followed:
 Named = tuple[str, Line | Note]
 
 
-def _named(source: Iterable[Named]) -> Iterator[Named]:
-    yield from source
+def _named(service: str, follower: LineFollower) -> Iterator[Named]:
+    for entry in follower.wake():
+        yield service, entry
 
 
 def interleave(sources: list[Iterator[Named]]) -> Iterator[Named]:

@@ -73,6 +73,7 @@ def detail_of(service: dict[str, Any]) -> str:
         parts.append(f"restarting in {max(0.0, wait):.0f} s")
     if service.get("adopted"):
         parts.append("adopted")
-    if service.get("overrides"):
-        parts.append("started with other " + " and ".join(sorted(service["overrides"])))
+    others = [name for name, value in sorted((service.get("overrides") or {}).items()) if value]
+    if others:
+        parts.append("started with other " + " and ".join(others))
     return ", ".join(parts)

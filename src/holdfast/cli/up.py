@@ -30,7 +30,7 @@ def up(call: Call) -> int:
     from holdfast.cli.foreground import Foreground
 
     _tell_changes(call, result)
-    return Foreground(call, launched.keeper, ends, call.operands).stay()
+    return Foreground(call, launched.keeper, ends, call.operands, list(result["services"])).stay()
 
 
 def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
