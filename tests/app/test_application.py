@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.adapters.processes import Peer, ancestors
 from holdfast.app.application import Application, SupervisedProcesses
-from holdfast.rules.permissions import Role
+from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
 
@@ -35,13 +35,10 @@ def test_a_peer_of_ours_is_the_owner() -> None:
     assert application({}).identify(Peer(os.geteuid(), os.getpid())).role is Role.OWNER
 
 
-def test_another_user_is_a_stranger() -> None:
-    """A different uid that is not root is refused everything."""
-    uid = os.geteuid() + 4242
-    actor = application({}).identify(Peer(uid, os.getpid()))
-    assert actor.role is Role.STRANGER
-    with pytest.raises(Refused):
-        application({}).dispatch(actor, Shutdown())
+def test_another_user_is_refused() -> None:
+    """A different uid that is not root never becomes an actor."""
+    with pytest.raises(Refused, match="belongs to another user"):
+        application({}).identify(Peer(os.geteuid() + 4242, os.getpid()))
 
 
 def test_a_descendant_of_a_run_is_an_agent() -> None:

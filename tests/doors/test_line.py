@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.adapters.processes import Peer
 from holdfast.doors import line
-from holdfast.rules.permissions import Actor, Role
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Done, Result
@@ -27,6 +27,8 @@ class FakeApplication:
 
     def identify(self, peer: Peer) -> Actor:
         assert peer.uid == os.geteuid()
+        if self.role is Role.STRANGER:
+            raise Refused("another user", "no")
         return Actor(self.role, "test")
 
     def dispatch(self, actor: Actor, command: Command) -> Any:

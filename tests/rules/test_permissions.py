@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.rules.permissions import GRANTED, Actor, Role, permit, role_of
+from holdfast.rules.permissions import GRANTED, permit, role_of
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect, Permission
 

@@ -326,6 +326,7 @@ class StateStore:
         oldest_seq, oldest_time = self._seq - MAX_EVENTS, time.time() - MAX_EVENT_AGE_SECONDS
         if oldest_seq > 0:
             self._statements.append(("DELETE FROM events WHERE seq <= ?", (oldest_seq,)))
+            self.event(Kind.EVENTS_DROPPED, up_to=oldest_seq)
         by_age = """DELETE FROM events WHERE seq < coalesce(
             (SELECT seq FROM events WHERE time >= ? ORDER BY seq LIMIT 1), 0)"""
         self._statements.append((by_age, (oldest_time,)))

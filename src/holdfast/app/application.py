@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from holdfast.adapters import processes
 from holdfast.adapters.processes import Peer
 from holdfast.app.registry import HANDLERS
-from holdfast.rules.permissions import Actor, permit, role_of
+from holdfast.rules.permissions import permit, role_of
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Result
@@ -35,9 +36,11 @@ class Application:
         self._supervised = supervised
 
     def identify(self, peer: Peer) -> Actor:
-        """The actor at the other end of a Unix socket."""
+        """The actor at the other end of a Unix socket; raises Refused for another user."""
         run_id = self._supervised.run_of(peer.pid) if peer.pid else None
         role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=run_id is not None)
+        if role is Role.STRANGER:
+            raise Refused("this Holdfast belongs to another user", "use one of your own")
         return Actor(role, f"uid {peer.uid} pid {peer.pid}", run_id)
 
     def dispatch(self, actor: Actor, command: Command) -> Answer:

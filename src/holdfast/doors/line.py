@@ -16,8 +16,8 @@ from typing import Any, cast
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
-from holdfast.rules.permissions import Actor, Role
 from holdfast.vocabulary import codec
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
 from holdfast.vocabulary.results import Result
 
@@ -91,14 +91,11 @@ class LineConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
-        sock = transport.get_extra_info("socket")
-        self._actor = self._application.identify(peer_of(sock))
-        if self._actor.role is Role.STRANGER:
-            self._write(
-                codec.failure(
-                    None, Refused("this Holdfast belongs to another user", "use your own")
-                )
-            )
+        try:
+            self._actor = self._application.identify(peer_of(transport.get_extra_info("socket")))
+        except (HoldfastError, OSError) as error:
+            known = error if isinstance(error, HoldfastError) else Refused(f"who asks? {error}")
+            self._write(codec.failure(None, known))
             self.hang_up()
 
     def connection_lost(self, error: Exception | None) -> None:

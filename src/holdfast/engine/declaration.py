@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.vocabulary.service_spec import ServiceSpec
 
-DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24
+DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +94,9 @@ def spawn_message(
     }
     if spec.terminal:
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
+        # The caller's terminal is not the one that the service gets.
+        if "TERM" not in spec.env and not (overrides and "TERM" in overrides.env_vars):
+            message["env"]["TERM"] = DEFAULT_TERM
     if spec.user is not None:
         message["user"] = spec.user
     if spec.umask is not None:

@@ -17,6 +17,7 @@ from holdfast.adapters.state_store import Loaded, OpenRun, ServiceRecord
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import Declaration, Kept, Overrides
 from holdfast.engine.ports import Ports
+from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.vocabulary.errors import UnknownService
@@ -52,6 +53,7 @@ class Roster:
         self._new_future = new_future
         self._on_failed = on_failed
         self._on_changed = on_changed
+        self._is_retiring = False
         self._environs: set[str] = set()
         self._remembered: dict[str, tuple[ServiceSpec, str, Overrides | None, str | None]] = {}
 
@@ -160,11 +162,11 @@ class Roster:
             runner.overrides = remembered.overrides
             runner.applied = remembered.applied or declaration.digest
             self._environs.add(declaration.environ_key)
-            runner.restore(
-                _record(self.records.pop(name, None), kept.get(_DESIRED + name)),
-                live.pop(name, None),
-                exits.pop(name, []),
-            )
+            record = _record(self.records.pop(name, None), kept.get(_DESIRED + name))
+            try:
+                runner.restore(record, live.pop(name, None), exits.pop(name, []))
+            except Exception:  # noqa: BLE001 - one service must not keep the others from us
+                _log.exception("%s could not be restored as it was", name)
         for name, run in live.items():
             _log.warning("the keeper has a run of %s, of which nothing else is known", name)
             runner = self._add(Declaration(_unknown_spec(run)))
@@ -223,6 +225,7 @@ class Roster:
 
     def retire(self) -> None:
         """From now on nothing is started."""
+        self._is_retiring = True
         for runner in self.runners.values():
             runner.is_retiring = True
 
@@ -240,10 +243,11 @@ class Roster:
         self.remember(runner)
         return future
 
-    def _add(self, declaration: Declaration) -> ServiceRunner:
-        runner = ServiceRunner(
+    def _add(self, declaration: Declaration) -> RestoredRunner:
+        runner = RestoredRunner(
             declaration, self._ports, new_future=self._new_future, on_failed=self._on_failed
         )
+        runner.is_retiring = self._is_retiring
         self.runners[runner.name] = runner
         return runner
 
@@ -261,7 +265,12 @@ def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, Kept]]:
     for key, value in kept.items():
         if not key.startswith(_SPEC):
             continue
-        remembered = _decode_kept(value)
+        try:
+            remembered = _decode_kept(value)
+        except msgspec.MsgspecError as error:
+            # Another version wrote it: its run is still adopted, as a stranger's.
+            _log.error("the declaration %s is not understood: %s", key, error)
+            continue
         environ = kept.get(_ENVIRON + remembered.environ)
         if remembered.environ not in environs:
             environs[remembered.environ] = _decode_environ(environ) if environ else {}

@@ -14,18 +14,19 @@ from typing import Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import ServiceRecord
+from holdfast.engine import views
 from holdfast.engine.answers import Answers, NewFuture
 from holdfast.engine.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Reply, Timer
 from holdfast.rules import restart as restarts
-from holdfast.rules.lifecycle import Cause, next_state, state_of_live_run
+from holdfast.rules.lifecycle import Cause, next_state
 from holdfast.rules.restart import Again, Counters, Ending, Stay
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.results import Outcome, ServiceStatus
-from holdfast.vocabulary.states import LABEL, LIVE_STATES, Desired, State
+from holdfast.vocabulary.states import Desired, State
 
 _log = logger("service_runner")
 
@@ -62,9 +63,10 @@ class ServiceRunner:
         self.last_exit = LastExit()
         self.is_retiring = False
         """While Holdfast shuts down nothing is started."""
-        self._accounted: str | None = None
+        self.accounted: str | None = None
+        """The run whose exit the counters include already."""
         self._kept_word: str | None = None
-        self._next_start_at: float | None = None
+        self.next_start_at: float | None = None
         self._timer: Timer | None = None
         self._reset_timer: Timer | None = None
         self._is_due = False
@@ -191,101 +193,19 @@ class ServiceRunner:
         decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
         self.counters = decision.counters
 
-    # After the supervisor's own restart
-
-    def restore(
-        self, record: ServiceRecord | None, live: dict[str, Any] | None, exits: list[dict[str, Any]]
-    ) -> None:
-        """Continue where an earlier supervisor was: its record, the keeper's run, its exits.
-
-        `exits` are those not yet accounted for, oldest first.
-        """
-        if record is not None:
-            self._restore_record(record)
-        numbers = [facts.get("number") or 0 for facts in (*exits, *([live] if live else []))]
-        self.number = max([self.number, *numbers])
-        if exits and (live is None or live["run_id"] == exits[-1]["run_id"]):
-            self._replay(exits, live)
-            return
-        for facts in exits:
-            self.account(facts)
-        if live is None:
-            self._restore_rest()
-            return
-        self.run = run = self._live(live)
-        run.main_gone = self._accounted == run.run_id
-        if run.main_gone:
-            self._restore_rest()
-        else:
-            self._restore_live(run, live)
-
     def record(self) -> ServiceRecord:
         """What a later supervisor has to know."""
-        return ServiceRecord(
-            desired=self.desired.value,
-            state=self.state.value,
-            since=self.since,
-            reason=self.reason,
-            restarts=self.counters.restarts,
-            failures=self.counters.failures,
-            start_failures=self.counters.start_failures,
-            next_start_at=self._next_start_at,
-            number=self.number,
-            run_id=self.last_run_id,
-            code=self.last_exit.code,
-            signal=self.last_exit.signal,
-            seconds=self.last_exit.seconds,
-            log_bytes=self.last_exit.log_bytes,
-            accounted=self._accounted,
-        )
+        return views.record_of(self)
 
     # What others see
 
     def status(self) -> ServiceStatus:
-        state = self.state
-        run = self.run if self.run is not None and self.run.is_up else None
-        clock = self._ports.clock
-        next_start_at = self._next_start_at
-        return ServiceStatus(
-            status=state.value,
-            desired=self.desired.value,
-            pid=run.pid if run else None,
-            uptime=round(clock.monotonic() - run.started_mono, 3) if run else None,
-            restart_count=self.counters.restarts,
-            run_id=self.last_run_id,
-            run=self.number or None,
-            exit_code=None if run else self.last_exit.code,
-            signal=None if run else self.last_exit.signal,
-            reason=self.reason,
-            duration=self.last_exit.seconds,
-            log_bytes=run.log_bytes if run else self.last_exit.log_bytes,
-            since=self.since,
-            started_at=run.started_at if run else None,
-            next_start_in=(
-                None if next_start_at is None else round(max(0.0, next_start_at - clock.time()), 3)
-            ),
-            start_failures=self.counters.start_failures,
-            terminal=self.declaration.spec.terminal,
-            adopted=run.adopted if run else False,
-            paused=state is State.PAUSED,
-            label=LABEL[state],
-            origin=self.declaration.spec.origin,
-            overrides=self._shown_overrides(),
-        )
+        return views.status_of(self, self._ports.clock)
 
     def outcome(
         self, verb: str, reason: str | None = None, report: Report | None = None
     ) -> Outcome:
-        run = self.run if self.run is not None and not self.run.main_gone else None
-        return Outcome(
-            outcome=verb,
-            status=self.state.value,
-            pid=run.pid if run else None,
-            run_id=self.last_run_id,
-            reason=reason or (None if run else self.reason),
-            exit_code=None if run else self.last_exit.code,
-            report=report,
-        )
+        return views.outcome_of(self, verb, reason, report)
 
     def begun(self) -> asyncio.Future[Outcome]:
         """Done when a start that is under way has a process, or has failed."""
@@ -438,7 +358,7 @@ class ServiceRunner:
 
     def _back_off(self, decision: Again) -> None:
         self._move(Cause.RESTART_PLANNED)
-        self._next_start_at = self._ports.clock.time() + decision.delay
+        self.next_start_at = self._ports.clock.time() + decision.delay
         self._set_timer(decision.delay, self._restart_due)
         self._event(Kind.RESTART_SCHEDULED, delay=round(decision.delay, 3), reason=decision.reason)
 
@@ -501,7 +421,7 @@ class ServiceRunner:
         self.last_exit = LastExit(
             ending.code, name, facts.get("seconds"), facts.get("log_bytes") or 0
         )
-        self._accounted = facts["run_id"]
+        self.accounted = facts["run_id"]
         self._ports.recorder.run_ended(facts, name, reason)
         self._ports.recorder.event(
             Kind.EXIT,
@@ -518,71 +438,6 @@ class ServiceRunner:
         )
         self.save()
         return ending
-
-    # Restoring
-
-    def _restore_record(self, record: ServiceRecord) -> None:
-        self.desired = Desired(record.desired)
-        self.state = State(record.state)
-        self.since, self.reason = record.since, record.reason
-        self.counters = Counters(record.restarts, record.failures, record.start_failures)
-        self.number, self.last_run_id = record.number, record.run_id
-        self.last_exit = LastExit(record.code, record.signal, record.seconds, record.log_bytes)
-        self._accounted = record.accounted
-        self._next_start_at = record.next_start_at
-
-    def _restore_live(self, run: LiveRun, live: dict[str, Any]) -> None:
-        spec, age = self.declaration.spec, live.get("age") or 0.0
-        before, self.state = (
-            self.state,
-            state_of_live_run(
-                is_ending=bool(live.get("ending")),
-                is_paused=bool(live.get("paused")),
-                age_seconds=age,
-                start_seconds=spec.start_seconds,
-            ),
-        )
-        if before is not self.state:
-            self.since = self._ports.clock.time()
-        self.reason, self._next_start_at = None, None
-        if self.state is State.STARTING:
-            self._await_stay(run, spec.start_seconds - age)
-        elif self.state is State.RUNNING:
-            self._await_stability(run, spec.restart.reset_after - age)
-        self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
-        self.save()
-
-    def _replay(self, exits: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
-        """Let the newest exit pass as if its notice came now; the older ones only count."""
-        for facts in exits[:-1]:
-            self.account(facts)
-        facts = exits[-1]
-        seconds = facts.get("seconds") or 0.0
-        self.run = self._live({**facts, "age": seconds} if live is None else live)
-        if self.state is State.STOPPING or self.desired is Desired.STOPPED:
-            self.state = State.STOPPING
-        elif seconds < self.declaration.spec.start_seconds:
-            self.state = State.STARTING
-        else:
-            self.state = State.RUNNING
-        self.on_exit({**facts, "empty": live is None})
-        if self.state is State.STOPPING and live is None:
-            self._tree_gone([])
-
-    def _restore_rest(self) -> None:
-        """No main process lives: wait on, or make good what was cut short."""
-        if self.state is State.BACKOFF:
-            remaining = (self._next_start_at or 0.0) - self._ports.clock.time()
-            limit = max(self.declaration.spec.restart.max_delay, restarts.SPACING_SECONDS)
-            self._set_timer(max(0.0, min(remaining, limit)), self._restart_due)
-        elif self.state in LIVE_STATES:
-            if self.run is not None:
-                self.state = State.STOPPING
-                return
-            self.state = State.STOPPED
-            if self.desired is Desired.RUNNING:
-                self._spawn(again=False)
-            self.save()
 
     # Small things
 
@@ -612,7 +467,7 @@ class ServiceRunner:
         if after is None:
             return False
         self.state, self.since = after, self._ports.clock.time()
-        self._next_start_at = None
+        self.next_start_at = None
         data = {"from": before.value, "to": after.value, "cause": cause.value}
         self._event(Kind.TRANSITION, **data)
         self._answers.changed()
@@ -647,11 +502,3 @@ class ServiceRunner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _shown_overrides(self) -> dict[str, Any] | None:
-        if self.overrides is None:
-            return None
-        shown: dict[str, Any] = {"env_vars": sorted(self.overrides.env_vars)}
-        if self.overrides.args is not None:
-            shown["args"] = list(self.overrides.args)
-        return shown

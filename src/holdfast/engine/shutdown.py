@@ -7,10 +7,12 @@ keeper stay, with the supervisor off.
 from __future__ import annotations
 
 import asyncio
+import signal
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
+from holdfast.engine.live_run import LastExit
 from holdfast.engine.roster import Roster
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.events import Kind
@@ -57,10 +59,10 @@ class Shutdown:
         """A service failed for good; an essential one takes Holdfast with it."""
         if not runner.declaration.spec.essential or self._task is not None:
             return
-        code = runner.last_exit.code
+        code = exit_code_of(runner.last_exit)
         _log.warning("%s is essential and failed: %s", runner.name, runner.reason)
         why = f"{runner.name} is essential and failed"
-        self._ending = asyncio.ensure_future(self.begin(exit_code=code or 1, why=why))
+        self._ending = asyncio.ensure_future(self.begin(exit_code=code, why=why))
 
     def on_signal(self, number: int) -> None:
         """The keeper was asked to end; a second time means at once."""
@@ -87,6 +89,13 @@ class Shutdown:
 
     def _left(self) -> list[str]:
         return [name for name, runner in self._roster.runners.items() if runner.run is not None]
+
+
+def exit_code_of(last: LastExit) -> int:
+    """What a shell would answer for this exit; an unknown or unstarted one is 1."""
+    if last.signal is not None and last.signal in signal.Signals.__members__:
+        return 128 + signal.Signals[last.signal].value
+    return last.code or 1
 
 
 def _log_refusal(reply: dict[str, object]) -> None:

@@ -5,26 +5,10 @@ Asked by `app.application` only; no handler and no door decides about permission
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Permission
-
-
-class Role(str, Enum):
-    """What an actor is to this Holdfast."""
-
-    OWNER = "owner"
-    AGENT = "agent"
-    STRANGER = "stranger"
-
-
-class Actor(NamedTuple):
-    """Who asks."""
-
-    role: Role
-    name: str
-    run_id: str | None = None
 
 
 class Verdict(NamedTuple):

@@ -157,22 +157,12 @@ async def ps(context: Context, command: Ps) -> PsResult:
 async def wait(context: Context, command: Wait) -> WaitResult:
     runner = context.roster.get(command.service)
     began = time.monotonic()
-    line: str | None = None
+    is_met, line = False, None
     try:
-        async with _timeout(command.timeout):
-            if command.condition == "running":
-                is_met = await _until(runner, (State.RUNNING,), give_up=(State.FAILED,))
-            elif command.condition == "exited":
-                is_met = await _until(runner, _ENDED)
-            elif command.condition.startswith("log:"):
-                line = await _until_line(context, runner, command.condition[4:])
-                is_met = line is not None
-            else:
-                raise UsageError(
-                    f'no condition "{command.condition}"', "running, exited or log:REGEX"
-                )
+        waiting = _until_met(context, runner, command.condition)
+        is_met, line = await asyncio.wait_for(waiting, max(0.0, command.timeout))
     except asyncio.TimeoutError:
-        is_met = False
+        pass
     return WaitResult(
         service=runner.name,
         met=is_met,
@@ -230,6 +220,19 @@ def _named(context: Context, names: list[str]) -> list[ServiceRunner]:
     return [context.roster.get(name) for name in dict.fromkeys(names)]
 
 
+async def _until_met(
+    context: Context, runner: ServiceRunner, condition: str
+) -> tuple[bool, str | None]:
+    if condition == "running":
+        return await _until(runner, (State.RUNNING,), give_up=(State.FAILED,)), None
+    if condition == "exited":
+        return await _until(runner, _ENDED), None
+    if condition.startswith("log:"):
+        line = await _until_line(context, runner, condition[4:])
+        return line is not None, line
+    raise UsageError(f'no condition "{condition}"', "running, exited or log:REGEX")
+
+
 async def _until(
     runner: ServiceRunner, states: tuple[State, ...], give_up: tuple[State, ...] = ()
 ) -> bool:
@@ -267,28 +270,3 @@ async def _either(runner: ServiceRunner, subscription: Subscription) -> None:
         await asyncio.wait([change, more], return_when=asyncio.FIRST_COMPLETED)
     finally:
         more.cancel()
-
-
-class _timeout:  # noqa: N801
-    """`asyncio.timeout` for Python 3.10."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._is_over = False
-        self._handle: asyncio.TimerHandle | None = None
-
-    async def __aenter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-
-        def over() -> None:
-            self._is_over = True
-            task.cancel()
-
-        self._handle = asyncio.get_running_loop().call_later(max(0.0, self._seconds), over)
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._handle is not None
-        self._handle.cancel()
-        if self._is_over and kind is asyncio.CancelledError:
-            raise asyncio.TimeoutError

@@ -1,0 +1,109 @@
+"""A runner that goes on where an earlier supervisor was.
+
+Puts together what the database remembers, what the keeper holds and which exits nobody has
+accounted for. Every exit is counted once, whatever the moment at which that supervisor died.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.adapters.state_store import ServiceRecord
+from holdfast.engine.live_run import LastExit, LiveRun
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.rules.lifecycle import state_of_live_run
+from holdfast.rules.restart import SPACING_SECONDS, Counters
+from holdfast.vocabulary.states import LIVE_STATES, Desired, State
+
+
+class RestoredRunner(ServiceRunner):
+    """The same state machine, entered in the middle."""
+
+    def restore(
+        self, record: ServiceRecord | None, live: dict[str, Any] | None, exits: list[dict[str, Any]]
+    ) -> None:
+        """Continue where an earlier supervisor was: its record, the keeper's run, its exits.
+
+        `exits` are those not yet accounted for, oldest first.
+        """
+        if record is not None:
+            self._restore_record(record)
+        numbers = [facts.get("number") or 0 for facts in (*exits, *([live] if live else []))]
+        self.number = max([self.number, *numbers])
+        if exits and (live is None or live["run_id"] == exits[-1]["run_id"]):
+            self._replay(exits, live)
+            return
+        for facts in exits:
+            self.account(facts)
+        if live is None:
+            self._restore_rest()
+            return
+        self.run = run = self._live(live)
+        run.main_gone = self.accounted == run.run_id
+        if run.main_gone:
+            self._restore_rest()
+        else:
+            self._restore_live(run, live)
+
+    def _restore_record(self, record: ServiceRecord) -> None:
+        self.desired = Desired(record.desired)
+        self.state = State(record.state)
+        self.since, self.reason = record.since, record.reason
+        self.counters = Counters(record.restarts, record.failures, record.start_failures)
+        self.number, self.last_run_id = record.number, record.run_id
+        self.last_exit = LastExit(record.code, record.signal, record.seconds, record.log_bytes)
+        self.accounted = record.accounted
+        self.next_start_at = record.next_start_at
+
+    def _restore_live(self, run: LiveRun, live: dict[str, Any]) -> None:
+        spec, age = self.declaration.spec, live.get("age") or 0.0
+        before, self.state = (
+            self.state,
+            state_of_live_run(
+                is_ending=bool(live.get("ending")),
+                is_paused=bool(live.get("paused")),
+                age_seconds=age,
+                start_seconds=spec.start_seconds,
+            ),
+        )
+        if before is not self.state:
+            self.since = self._ports.clock.time()
+        self.reason, self.next_start_at = None, None
+        if self.state is State.STARTING:
+            self._await_stay(run, spec.start_seconds - age)
+        elif self.state is State.RUNNING:
+            self._await_stability(run, spec.restart.reset_after - age)
+        self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
+        self.save()
+
+    def _replay(self, exits: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
+        """Let the newest exit pass as if its notice came now; the older ones only count."""
+        for facts in exits[:-1]:
+            self.account(facts)
+        facts = exits[-1]
+        seconds = facts.get("seconds") or 0.0
+        self.run = self._live({**facts, "age": seconds} if live is None else live)
+        if self.state is State.STOPPING or self.desired is Desired.STOPPED:
+            self.state = State.STOPPING
+        elif seconds < self.declaration.spec.start_seconds:
+            self.state = State.STARTING
+        else:
+            self.state = State.RUNNING
+        self.on_exit({**facts, "empty": live is None})
+        if self.state is State.STOPPING and live is None:
+            self._tree_gone([])
+
+    def _restore_rest(self) -> None:
+        """No main process lives: wait on, or make good what was cut short."""
+        if self.state is State.BACKOFF:
+            remaining = (self.next_start_at or 0.0) - self._ports.clock.time()
+            limit = max(self.declaration.spec.restart.max_delay, SPACING_SECONDS)
+            self._set_timer(max(0.0, min(remaining, limit)), self._restart_due)
+        elif self.state in LIVE_STATES:
+            if self.run is not None:
+                self.state = State.STOPPING
+                return
+            self.state = State.STOPPED
+            if self.desired is Desired.RUNNING:
+                self._spawn(again=False)
+            self.save()
