@@ -71,7 +71,8 @@ class Database:
             self._queue.put(None)
             self._closing.set()
             self._writer.join(timeout_seconds)
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self._reader.submit(self._close_reader)
+        self._reader.shutdown(wait=True)
         if not self._writer.is_alive():
             self._connection.close()
 
@@ -108,6 +109,10 @@ class Database:
             self._read_connection = sqlite3.connect(self.path, check_same_thread=False)
             self._read_connection.execute("PRAGMA query_only=ON")
         return query(self._read_connection)
+
+    def _close_reader(self) -> None:
+        if self._read_connection is not None:
+            self._read_connection.close()
 
     def _write_all(self) -> None:
         is_open = True

@@ -70,7 +70,11 @@ class LineDoor:
         for connection in leaving:
             connection.hang_up()
         if leaving:
-            await asyncio.wait([it.lost for it in leaving], timeout=_PATIENCE_SECONDS)
+            _, slow = await asyncio.wait([it.lost for it in leaving], timeout=_PATIENCE_SECONDS)
+            for connection in leaving:
+                connection.drop()
+            if slow:
+                await asyncio.wait(slow, timeout=_PATIENCE_SECONDS)
 
 
 class LineConnection(asyncio.Protocol):
@@ -132,6 +136,10 @@ class LineConnection(asyncio.Protocol):
         for task in self._tasks.values():
             task.cancel()
         self._transport.close()
+
+    def drop(self) -> None:
+        """End it without waiting for its reader."""
+        self._transport.abort()
 
     def _on_line(self, line: bytes) -> None:
         request_id: object = None

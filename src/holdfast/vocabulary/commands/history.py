@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
 
 
@@ -13,11 +11,11 @@ class Events(Command, frozen=True, kw_only=True):
     Without `since`, the newest `limit` are told.
     """
 
-    name: ClassVar = "events"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    route: ClassVar = ("GET", "/api/events")
-    streams: ClassVar = True
+    name = "events"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/events")
+    streams = True
     since: int | None = None
     limit: int = 100
     follow: bool = False
@@ -27,9 +25,9 @@ class Events(Command, frozen=True, kw_only=True):
 class Runs(Command, frozen=True, kw_only=True):
     """List the newest runs of a service, with how each ended."""
 
-    name: ClassVar = "runs"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    route: ClassVar = ("GET", "/api/services/{service}/runs")
+    name = "runs"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/services/{service}/runs")
     service: str
     limit: int = 20

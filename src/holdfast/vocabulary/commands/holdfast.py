@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from holdfast.vocabulary.commands.command import LOCAL, Command, Effect, Permission
 
@@ -10,9 +10,9 @@ from holdfast.vocabulary.commands.command import LOCAL, Command, Effect, Permiss
 class Hello(Command, frozen=True, kw_only=True):
     """State versions on both sides; one minor version apart works."""
 
-    name: ClassVar = "hello"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
+    name = "hello"
+    permission = Permission.VIEW
+    effect = Effect.READS
     version: str = ""
 
 
@@ -23,10 +23,10 @@ class Up(Command, frozen=True, kw_only=True):
     `settings` are the caller's overrides (log level, port), already parsed.
     """
 
-    name: ClassVar = "up"
-    permission: ClassVar = Permission.ADMINISTER
-    effect: ClassVar = Effect.CHANGES
-    doors: ClassVar = LOCAL
+    name = "up"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    doors = LOCAL
     config: str | None = None
     services: list[str] = []
     environment: dict[str, str] = {}
@@ -41,10 +41,10 @@ class Run(Command, frozen=True, kw_only=True):
     that name runs, it is `already_running`.
     """
 
-    name: ClassVar = "run"
-    permission: ClassVar = Permission.ADMINISTER
-    effect: ClassVar = Effect.CHANGES
-    doors: ClassVar = LOCAL
+    name = "run"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    doors = LOCAL
     argv: list[str]
     service: str | None = None
     working_dir: str
@@ -61,10 +61,10 @@ class Adopt(Command, frozen=True, kw_only=True):
     Its output is not available, and its exit code only where the kernel tells it; stop works.
     """
 
-    name: ClassVar = "adopt"
-    permission: ClassVar = Permission.ADMINISTER
-    effect: ClassVar = Effect.CHANGES
-    route: ClassVar = ("POST", "/api/services/adopt")
+    name = "adopt"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    route = ("POST", "/api/services/adopt")
     service: str
     pid: int | None = None
     pidfile: str | None = None
@@ -74,10 +74,10 @@ class Adopt(Command, frozen=True, kw_only=True):
 class Prune(Command, frozen=True, kw_only=True):
     """Delete ended runs and closed log segments older than `older_than` seconds (0: all)."""
 
-    name: ClassVar = "prune"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.CHANGES
-    route: ClassVar = ("POST", "/api/prune")
+    name = "prune"
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    route = ("POST", "/api/prune")
     services: list[str] = []
     older_than: float = 0.0
 
@@ -85,10 +85,10 @@ class Prune(Command, frozen=True, kw_only=True):
 class Upgrade(Command, frozen=True, kw_only=True):
     """Swap supervisor and keeper for the installed version; no service notices."""
 
-    name: ClassVar = "upgrade"
-    permission: ClassVar = Permission.ADMINISTER
-    effect: ClassVar = Effect.CHANGES
-    doors: ClassVar = LOCAL
+    name = "upgrade"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    doors = LOCAL
     argv_prefix: list[str]
     package: str
     import_path: list[str]
@@ -100,9 +100,9 @@ class Shutdown(Command, frozen=True, kw_only=True):
     `keep_running`: only the supervisor ends; keeper and services stay. `now`: no grace.
     """
 
-    name: ClassVar = "shutdown"
-    permission: ClassVar = Permission.ADMINISTER
-    effect: ClassVar = Effect.DISRUPTS
-    route: ClassVar = ("POST", "/api/shutdown")
+    name = "shutdown"
+    permission = Permission.ADMINISTER
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/shutdown")
     keep_running: bool = False
     now: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
 
@@ -13,10 +13,10 @@ class Logs(Command, frozen=True, kw_only=True):
     The answer's `cursor` says where to read on; it stays valid over rotation and restarts.
     """
 
-    name: ClassVar = "logs"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    route: ClassVar = ("GET", "/api/services/{service}/logs")
+    name = "logs"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/services/{service}/logs")
     service: str
     cursor: str | None = None
     tail: int | None = None
@@ -34,20 +34,20 @@ class Watch(Command, frozen=True, kw_only=True):
     all services are watched, those that come later too.
     """
 
-    name: ClassVar = "watch"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    streams: ClassVar = True
+    name = "watch"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    streams = True
     services: list[str] = []
 
 
 class SendInput(Command, frozen=True, kw_only=True):
     """Write to a service's terminal or standard input; `data` is base64."""
 
-    name: ClassVar = "send_input"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.CHANGES
-    route: ClassVar = ("POST", "/api/services/{service}/input")
+    name = "send_input"
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    route = ("POST", "/api/services/{service}/input")
     service: str
     data: str = ""
     eof: bool = False
@@ -56,10 +56,10 @@ class SendInput(Command, frozen=True, kw_only=True):
 class Resize(Command, frozen=True, kw_only=True):
     """Set the size of a service's terminal."""
 
-    name: ClassVar = "resize"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.CHANGES
-    route: ClassVar = ("POST", "/api/services/{service}/size")
+    name = "resize"
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    route = ("POST", "/api/services/{service}/size")
     service: str
     cols: int
     rows: int

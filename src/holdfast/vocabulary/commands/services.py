@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
 
 
@@ -13,10 +11,10 @@ class Status(Command, frozen=True, kw_only=True):
     Without names, all services are told. Answers `supervisor` and `services`.
     """
 
-    name: ClassVar = "status"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    route: ClassVar = ("GET", "/api/status")
+    name = "status"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/status")
     services: list[str] = []
 
 
@@ -26,10 +24,10 @@ class Start(Command, frozen=True, kw_only=True):
     `wait`: answer when each has stayed up for its `start_seconds`, or failed to.
     """
 
-    name: ClassVar = "start"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.CHANGES
-    route: ClassVar = ("POST", "/api/services/start")
+    name = "start"
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    route = ("POST", "/api/services/start")
     services: list[str] = []
     wait: bool = True
 
@@ -41,10 +39,10 @@ class Stop(Command, frozen=True, kw_only=True):
     overrides the configured one; 0 kills at once.
     """
 
-    name: ClassVar = "stop"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.DISRUPTS
-    route: ClassVar = ("POST", "/api/services/stop")
+    name = "stop"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/stop")
     services: list[str] = []
     grace: float | None = None
 
@@ -56,10 +54,10 @@ class Restart(Command, frozen=True, kw_only=True):
     next start without them. Without a name, the only service is meant.
     """
 
-    name: ClassVar = "restart"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.DISRUPTS
-    route: ClassVar = ("POST", "/api/services/restart")
+    name = "restart"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/restart")
     services: list[str] = []
     service: str | None = None
     args: list[str] | None = None
@@ -70,30 +68,30 @@ class Restart(Command, frozen=True, kw_only=True):
 class Pause(Command, frozen=True, kw_only=True):
     """Freeze all processes of services; they use no CPU until resumed."""
 
-    name: ClassVar = "pause"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.DISRUPTS
-    route: ClassVar = ("POST", "/api/services/pause")
+    name = "pause"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/pause")
     services: list[str]
 
 
 class Resume(Command, frozen=True, kw_only=True):
     """Let paused services continue."""
 
-    name: ClassVar = "resume"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.CHANGES
-    route: ClassVar = ("POST", "/api/services/resume")
+    name = "resume"
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    route = ("POST", "/api/services/resume")
     services: list[str]
 
 
 class Signal(Command, frozen=True, kw_only=True):
     """Send a signal to a service's main process, its group, or its whole tree."""
 
-    name: ClassVar = "signal"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.DISRUPTS
-    route: ClassVar = ("POST", "/api/services/signal")
+    name = "signal"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/signal")
     services: list[str]
     signal: str
     to: str = "main"
@@ -102,10 +100,10 @@ class Signal(Command, frozen=True, kw_only=True):
 class Ps(Command, frozen=True, kw_only=True):
     """List the process tree of each service."""
 
-    name: ClassVar = "ps"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    route: ClassVar = ("GET", "/api/processes")
+    name = "ps"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/processes")
     services: list[str] = []
 
 
@@ -116,10 +114,10 @@ class Wait(Command, frozen=True, kw_only=True):
     A line counts from the start of the service's current run.
     """
 
-    name: ClassVar = "wait"
-    permission: ClassVar = Permission.VIEW
-    effect: ClassVar = Effect.READS
-    route: ClassVar = ("POST", "/api/services/wait")
+    name = "wait"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("POST", "/api/services/wait")
     service: str
     condition: str = "running"
     timeout: float = 30.0
@@ -128,9 +126,9 @@ class Wait(Command, frozen=True, kw_only=True):
 class Remove(Command, frozen=True, kw_only=True):
     """Forget services: they are stopped, and their runs and logs are deleted."""
 
-    name: ClassVar = "remove"
-    permission: ClassVar = Permission.OPERATE
-    effect: ClassVar = Effect.DISRUPTS
-    route: ClassVar = ("POST", "/api/services/remove")
+    name = "remove"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/remove")
     services: list[str]
     keep_logs: bool = False
