@@ -37,8 +37,6 @@ def attach(call: Call) -> int:
             "attach needs a terminal on both sides",
             f"to only look: holdfast logs -f {service}",
         )
-    call.say(call.paint(f"attached to {service}; detach with ctrl-p ctrl-q", "dim"))
-    sys.stdout.flush()
     how = Attachment(call, service).stay()
     sys.stdout.write("\r\n")
     if how == "detached":
@@ -108,7 +106,10 @@ class Attachment:
             signal.SIGHUP: signal.signal(signal.SIGHUP, _leave),
         }
         try:
-            tty.setraw(stdin)
+            # What was typed ahead is the service's too, so nothing is flushed away.
+            tty.setraw(stdin, termios.TCSADRAIN)
+            told = f"attached to {self._service}; detach with ctrl-p ctrl-q"
+            self._write(self._call.paint(told, "dim").encode() + b"\r\n")
             return self._loop(stdin, wake)
         finally:
             termios.tcsetattr(stdin, termios.TCSADRAIN, saved)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_FORM = "not a duration; write 200ms, 30s, 10m, 2h or 7d"
 
 
 def parse(text: str) -> float:
@@ -15,13 +16,14 @@ def parse(text: str) -> float:
         after = rest[digits:]
         letters = len(after) - len(after.lstrip("abcdefghijklmnopqrstuvwxyz"))
         unit = after[:letters]
-        if not digits or (not unit and found) or (unit and unit not in _SECONDS):
-            raise ValueError("not a duration; write 200ms, 30s, 10m, 2h or 7d")
+        is_number = rest[:digits].replace(".", "", 1).isdigit()
+        if not is_number or (not unit and found) or (unit and unit not in _SECONDS):
+            raise ValueError(_FORM)
         total += float(rest[:digits]) * _SECONDS.get(unit, 1.0)
         rest = after[letters:]
         found = True
     if not found:
-        raise ValueError("not a duration; write 200ms, 30s, 10m, 2h or 7d")
+        raise ValueError(_FORM)
     return total
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 
 from holdfast.cli.arguments import Arguments, parse
-from holdfast.vocabulary.errors import HoldfastError, UsageError, exit_code_of
+from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError, exit_code_of
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,6 +35,9 @@ def _main(words: list[str]) -> int:
         return 141
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _tell(Failed(what, "`holdfast doctor` checks this host"), is_json="--json" in words)
     return code
 
 
