@@ -14,12 +14,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
-from tests.harness import Hold
+if TYPE_CHECKING:
+    from tests.harness import Hold
 
 RUN = "HOLDFAST_TEST_RUN"
 WORKER = "HOLDFAST_TEST_WORKER"
@@ -147,5 +148,7 @@ def own_places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def hold() -> Iterator[Hold]:
     """A Holdfast of its own; whatever it started is gone afterwards."""
+    from tests.harness import Hold
+
     with Hold() as one:
         yield one
