@@ -24,6 +24,7 @@ from bench.lab import sweep
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LONGEST_SECONDS = 45 * 60
+STARTED = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def measure(names: list[str], rounds: int) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def measure(names: list[str], rounds: int) -> dict[str, Any]:
             )
         found["took_seconds"] = round(time.monotonic() - begun, 1)
         found["load_average"] = os.getloadavg()[0]
+        found["run"] = STARTED
         results[name] = found
         verdict = "met" if found["is_met"] else "MISSED"
         print(
@@ -51,13 +53,21 @@ def measure(names: list[str], rounds: int) -> dict[str, Any]:
 
 def facts(rounds: int) -> dict[str, Any]:
     return {
-        "date": dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": STARTED,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "rounds": rounds,
         "cgroup": os.environ.get("HOLDFAST_CGROUP", "as found"),
     }
+
+
+def merged(date: str, results: dict[str, Any]) -> list[str]:
+    """Says which rows come from another run than the page's: choosing runs is choosing results."""
+    others = [f"{name} ({found['run']})" for name, found in results.items() if found["run"] != date]
+    if not others:
+        return ["All rows are from one uninterrupted run.", ""]
+    return [f"**Not one run:** kept from others (`--merge`): {', '.join(others)}.", ""]
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -92,6 +102,7 @@ def markdown(document: dict[str, Any]) -> str:
         "| case | who | MB/s | CPU s |",
         "|---|---|---|---|",
     ]
+    lines[-4:-4] = merged(about["date"], results)
     for found in (results[name] for name in ("log", "log20") if name in results):
         for who, runs in found["runs"].items():
             lines.append(f"| {found['case']} | {who} | {runs['mb_per_s']} | {runs['cpu_s']} |")
