@@ -133,13 +133,11 @@ def _verb_page(verb: Verb) -> list[str]:
 
 
 def _option_table(options: tuple[Option, ...]) -> list[str]:
+    rows = [(_flags(option).replace("|", "\\|"), option.help) for option in options]
     return [
         "| option | meaning |",
         "|---|---|",
-        *(
-            f"| `{_flags(option)}` | {option.help} |".replace("|always", "\\|always")
-            for option in options
-        ),
+        *(f"| `{flags}` | {text} |" for flags, text in rows),
     ]
 
 
