@@ -5,11 +5,13 @@ Owns every usage error and its suggestion. Executes nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.cli.verb import Option, Verb
 from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
 from holdfast.vocabulary.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Arguments:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.reach import reach
 from holdfast.vocabulary.places import Places, find_places
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.cli.arguments import Arguments
 
 SAFE_TO_REPEAT = frozenset(

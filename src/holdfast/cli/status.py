@@ -5,11 +5,13 @@ On the hot path: imports nothing that is not needed to ask and to lay out a tabl
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.client.reach import SupervisorAway
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "DETAIL")
 TROUBLED = frozenset({"failed", "backoff"})

@@ -10,11 +10,14 @@ import _socket
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
-Frame = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Frame = dict[str, Any]
 
 READ_SIZE = 256 * 1024
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

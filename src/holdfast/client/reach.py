@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from holdfast import __version__
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.versions import check_versions
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
 from holdfast.vocabulary.places import Places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FIRST_ANSWER_SECONDS = 1.5
 PATIENCE_SECONDS = 10.0

@@ -11,8 +11,7 @@ import time
 
 SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}(@[1-9][0-9]{0,3})?")
 SERVICE_NAME_RULE = (
-    "lower-case letters, digits, '.', '_' and '-', "
-    "starting with a letter or digit, at most 63 long"
+    "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 long"
 )
 
 

@@ -6,23 +6,23 @@ Standard library only.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
-from typing import NamedTuple
 
 CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
 LONGEST_SOCKET_PATH = 100
 
 
-class Places(NamedTuple):
+class Places:
     """The folders of one Holdfast."""
 
-    project: str
-    state: str
-    runtime: str
-    config: str | None
+    __slots__ = ("config", "project", "runtime", "state")
+
+    def __init__(self, project: str, state: str, runtime: str, config: str | None) -> None:
+        self.project = project
+        self.state = state
+        self.runtime = runtime
+        self.config = config
 
     @property
     def line_socket(self) -> str:
@@ -101,7 +101,7 @@ def runtime_root(environ: Mapping[str, str]) -> str:
     base = environ.get("XDG_RUNTIME_DIR")
     if base and len(os.path.join(base, "holdfast", "0" * 12, "keeper.sock")) < LONGEST_SOCKET_PATH:
         return os.path.join(base, "holdfast")
-    return os.path.join(tempfile.gettempdir(), f"holdfast-{os.getuid()}")
+    return os.path.join(environ.get("TMPDIR") or "/tmp", f"holdfast-{os.getuid()}")
 
 
 def folder_name(project: str) -> str:
@@ -110,7 +110,11 @@ def folder_name(project: str) -> str:
 
 
 def digest(path: str) -> str:
-    return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    """Twelve digits for a path (FNV-1a); `hashlib` would cost the fast path 4 ms."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(path):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value >> 16:012x}"
 
 
 def _runtime_beside(state: str, environ: Mapping[str, str]) -> str:
