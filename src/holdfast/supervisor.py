@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 import time
 from typing import Any
@@ -35,6 +36,7 @@ from holdfast.engine.watches import Watches
 from holdfast.vocabulary.events import Kind
 
 PRELOAD_AFTER_SECONDS = 1.0
+SWITCH_SECONDS = 0.0005
 _log = logger("supervisor")
 
 
@@ -49,6 +51,8 @@ def main() -> None:
     os.umask(0o077)
     for fd in (options.link, options.lock):
         os.set_inheritable(fd, False)
+    # The loop must not wait for whole slices of the writer's or the importer's time.
+    sys.setswitchinterval(SWITCH_SECONDS)
     processes.raise_descriptor_limit()
     processes.lower_oom_score()
     style = os.environ.get("HOLDFAST_LOG_STYLE", "human")

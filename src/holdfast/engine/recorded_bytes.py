@@ -10,7 +10,7 @@ from holdfast.engine.roster import Roster
 from holdfast.vocabulary.errors import HoldfastError
 
 FRESH_SECONDS = 0.1
-PATIENCE_SECONDS = 0.25
+PATIENCE_SECONDS = 0.015
 
 
 class RecordedBytes:

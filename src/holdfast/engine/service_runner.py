@@ -73,6 +73,7 @@ class ServiceRunner:
         self._is_unkillable = False
         self._ports = ports
         self._answers = Answers(new_future)
+        self._view = views.StatusView()
         self._on_failed = on_failed
 
     # Requests
@@ -200,7 +201,7 @@ class ServiceRunner:
     # What others see
 
     def status(self) -> ServiceStatus:
-        return views.status_of(self, self._ports.clock)
+        return self._view.of(self, self._ports.clock)
 
     def outcome(
         self, verb: str, reason: str | None = None, report: Report | None = None
