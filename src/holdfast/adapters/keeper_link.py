@@ -1,25 +1,29 @@
-"""The only speaker to the keeper: requests, notices, and spare descriptors never read.
+"""The only speaker to the keeper: requests go out, replies and notices come in.
 
-Owns the link's socket and the copies of everything the keeper holds. When the keeper dies
-without a word, `turn_into_keeper` makes this process a keeper from those copies; no service
-notices. Decides nothing about services.
+Owns the link's socket. When the keeper dies without a word, `turn_into_keeper` makes this
+process a keeper from what `succession` remembers; no service notices. Decides nothing about
+services.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import msgspec
+
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.succession import Succession, close_all
 from holdfast.keeper import handover, wire
 from holdfast.vocabulary.errors import Failed, KeeperGone, SpawnFailed
 
 PROTOCOL = 1
+_PIECE_BYTES = 8192
 _log = logger("keeper_link")
 
 Message = dict[str, Any]
@@ -42,7 +46,8 @@ class KeeperLink:
         self._loop = loop
         self._on_notice = on_notice
         self._on_gone = on_gone
-        self._inbox, self._outbox = wire.Inbox(), wire.Outbox()
+        self._inbox, self._outbox = wire.Inbox(load=_load), wire.Outbox()
+        self._unsent: dict[str, str | None] = {}
         self._pending: dict[int, Then] = {}
         self._next_id = 1
         self._is_open = True
@@ -50,10 +55,7 @@ class KeeperLink:
         self.facts: Message = {}
         """The keeper's answer to hello, without its lists."""
         self.kept: dict[str, str] = {}
-        self.held: dict[str, int] = {}
-        self.runs: dict[str, Message] = {}
-        self._spares: dict[str, dict[str, int]] = {}
-        self._began: dict[str, float] = {}
+        self._succession = Succession()
         loop.add_reader(sock.fileno(), self._on_readable)
 
     @property
@@ -63,6 +65,16 @@ class KeeperLink:
     @property
     def keeper_pid(self) -> int:
         return int(self.facts.get("pid") or 0)
+
+    @property
+    def runs(self) -> dict[str, Message]:
+        """Every run of the keeper, by its id."""
+        return self._succession.runs
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Descriptors that the keeper holds by name; these are our copies."""
+        return self._succession.held
 
     async def hello(self, version: str) -> Message:
         """Say who we are; answers the keeper's facts with runs, exits and kept."""
@@ -75,13 +87,7 @@ class KeeperLink:
                 "`holdfast upgrade` swaps both",
             )
         self.kept = dict(facts.get("kept") or {})
-        now = time.monotonic()
-        for run in facts.get("runs") or ():
-            self.runs[run["run_id"]] = dict(run)
-            self._began[run["run_id"]] = now - (run.get("age") or 0.0)
-        for ended in facts.get("exits") or ():
-            if ended["run_id"] in self.runs:
-                self.runs[ended["run_id"]]["exit"] = ended
+        self._succession.begin(facts)
         self.facts = {
             key: value for key, value in facts.items() if key not in ("runs", "exits", "kept")
         }
@@ -95,8 +101,9 @@ class KeeperLink:
             return
         number, self._next_id = self._next_id, self._next_id + 1
         message["id"] = number
-        self._pending[number] = then
-        self._note_request(message)
+        if self._unsent:
+            message["kept"], self._unsent = self._unsent, {}
+        self._pending[number] = self._noting(message, then)
         self._send(message, fds)
 
     async def ask(self, message: Message, fds: tuple[int, ...] = ()) -> Message:
@@ -121,7 +128,9 @@ class KeeperLink:
             return
         else:
             self.kept[key] = value
-        self.request({"do": "keep", "key": key, "value": value}, _ignore)
+        # Travels with the next request: what is wanted and what is asked arrive together.
+        self._unsent[key] = value
+        self._cork()
 
     def forget(self, run_ids: list[str]) -> None:
         self.request({"do": "forget", "run_ids": run_ids}, _ignore)
@@ -153,12 +162,6 @@ class KeeperLink:
 
     def turn_into_keeper(self, *, lock_fd: int, state: str, runtime: str) -> NoReturn:
         """Become the keeper that died: same lock, same runs, same descriptors."""
-        now = time.monotonic()
-        runs = [
-            {**run, "age": now - self._began.get(run_id, now), "parts": self._spares[run_id]}
-            for run_id, run in self.runs.items()
-            if run_id in self._spares
-        ]
         table = {
             "lock": lock_fd,
             "state": state,
@@ -166,7 +169,7 @@ class KeeperLink:
             "started_at": self.facts.get("started_at"),
             "kept": self.kept,
             "held": self.held,
-            "runs": runs,
+            "runs": self._succession.table(),
         }
         package_parent = os.path.dirname(os.path.dirname(os.path.dirname(handover.__file__)))
         table_fd = handover.write(table)
@@ -182,14 +185,22 @@ class KeeperLink:
         os.execv(argv[0], argv)
 
     def _send(self, message: Message, fds: tuple[int, ...]) -> None:
-        # Requests of one turn go out in one piece, those with descriptors by themselves.
+        # Small requests of one turn go out in one piece; the keeper begins while more are made.
         self._outbox.put(message, fds)
+        if self._outbox.size > _PIECE_BYTES:
+            self.flush()
+        else:
+            self._cork()
+
+    def _cork(self) -> None:
         if not self._is_corked:
             self._is_corked = True
             self._loop.call_soon(self._uncork)
 
     def _uncork(self) -> None:
         self._is_corked = False
+        if self._unsent:
+            self.request({"do": "keep"}, _ignore)
         self.flush()
 
     def _on_readable(self) -> None:
@@ -216,14 +227,14 @@ class KeeperLink:
 
     def _take(self, message: Message, fds: list[int]) -> None:
         if "notice" in message:
-            self._note_notice(message, fds)
+            self._call(lambda notice: self._succession.on_notice(notice, fds), message)
             self._call(self._on_notice, message)
             return
         if "parts" in message and fds:
             # The run this reply belongs to is remembered with its request.
             message["spares"] = dict(zip(message["parts"], fds, strict=False))
         elif fds:
-            _close_all(fds)
+            close_all(fds)
         then = self._pending.pop(message.get("id") or 0, None)
         if then is not None:
             self._call(then, message)
@@ -232,80 +243,21 @@ class KeeperLink:
         try:
             callback(message)
         except Exception:  # noqa: BLE001 - the border to the keeper
-            _log.exception("a message of the keeper was not taken: %s", _brief(message))
+            word, run_id = message.get("notice", "reply"), message.get("run_id")
+            _log.exception("a message of the keeper was not taken: %s %s", word, run_id)
 
-    def _note_request(self, message: Message) -> None:
-        """Remember what a successor of the keeper would have to know."""
-        word, run_id = message["do"], message.get("run_id")
-        if word in ("spawn", "adopt") and isinstance(run_id, str):
-            then = self._pending[message["id"]]
-            facts = {key: value for key, value in message.items() if key not in _NOT_FACTS}
+    def _noting(self, message: Message, then: Then) -> Then:
+        """Remember what a successor of the keeper would have to know of this request."""
+        if message["do"] not in ("spawn", "adopt"):
+            self._succession.on_request(message)
+            return then
 
-            def started(reply: Message) -> None:
-                if reply.get("ok"):
-                    spares = reply.pop("spares", {})
-                    known = {key: value for key, value in reply.items() if key not in _REPLY_FIELDS}
-                    has_stdin = bool({"stdin", "terminal"} & spares.keys())
-                    own = {"has_stdin": has_stdin, "adopted": word == "adopt"}
-                    self.runs[run_id] = {**_RUN_DEFAULTS, **facts, **own, **known}
-                    self._spares[run_id] = spares
-                    self._began[run_id] = time.monotonic() - (reply.get("age") or 0.0)
-                then(reply)
+        def begun(reply: Message) -> None:
+            if reply.get("ok"):
+                self._succession.on_begun(message, reply)
+            then(reply)
 
-            self._pending[message["id"]] = started
-        elif run_id in self.runs:
-            run = self.runs[run_id]
-            match word:
-                case "pause" | "resume":
-                    run["paused"] = word == "pause"
-                case "end":
-                    run["ending"] = run["is_end_asked"] = True
-                    run["end"] = {**run["stop"], **_given(message, "signal", "grace")}
-                case "lease":
-                    run["lease"] = _given(message, "seconds", "kind")
-                case "resize":
-                    run["cols"], run["rows"] = message["cols"], message["rows"]
-                case "write" if message.get("eof") and "stdin" in self._spares.get(run_id, {}):
-                    # A spare copy left open would hide the end of input from the service.
-                    os.close(self._spares[run_id].pop("stdin"))
-                case _:
-                    pass
-
-    def _note_notice(self, message: Message, fds: list[int]) -> None:
-        match message["notice"]:
-            case "spare":
-                self._drop_spares(message["run_id"])
-                self._spares[message["run_id"]] = dict(zip(message["parts"], fds, strict=False))
-            case "held":
-                name = message["name"]
-                if name in self.held:
-                    os.close(self.held[name])
-                self.held[name] = fds[0]
-            case "exit" if message.get("empty", True):
-                self._drop_run(message["run_id"])
-            case "exit" if message["run_id"] in self.runs:
-                facts = {key: value for key, value in message.items() if key != "notice"}
-                self.runs[message["run_id"]]["exit"] = facts
-            case "ended" if message.get("empty", True):
-                self._drop_run(message["run_id"])
-            case _:
-                _close_all(fds)
-
-    def _drop_run(self, run_id: str) -> None:
-        self.runs.pop(run_id, None)
-        self._began.pop(run_id, None)
-        self._drop_spares(run_id)
-
-    def _drop_spares(self, run_id: str) -> None:
-        _close_all(list(self._spares.pop(run_id, {}).values()))
-
-
-_NOT_FACTS = frozenset({"do", "id", "argv", "env", "cwd", "user", "rlimits", "umask", "nice"})
-_REPLY_FIELDS = frozenset({"ok", "id", "parts", "fds"})
-_RUN_DEFAULTS: Message = {
-    "kind": "service", "paused": False, "ending": False, "cgroup": None, "lease": None,
-    "hidden": False, "cols": None, "rows": None,
-}  # fmt: skip
+        return begun
 
 
 def error_of(reply: Message) -> Failed | SpawnFailed | KeeperGone:
@@ -324,14 +276,8 @@ def _ignore(reply: Message) -> None:
         _log.warning("the keeper refused: %s", reply.get("error"))
 
 
-def _given(message: Message, *keys: str) -> Message:
-    return {key: message[key] for key in keys if message.get(key) is not None}
-
-
-def _brief(message: Message) -> str:
-    return str({key: message[key] for key in ("notice", "id", "run_id") if key in message})
-
-
-def _close_all(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
+def _load(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(line)  # takes text that is no UTF-8, too
