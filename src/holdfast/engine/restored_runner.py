@@ -1,7 +1,8 @@
-"""A runner that goes on where an earlier supervisor was.
+"""A runner that goes on with a process which it did not start itself.
 
-Puts together what the database remembers, what the keeper holds and which exits nobody has
-accounted for. Every exit is counted once, whatever the moment at which that supervisor died.
+After an earlier supervisor: puts together what the database remembers, what the keeper holds
+and which exits nobody has accounted for. Every exit is counted once, whatever the moment at
+which that supervisor died. And for a process that ran before anybody supervised it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 from holdfast.adapters.state_store import ServiceRecord
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.service_runner import ServiceRunner
-from holdfast.rules.lifecycle import state_of_live_run
+from holdfast.rules.lifecycle import Cause, state_of_live_run
 from holdfast.rules.restart import SPACING_SECONDS, Counters
+from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.states import LIVE_STATES, Desired, State
 
 
@@ -44,6 +46,28 @@ class RestoredRunner(ServiceRunner):
             self._restore_rest()
         else:
             self._restore_live(run, live)
+
+    def adopt(self, run: dict[str, Any], *, is_survivor: bool) -> None:
+        """Take over a process that already ran, as the keeper's RUN describes it."""
+        assert self.run is None, "a process is adopted only by a service without one"
+        self.run = live = self._live(run)
+        live.adopted = True
+        if self.state is State.PENDING:
+            self._move(Cause.ADOPT)
+        else:
+            self._cancel_timer()
+            self._move(Cause.START)
+            self._move(Cause.STAYED_UP)
+        self.reason = None
+        self._want(Desired.RUNNING)
+        self._ports.recorder.run_started(live.as_open(self.name, self._ports.keeper.boot_id))
+        self._event(Kind.SERVICE_ADOPTED, pid=live.pid, number=live.number, is_survivor=is_survivor)
+
+    def _live(self, run: dict[str, Any]) -> LiveRun:
+        live = LiveRun.of(run, self._ports.clock.monotonic())
+        self.last_run_id = live.run_id
+        self.number = max(self.number, live.number)
+        return live
 
     def _restore_record(self, record: ServiceRecord) -> None:
         self.desired = Desired(record.desired)

@@ -44,7 +44,7 @@ class Roster:
         on_failed: Callable[[ServiceRunner], None],
         on_changed: Callable[[], None],
     ) -> None:
-        self.runners: dict[str, ServiceRunner] = {}
+        self.runners: dict[str, RestoredRunner] = {}
         self.records: dict[str, ServiceRecord] = {}
         """What the database says of services that nobody has declared yet."""
         self.open_runs: dict[str, list[OpenRun]] = {}
@@ -59,7 +59,7 @@ class Roster:
 
     # Knowing
 
-    def get(self, name: str) -> ServiceRunner:
+    def get(self, name: str) -> RestoredRunner:
         runner = self.runners.get(name)
         if runner is None:
             raise UnknownService.named(name, list(self.runners))
@@ -83,7 +83,7 @@ class Roster:
 
     # Declaring
 
-    def declare(self, declaration: Declaration) -> tuple[ServiceRunner, bool, bool]:
+    def declare(self, declaration: Declaration) -> tuple[RestoredRunner, bool, bool]:
         """Make a service known; tells whether it is new and whether what runs differs."""
         name = declaration.spec.name
         runner = self.runners.get(name)

@@ -12,30 +12,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.adapters.own_log import logger
-from holdfast.adapters.state_store import ServiceRecord
-from holdfast.engine import views
-from holdfast.engine.answers import Answers, NewFuture
+from holdfast.engine import exits
+from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
-from holdfast.engine.ports import Ports, Reply, Timer
+from holdfast.engine.ports import Ports, Reply
+from holdfast.engine.service import Report, Service
 from holdfast.rules import restart as restarts
 from holdfast.rules.lifecycle import Cause, next_state
 from holdfast.rules.restart import Again, Counters, Ending, Stay
-from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
-from holdfast.vocabulary.results import Outcome, ServiceStatus
+from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.states import Desired, State
 
-_log = logger("service_runner")
-
-_NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
 _ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
-Report = list[dict[str, Any]]
 
 
-class ServiceRunner:
+class ServiceRunner(Service):
     """The state machine of one service."""
 
     def __init__(
@@ -46,34 +40,7 @@ class ServiceRunner:
         new_future: NewFuture,
         on_failed: Callable[[ServiceRunner], None],
     ) -> None:
-        self.name = declaration.spec.name
-        self.declaration = declaration
-        self.overrides: Overrides | None = None
-        self.applied: str | None = None
-        """Digest of the declaration that the live run was started with."""
-        self.state = State.PENDING
-        self.desired = Desired.STOPPED
-        self.since = ports.clock.time()
-        self.reason: str | None = None
-        self.counters = Counters()
-        self.number = 0
-        self.run: LiveRun | None = None
-        """Not None while any process of a run may exist: nothing may be started then."""
-        self.last_run_id: str | None = None
-        self.last_exit = LastExit()
-        self.is_retiring = False
-        """While Holdfast shuts down nothing is started."""
-        self.accounted: str | None = None
-        """The run whose exit the counters include already."""
-        self._kept_word: str | None = None
-        self.next_start_at: float | None = None
-        self._timer: Timer | None = None
-        self._reset_timer: Timer | None = None
-        self._is_due = False
-        self._is_unkillable = False
-        self._ports = ports
-        self._answers = Answers(new_future)
-        self._view = views.StatusView()
+        super().__init__(declaration, ports, new_future=new_future)
         self._on_failed = on_failed
 
     # Requests
@@ -139,22 +106,6 @@ class ServiceRunner:
             self._move(Cause.GIVEN_UP)
         return self.run is not None and self.applied not in (None, declaration.digest)
 
-    def adopt(self, run: dict[str, Any], *, is_survivor: bool) -> None:
-        """Take over a process that already ran, as the keeper's RUN describes it."""
-        assert self.run is None, "a process is adopted only by a service without one"
-        self.run = live = self._live(run)
-        live.adopted = True
-        if self.state is State.PENDING:
-            self._move(Cause.ADOPT)
-        else:
-            self._cancel_timer()
-            self._move(Cause.START)
-            self._move(Cause.STAYED_UP)
-        self.reason = None
-        self._want(Desired.RUNNING)
-        self._ports.recorder.run_started(live.as_open(self.name, self._ports.keeper.boot_id))
-        self._event(Kind.SERVICE_ADOPTED, pid=live.pid, number=live.number, is_survivor=is_survivor)
-
     # Notices of the keeper
 
     def on_exit(self, facts: dict[str, Any]) -> None:
@@ -193,49 +144,6 @@ class ServiceRunner:
         ending = self._record_exit(facts)
         decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
         self.counters = decision.counters
-
-    def record(self) -> ServiceRecord:
-        """What a later supervisor has to know."""
-        return views.record_of(self)
-
-    # What others see
-
-    def status(self) -> ServiceStatus:
-        return self._view.of(self, self._ports.clock)
-
-    def outcome(
-        self, verb: str, reason: str | None = None, report: Report | None = None
-    ) -> Outcome:
-        return views.outcome_of(self, verb, reason, report)
-
-    def begun(self) -> asyncio.Future[Outcome]:
-        """Done when a start that is under way has a process, or has failed."""
-        is_up = self.run is not None and self.run.is_up
-        if self.state is State.STOPPING or (self.state is State.STARTING and not is_up):
-            return self._answers.await_start("started", until_up=False)
-        return self._answers.at_once(self.outcome("started"))
-
-    def next_change(self) -> asyncio.Future[None]:
-        """Done at the next change of state."""
-        return self._answers.await_change()
-
-    def live_run_id(self) -> str:
-        """The run that requests can reach; raises Failed when there is none."""
-        if self.run is None or not self.run.is_up:
-            raise Failed(
-                f"{self.name} is not running ({self.state.value})",
-                f"`holdfast start {self.name}` starts it",
-            )
-        return self.run.run_id
-
-    def save(self) -> None:
-        self._ports.recorder.save_service(self.name, self.record)
-
-    def close(self) -> None:
-        """Forget timers; the runner is of no further use."""
-        self._cancel_timer()
-        if self._reset_timer is not None:
-            self._reset_timer.cancel()
 
     # Starting
 
@@ -408,37 +316,11 @@ class ServiceRunner:
             self._spawn(again=False)
 
     def _record_exit(self, facts: dict[str, Any]) -> Ending:
-        number = facts.get("signal")
-        name = restarts.signal_name(number) if number else None
-        unknown = str(facts.get("why") or _NOT_OUR_CHILD) if facts.get("unknown") else None
-        seconds = facts.get("seconds")
-        if seconds is None:
-            # Nobody knows how long it ran: that is no reason to call it a failed start.
-            seconds = self.declaration.spec.start_seconds
-        ending = Ending(seconds, facts.get("code"), number, unknown)
-        reason = restarts.reason_of(self.declaration.spec, ending)
-        if facts.get("cause"):
-            reason = f"its {facts['cause']} ran out; {reason}"
-        self.last_exit = LastExit(
-            ending.code, name, facts.get("seconds"), facts.get("log_bytes") or 0
-        )
-        self.accounted = facts["run_id"]
-        self._ports.recorder.run_ended(facts, name, reason)
-        self._ports.recorder.event(
-            Kind.EXIT,
-            self.name,
-            facts["run_id"],
-            code=ending.code,
-            signal=name,
-            unknown=unknown is not None,
-            reason=reason,
-            seconds=facts.get("seconds"),
-            pid=facts.get("pid"),
-            number=facts.get("number"),
-            rusage=facts.get("rusage"),
-        )
+        understood = exits.understand(self.declaration.spec, facts)
+        self.last_exit, self.accounted = understood.last, facts["run_id"]
+        exits.record(self._ports.recorder, facts, understood)
         self.save()
-        return ending
+        return understood.ending
 
     # Small things
 
@@ -475,31 +357,7 @@ class ServiceRunner:
         self.save()
         return True
 
-    def _live(self, run: dict[str, Any]) -> LiveRun:
-        live = LiveRun.of(run, self._ports.clock.monotonic())
-        self.last_run_id = live.run_id
-        self.number = max(self.number, live.number)
-        return live
-
     def _want(self, desired: Desired) -> None:
         self.desired = desired
         self._keep_word(desired.value)
         self.save()
-
-    def _keep_word(self, word: str) -> None:
-        """Put what is wanted into the keeper's memory, in order with what is asked of it."""
-        if word != self._kept_word:
-            self._kept_word = word
-            self._ports.keeper.keep(f"desired:{self.name}", word)
-
-    def _event(self, kind: Kind, **data: Any) -> None:
-        self._ports.recorder.event(kind, self.name, self.last_run_id, **data)
-
-    def _set_timer(self, seconds: float, callback: Callable[[], None]) -> None:
-        self._cancel_timer()
-        self._timer = self._ports.call_later(seconds, callback)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -1,6 +1,6 @@
-"""What others see of a runner: its status, the outcome of a verb, its record on disk.
+"""What others see of a service: its status, the outcome of a verb, its record on disk.
 
-Reads a runner, never changes one. Status is asked often: nothing here waits or looks up.
+Reads a service, never changes one. Status is asked often: nothing here waits or looks up.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.states import LABEL, State
 
 if TYPE_CHECKING:
-    from holdfast.engine.service_runner import ServiceRunner
+    from holdfast.engine.service import Service
 
 
 class StatusView:
-    """A runner's status, built anew only when something but time has changed."""
+    """A service's status, built anew only when something but time has changed."""
 
     __slots__ = ("_built", "_key")
 
@@ -30,91 +30,91 @@ class StatusView:
         self._key: tuple[object, ...] = ()
         self._built: ServiceStatus | None = None
 
-    def of(self, runner: ServiceRunner, clock: Clock) -> ServiceStatus:
-        run = runner.run
+    def of(self, service: Service, clock: Clock) -> ServiceStatus:
+        run = service.run
         is_up = run is not None and run.pid is not None and not run.main_gone
         key = (
-            runner.state, runner.desired, run, is_up, runner.counters, runner.reason,
-            runner.since, runner.number, runner.last_run_id, runner.last_exit, runner.overrides,
-            runner.declaration,
+            service.state, service.desired, run, is_up, service.counters, service.reason,
+            service.since, service.number, service.last_run_id, service.last_exit,
+            service.overrides, service.declaration,
         )  # fmt: skip
         built = self._built
         if built is None or key != self._key:
-            self._key, self._built = key, (built := _build(runner, run if is_up else None))
+            self._key, self._built = key, (built := _build(service, run if is_up else None))
         if run is not None and is_up:
             status = copy(built)
             force_setattr(status, "uptime", round(clock.monotonic() - run.started_mono, 3))
             force_setattr(status, "log_bytes", run.log_bytes)
             return status
-        if runner.next_start_at is not None:
+        if service.next_start_at is not None:
             status = copy(built)
-            remaining = max(0.0, runner.next_start_at - clock.time())
+            remaining = max(0.0, service.next_start_at - clock.time())
             force_setattr(status, "next_start_in", round(remaining, 3))
             return status
         return built
 
 
-def _build(runner: ServiceRunner, run: LiveRun | None) -> ServiceStatus:
+def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
     """All but what changes with time."""
-    state, last, spec = runner.state, runner.last_exit, runner.declaration.spec
+    state, last, spec = service.state, service.last_exit, service.declaration.spec
     return ServiceStatus(
         status=state.value,
-        desired=runner.desired.value,
+        desired=service.desired.value,
         pid=run.pid if run else None,
         uptime=None,
-        restart_count=runner.counters.restarts,
-        run_id=runner.last_run_id,
-        run=runner.number or None,
+        restart_count=service.counters.restarts,
+        run_id=service.last_run_id,
+        run=service.number or None,
         exit_code=None if run else last.code,
         signal=None if run else last.signal,
-        reason=runner.reason,
+        reason=service.reason,
         duration=last.seconds,
         log_bytes=last.log_bytes,
-        since=runner.since,
+        since=service.since,
         started_at=run.started_at if run else None,
-        start_failures=runner.counters.start_failures,
+        start_failures=service.counters.start_failures,
         terminal=spec.terminal,
         adopted=run.adopted if run else False,
         paused=state is State.PAUSED,
         label=LABEL[state],
         origin=spec.origin,
-        overrides=_shown(runner.overrides),
+        overrides=_shown(service.overrides),
     )
 
 
 def outcome_of(
-    runner: ServiceRunner, verb: str, reason: str | None, report: list[dict[str, Any]] | None
+    service: Service, verb: str, reason: str | None, report: list[dict[str, Any]] | None
 ) -> Outcome:
-    run = runner.run if runner.run is not None and not runner.run.main_gone else None
+    run = service.run if service.run is not None and not service.run.main_gone else None
     return Outcome(
         outcome=verb,
-        status=runner.state.value,
+        status=service.state.value,
         pid=run.pid if run else None,
-        run_id=runner.last_run_id,
-        reason=reason or (None if run else runner.reason),
-        exit_code=None if run else runner.last_exit.code,
+        run_id=service.last_run_id,
+        reason=reason or (None if run else service.reason),
+        exit_code=None if run else service.last_exit.code,
         report=report,
     )
 
 
-def record_of(runner: ServiceRunner) -> ServiceRecord:
+def record_of(service: Service) -> ServiceRecord:
     """What a later supervisor has to know."""
     return ServiceRecord(
-        desired=runner.desired.value,
-        state=runner.state.value,
-        since=runner.since,
-        reason=runner.reason,
-        restarts=runner.counters.restarts,
-        failures=runner.counters.failures,
-        start_failures=runner.counters.start_failures,
-        next_start_at=runner.next_start_at,
-        number=runner.number,
-        run_id=runner.last_run_id,
-        code=runner.last_exit.code,
-        signal=runner.last_exit.signal,
-        seconds=runner.last_exit.seconds,
-        log_bytes=runner.last_exit.log_bytes,
-        accounted=runner.accounted,
+        desired=service.desired.value,
+        state=service.state.value,
+        since=service.since,
+        reason=service.reason,
+        restarts=service.counters.restarts,
+        failures=service.counters.failures,
+        start_failures=service.counters.start_failures,
+        next_start_at=service.next_start_at,
+        number=service.number,
+        run_id=service.last_run_id,
+        code=service.last_exit.code,
+        signal=service.last_exit.signal,
+        seconds=service.last_exit.seconds,
+        log_bytes=service.last_exit.log_bytes,
+        accounted=service.accounted,
     )
 
 

@@ -1,0 +1,55 @@
+"""An EXIT of the keeper understood, and recorded: what happened, in words and in facts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from holdfast.engine.live_run import LastExit
+from holdfast.engine.ports import Recorder
+from holdfast.rules import restart as restarts
+from holdfast.rules.restart import Ending
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.service_spec import ServiceSpec
+
+_NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
+
+
+class Understood(NamedTuple):
+    """How a run ended, for the rules, for the status and for people."""
+
+    ending: Ending
+    last: LastExit
+    reason: str
+
+
+def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
+    number = facts.get("signal")
+    unknown = str(facts.get("why") or _NOT_OUR_CHILD) if facts.get("unknown") else None
+    seconds = facts.get("seconds")
+    # If nobody knows how long it ran, that is no reason to call it a failed start.
+    lived = spec.start_seconds if seconds is None else seconds
+    ending = Ending(lived, facts.get("code"), number, unknown)
+    reason = restarts.reason_of(spec, ending)
+    if facts.get("cause"):
+        reason = f"its {facts['cause']} ran out; {reason}"
+    name = restarts.signal_name(number) if number else None
+    last = LastExit(ending.code, name, seconds, facts.get("log_bytes") or 0)
+    return Understood(ending, last, reason)
+
+
+def record(recorder: Recorder, facts: dict[str, Any], exit_: Understood) -> None:
+    """Into the history of runs, and as an event."""
+    recorder.run_ended(facts, exit_.last.signal, exit_.reason)
+    recorder.event(
+        Kind.EXIT,
+        facts["service"],
+        facts["run_id"],
+        code=exit_.ending.code,
+        signal=exit_.last.signal,
+        unknown=exit_.ending.unknown is not None,
+        reason=exit_.reason,
+        seconds=facts.get("seconds"),
+        pid=facts.get("pid"),
+        number=facts.get("number"),
+        rusage=facts.get("rusage"),
+    )

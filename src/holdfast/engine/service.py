@@ -1,0 +1,117 @@
+"""What is known of one service, and what others see of it.
+
+Holds the facts; its child `ServiceRunner` alone writes them. Nothing here changes a state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.adapters.state_store import ServiceRecord
+from holdfast.engine import views
+from holdfast.engine.answers import Answers, NewFuture
+from holdfast.engine.declaration import Declaration, Overrides
+from holdfast.engine.live_run import LastExit, LiveRun
+from holdfast.engine.ports import Ports, Timer
+from holdfast.rules.restart import Counters
+from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import Outcome, ServiceStatus
+from holdfast.vocabulary.states import Desired, State
+
+Report = list[dict[str, Any]]
+
+
+class Service:
+    """The facts of one service."""
+
+    def __init__(self, declaration: Declaration, ports: Ports, *, new_future: NewFuture) -> None:
+        self.name = declaration.spec.name
+        self.declaration = declaration
+        self.overrides: Overrides | None = None
+        self.applied: str | None = None
+        """Digest of the declaration that the live run was started with."""
+        self.state = State.PENDING
+        self.desired = Desired.STOPPED
+        self.since = ports.clock.time()
+        self.reason: str | None = None
+        self.counters = Counters()
+        self.number = 0
+        self.run: LiveRun | None = None
+        """Not None while any process of a run may exist: nothing may be started then."""
+        self.last_run_id: str | None = None
+        self.last_exit = LastExit()
+        self.is_retiring = False
+        """While Holdfast shuts down nothing is started."""
+        self.accounted: str | None = None
+        """The run whose exit the counters include already."""
+        self.next_start_at: float | None = None
+        self._kept_word: str | None = None
+        self._timer: Timer | None = None
+        self._reset_timer: Timer | None = None
+        self._is_due = False
+        self._is_unkillable = False
+        self._ports = ports
+        self._answers = Answers(new_future)
+        self._view = views.StatusView()
+
+    def status(self) -> ServiceStatus:
+        return self._view.of(self, self._ports.clock)
+
+    def outcome(
+        self, verb: str, reason: str | None = None, report: Report | None = None
+    ) -> Outcome:
+        return views.outcome_of(self, verb, reason, report)
+
+    def record(self) -> ServiceRecord:
+        """What a later supervisor has to know."""
+        return views.record_of(self)
+
+    def begun(self) -> asyncio.Future[Outcome]:
+        """Done when a start that is under way has a process, or has failed."""
+        is_up = self.run is not None and self.run.is_up
+        if self.state is State.STOPPING or (self.state is State.STARTING and not is_up):
+            return self._answers.await_start("started", until_up=False)
+        return self._answers.at_once(self.outcome("started"))
+
+    def next_change(self) -> asyncio.Future[None]:
+        """Done at the next change of state."""
+        return self._answers.await_change()
+
+    def live_run_id(self) -> str:
+        """The run that requests can reach; raises Failed when there is none."""
+        if self.run is None or not self.run.is_up:
+            raise Failed(
+                f"{self.name} is not running ({self.state.value})",
+                f"`holdfast start {self.name}` starts it",
+            )
+        return self.run.run_id
+
+    def save(self) -> None:
+        self._ports.recorder.save_service(self.name, self.record)
+
+    def close(self) -> None:
+        """Forget timers; the service is of no further use."""
+        self._cancel_timer()
+        if self._reset_timer is not None:
+            self._reset_timer.cancel()
+
+    def _event(self, kind: Kind, **data: Any) -> None:
+        self._ports.recorder.event(kind, self.name, self.last_run_id, **data)
+
+    def _keep_word(self, word: str) -> None:
+        """Put what is wanted into the keeper's memory, in order with what is asked of it."""
+        if word != self._kept_word:
+            self._kept_word = word
+            self._ports.keeper.keep(f"desired:{self.name}", word)
+
+    def _set_timer(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._cancel_timer()
+        self._timer = self._ports.call_later(seconds, callback)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
