@@ -25,7 +25,8 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
 from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.context import Context
-from holdfast.doors.line import LineDoor, listen
+from holdfast.doors.line import LineDoor
+from holdfast.doors.unix_socket import listen
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.recorded_bytes import RecordedBytes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.processes import Peer
-from holdfast.doors import line
+from holdfast.doors import line, unix_socket
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import Refused
@@ -24,6 +24,7 @@ class FakeApplication:
         self.role = role
         self.release = asyncio.Event()
         self.streaming = 0
+        self.answered = 0
 
     def identify(self, peer: Peer) -> Actor:
         assert peer.uid == os.geteuid()
@@ -34,6 +35,7 @@ class FakeApplication:
     def dispatch(self, actor: Actor, command: Command) -> Any:
         match command.name:
             case "status":
+                self.answered += 1
                 return Done(message="at once")
             case "wait":
                 return self._later()
@@ -48,7 +50,7 @@ class FakeApplication:
         await self.release.wait()
         return Done(message="later")
 
-    async def _stream(self) -> AsyncIterator[dict[str, int]]:
+    async def _stream(self) -> AsyncGenerator[dict[str, int], None]:
         self.streaming += 1
         try:
             number = 0
@@ -80,7 +82,7 @@ def with_door(tmp_path: Path, story: Story, role: Role = Role.OWNER) -> None:
         application = FakeApplication(role)
         door = line.LineDoor(application)  # type: ignore[arg-type]
         path = str(tmp_path / "line.sock")
-        await door.open(line.listen(path))
+        await door.open(unix_socket.listen(path))
         assert os.stat(path).st_mode & 0o777 == 0o600
         reader, writer = await asyncio.open_unix_connection(path, limit=32 << 20)
         try:
@@ -209,6 +211,46 @@ def test_a_stranger_is_refused_at_once(tmp_path: Path) -> None:
         assert await client.reader.read() == b""
 
     with_door(tmp_path, story, Role.STRANGER)
+
+
+def test_an_id_is_used_once_at_a_time(tmp_path: Path) -> None:
+    """A second request with the id of an open one is refused, and so is an id like a list."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="wait", service="x")
+        client.send(id=1, command="wait", service="x")
+        assert "still open" in (await client.receive())["error"]["message"]
+        client.send(id=[1], command="status")
+        client.send(command="cancel", target={})
+        for _ in range(2):
+            assert (await client.receive())["error"]["code"] == "usage"
+        application.release.set()
+        assert (await client.receive())["result"] == {"message": "later"}
+
+    with_door(tmp_path, story)
+
+
+def test_who_does_not_read_is_not_listened_to(tmp_path: Path) -> None:
+    """Requests that nobody reads the answers of do not pile up in our memory."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        request = b'{"id": 1, "command": "status"}\n' * 1000
+
+        async def flood() -> None:
+            while True:
+                client.writer.write(request)
+                await client.writer.drain()
+
+        flooding = asyncio.ensure_future(flood())
+        await asyncio.wait([flooding], timeout=0.3)
+        assert not flooding.done()
+        sent = application.answered
+        await asyncio.sleep(0.1)
+        assert application.answered == sent
+        flooding.cancel()
+
+    with_door(tmp_path, story)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

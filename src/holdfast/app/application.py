@@ -7,7 +7,7 @@ permission itself.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, Protocol
 
 from holdfast.adapters import processes
@@ -19,7 +19,7 @@ from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Result
 
-Answer = Result | Awaitable[Result] | AsyncIterator[Any]
+Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 
 
 class Supervised(Protocol):

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.app.handlers import history, holdfast, output, services
+from holdfast.app.handlers import (
+    declaring,
+    history,
+    holdfast,
+    output,
+    services,
+    status,
+    waiting,
+)
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands import history as about_history
 from holdfast.vocabulary.commands import holdfast as about_holdfast
@@ -16,21 +24,21 @@ Handler = Callable[[Any, Any], Any]
 
 HANDLERS: dict[type[Command], Handler] = {
     about_holdfast.Hello: holdfast.hello,
-    about_holdfast.Up: holdfast.up,
-    about_holdfast.Run: holdfast.run,
-    about_holdfast.Adopt: holdfast.adopt,
+    about_holdfast.Up: declaring.up,
+    about_holdfast.Run: declaring.run,
+    about_holdfast.Adopt: declaring.adopt,
     about_holdfast.Prune: holdfast.prune,
     about_holdfast.Upgrade: holdfast.upgrade,
     about_holdfast.Shutdown: holdfast.shutdown,
-    about_services.Status: services.status,
+    about_services.Status: status.status,
     about_services.Start: services.start,
     about_services.Stop: services.stop,
     about_services.Restart: services.restart,
     about_services.Pause: services.pause,
     about_services.Resume: services.resume,
     about_services.Signal: services.signal,
-    about_services.Ps: services.ps,
-    about_services.Wait: services.wait,
+    about_services.Ps: status.ps,
+    about_services.Wait: waiting.wait,
     about_services.Remove: services.remove,
     about_output.Logs: output.logs,
     about_output.Watch: output.watch,

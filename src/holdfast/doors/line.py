@@ -7,41 +7,23 @@ for the application. A slow command never holds up the next one, a slow reader o
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
 from typing import Any, cast
 
-from holdfast.adapters.own_log import logger
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
+from holdfast.doors.failures import told
+from holdfast.doors.unix_socket import Lines
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
+from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 from holdfast.vocabulary.results import Result
 
-MAX_LINE = 8 * 1024 * 1024
 MAX_OPEN_REQUESTS = 1000
-_BACKLOG = 512
 _PATIENCE_SECONDS = 0.5
-_log = logger("line")
-
-
-def listen(path: str) -> socket.socket:
-    """A fresh listening socket, for this user only. The lock is ours, so a file is stale."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        sock.bind(path)
-    finally:
-        os.umask(before)
-    sock.listen(_BACKLOG)
-    return sock
 
 
 class LineDoor:
@@ -83,8 +65,7 @@ class LineConnection(asyncio.Protocol):
     def __init__(self, application: Application, connections: set[LineConnection]) -> None:
         self._application = application
         self._connections = connections
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._lines = Lines()
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._can_write = asyncio.Event()
         self._can_write.set()
@@ -111,26 +92,23 @@ class LineConnection(asyncio.Protocol):
             task.cancel()
 
     def pause_writing(self) -> None:
+        """Who does not read what was answered is not listened to either."""
         self._can_write.clear()
+        self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._can_write.set()
+        self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if b"\n" not in data:
-            self._size += len(data)
-            self._pieces.append(data)
-            if self._size > MAX_LINE:
-                limit = f"at most {MAX_LINE} bytes a line"
-                self._write(codec.failure(None, UsageError("the line is too long", limit)))
-                self.hang_up()
+        try:
+            lines = self._lines.feed(data)
+        except UsageError as error:
+            self._write(codec.failure(None, error))
+            self.hang_up()
             return
-        lines = b"".join([*self._pieces, data]).split(b"\n")
-        rest = lines.pop()
-        self._pieces, self._size = ([rest], len(rest)) if rest else ([], 0)
         for line in lines:
-            if line.strip():
-                self._on_line(line)
+            self._on_line(line)
 
     def hang_up(self) -> None:
         for task in self._tasks.values():
@@ -142,47 +120,43 @@ class LineConnection(asyncio.Protocol):
         self._transport.abort()
 
     def _on_line(self, line: bytes) -> None:
-        request_id: object = None
+        request_id: int | str | None = None
         try:
             frame = codec.decode_frame(line)
-            request_id = frame.pop("id", None)
+            request_id = codec.id_from(frame.pop("id", None))
             name = frame.pop("command", None)
             if name == "cancel":
-                self._cancel(request_id, frame.get("target"))
+                self._cancel(request_id, codec.id_from(frame.get("target")))
                 return
             if len(self._tasks) >= MAX_OPEN_REQUESTS:
                 raise Refused("too many requests are open on this connection", "await some first")
+            if request_id in self._tasks:
+                raise UsageError(f"request {request_id} is still open", "give each its own id")
             answer = self._application.dispatch(self._actor, codec.command_from(name, frame))
-        except HoldfastError as error:
-            self._write(codec.failure(request_id, error))
-            return
         except Exception as error:  # noqa: BLE001 - the border of the door
-            self._write(codec.failure(request_id, _unexpected(error)))
+            self._write(codec.failure(request_id, told(error)))
             return
         if isinstance(answer, Result):
             self._write(codec.answer(request_id, answer))
             return
-        key = request_id if isinstance(request_id, int | str) else object()
+        key = object() if request_id is None else request_id
         serving = self._serve(key, request_id, answer)
         self._tasks[key] = asyncio.get_running_loop().create_task(serving)
 
     async def _serve(
-        self, key: object, request_id: object, answer: Awaitable[Result] | AsyncIterator[Any]
+        self, key: object, request_id: object, answer: Awaitable[Result] | AsyncGenerator[Any, None]
     ) -> None:
         try:
-            if isinstance(answer, AsyncIterator):
-                async for item in answer:
-                    await self._can_write.wait()
-                    self._write(codec.item(request_id, item))
+            if isinstance(answer, AsyncGenerator):
+                async with aclosing(answer):
+                    async for item in answer:
+                        await self._can_write.wait()
+                        self._write(codec.item(request_id, item))
                 self._write(codec.answer(request_id, {}))
             else:
                 self._write(codec.answer(request_id, await answer))
-        except HoldfastError as error:
-            self._write(codec.failure(request_id, error))
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 - the border of the door
-            self._write(codec.failure(request_id, _unexpected(error)))
+            self._write(codec.failure(request_id, told(error)))
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
@@ -198,11 +172,3 @@ class LineConnection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(data)
-
-
-def _unexpected(error: Exception) -> HoldfastError:
-    _log.exception("a command failed unexpectedly")
-    return Failed(
-        f"an error inside Holdfast: {type(error).__name__}: {error}",
-        "holdfast.log in the state folder has the details; please report it",
-    )

@@ -29,6 +29,13 @@ def decode_frame(line: bytes) -> dict[str, Any]:
         ) from None
 
 
+def id_from(value: object) -> int | str | None:
+    """The id of a request; raises UsageError for what cannot be one."""
+    if value is None or isinstance(value, int | str):
+        return value
+    raise UsageError("an id is a number or a string", '{"id": 1, "command": "status"}')
+
+
 def command_from(name: object, fields: dict[str, Any]) -> Command:
     """The typed command; raises UsageError that says what is wrong and what is known."""
     kind = COMMANDS.get(name) if isinstance(name, str) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from holdfast.app.context import Context
@@ -15,7 +15,7 @@ _MOST = 10_000
 
 def events(
     context: Context, command: Events
-) -> Awaitable[EventsResult] | AsyncIterator[dict[str, Any]]:
+) -> Awaitable[EventsResult] | AsyncGenerator[dict[str, Any], None]:
     if command.follow:
         return _follow(context, command)
     return _tell(context, command)
@@ -31,7 +31,7 @@ async def _tell(context: Context, command: Events) -> EventsResult:
     return EventsResult(events=found, last=max(last, found[-1]["seq"] if found else 0))
 
 
-async def _follow(context: Context, command: Events) -> AsyncIterator[dict[str, Any]]:
+async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str, Any], None]:
     """Every stored event once and in order, from memory or, for a slow reader, from disk."""
     if command.since is None:
         limit = max(0, min(command.limit, _MOST))

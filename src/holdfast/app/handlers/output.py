@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from holdfast.adapters.output import read_lines
@@ -16,7 +16,7 @@ async def logs(context: Context, command: Logs) -> LogsResult:
     return await context.in_thread(read_lines, context.logs, command)
 
 
-async def watch(context: Context, command: Watch) -> AsyncIterator[dict[str, Any]]:
+async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:
     for name in command.services:
         context.roster.get(name)
     subscription = context.watches.subscribe(command.services)

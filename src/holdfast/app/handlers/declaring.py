@@ -1,0 +1,133 @@
+"""Handlers of the commands that bring services into Holdfast: up, run, adopt."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.adapters import own_log, processes
+from holdfast.app.context import Context
+from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.engine.declaration import Declaration, environ_digest, recording
+from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
+from holdfast.vocabulary.errors import Failed, UnknownService, UsageError
+from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name, new_run_id
+from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
+from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
+
+
+async def up(context: Context, command: Up) -> UpResult:
+    from holdfast.adapters.config import load_project
+
+    configuration: Configuration = await context.in_thread(
+        lambda: load_project(
+            command.config, command.environment, command.settings, cwd=context.project
+        )
+    )
+    for name in command.services:
+        if name not in configuration.services and name not in context.roster.runners:
+            raise UnknownService.named(name, list(configuration.services))
+    async with context.changes:
+        added, changed, removed = _apply(context, configuration, command.environment)
+        declared = list(configuration.services)
+        await context.survivors.settle(declared)
+        await context.survivors.settle_strangers()
+    own_log.set_level(configuration.log_level)
+    context.link.keep("log_level", configuration.log_level)
+    if configuration.path:
+        context.link.keep("config", configuration.path)
+    names = command.services or [
+        name for name, spec in configuration.services.items() if spec.autostart and spec.enabled
+    ]
+    outcomes = await context.roster.start(names, wait=command.wait)
+    return UpResult(
+        services=await with_last_lines(context, outcomes),
+        added=added,
+        changed=changed,
+        removed=removed,
+    )
+
+
+def _apply(
+    context: Context, configuration: Configuration, environment: dict[str, str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Make the declared services known; what runs is left alone."""
+    roster = context.roster
+    added, changed, removed = [], [], []
+    key = environ_digest(environment)
+    for spec in configuration.services.values():
+        _, is_new, is_changed = roster.declare(Declaration(spec, environment, key))
+        if is_new:
+            added.append(spec.name)
+        elif is_changed:
+            changed.append(spec.name)
+    for name, runner in list(roster.runners.items()):
+        if runner.declaration.spec.origin == "config" and name not in configuration.services:
+            removed.append(name)
+            if runner.run is None:
+                roster.remove(name)
+    roster.forget_environments()
+    return added, changed, removed
+
+
+async def run(context: Context, command: Run) -> RunResult:
+    if not command.argv:
+        raise UsageError("there is no command to run", "holdfast run -- COMMAND ARG…")
+    name = command.service or _name_of(command.argv)
+    if not is_service_name(name):
+        raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
+    runner = context.roster.runners.get(name)
+    if runner is None or runner.run is None:
+        spec = ServiceSpec(
+            name=name,
+            argv=tuple(command.argv),
+            working_dir=command.working_dir,
+            restart_policy=command.restart_policy,
+            terminal=command.terminal,
+            stdin=command.stdin,
+            origin="run",
+        )
+        async with context.changes:
+            context.roster.declare(Declaration(spec, command.environment))
+            await context.survivors.settle([name])
+    outcomes = await context.roster.start([name], wait=command.wait)
+    told = await with_last_lines(context, outcomes)
+    return RunResult(service=name, outcome=told[name])
+
+
+def _name_of(argv: list[str]) -> str:
+    word = os.path.basename(argv[0]).lower()
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in word)
+    return name.strip("._-")[:63] or "command"
+
+
+async def adopt(context: Context, command: Adopt) -> Outcomes:
+    name = command.service
+    if not is_service_name(name):
+        raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
+    known = context.roster.runners.get(name)
+    if known is not None and known.run is not None:
+        raise Failed(f"{name} runs already", "adopt under another name, or stop it first")
+    found = await context.in_thread(processes.find, command.pid, command.pidfile, command.port)
+    spec = ServiceSpec(
+        name=name,
+        argv=found.argv,
+        working_dir=found.working_dir,
+        restart_policy="never",
+        origin="adopted",
+    )
+    async with context.changes:
+        number = known.number + 1 if known is not None else 1
+        run = await context.link.ask(
+            {
+                "do": "adopt",
+                "run_id": new_run_id(),
+                "service": name,
+                "number": number,
+                "pid": found.pid,
+                **recording(spec),
+            }
+        )
+        runner, _, _ = context.roster.declare(Declaration(spec))
+        runner.adopt(run, is_survivor=False)
+        context.roster.remember(runner)
+    return Outcomes(services={name: runner.outcome("adopted")})

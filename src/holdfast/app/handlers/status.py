@@ -1,0 +1,62 @@
+"""Handlers that look at services: their status, their process trees."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable
+
+import holdfast
+from holdfast.adapters import processes
+from holdfast.app.context import Context
+from holdfast.vocabulary.commands.services import Ps, Status
+from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.results import PsResult, StatusResult, SupervisorStatus
+
+
+def status(context: Context, command: Status) -> StatusResult | Awaitable[StatusResult]:
+    if context.recorded.is_fresh() or not context.roster.runners:
+        return _status(context, command)
+    return _refreshed_status(context, command)
+
+
+async def _refreshed_status(context: Context, command: Status) -> StatusResult:
+    await context.recorded.refresh()
+    return _status(context, command)
+
+
+def _status(context: Context, command: Status) -> StatusResult:
+    roster = context.roster
+    runners = [roster.get(name) for name in command.services] or list(roster.runners.values())
+    return StatusResult(
+        supervisor=SupervisorStatus(
+            status="running",
+            uptime=round(time.monotonic() - context.started_mono, 3),
+            managed_services=len(roster.runners),
+            pid=os.getpid(),
+            keeper_pid=context.link.keeper_pid,
+            version=holdfast.__version__,
+            project=context.project,
+            config=context.config,
+        ),
+        services={runner.name: runner.status() for runner in runners},
+    )
+
+
+async def ps(context: Context, command: Ps) -> PsResult:
+    trees: dict[str, list[dict[str, object]]] = {}
+    for name in context.roster.names(command.services):
+        runner = context.roster.get(name)
+        if runner.run is None:
+            trees[name] = []
+            continue
+        try:
+            answer = await context.link.ask({"do": "tree", "run_id": runner.run.run_id})
+            trees[name] = answer.get("processes") or []
+        except Failed:
+            trees[name] = []
+    described = {
+        name: await context.in_thread(processes.describe, found) if found else []
+        for name, found in trees.items()
+    }
+    return PsResult(services=described)

@@ -1,0 +1,89 @@
+"""The handler of `wait`: until a service is somewhere, or has printed something."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from holdfast.adapters.output import LineSearch
+from holdfast.app.context import Context
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.engine.watches import Subscription
+from holdfast.vocabulary.commands.services import Wait
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.results import WaitResult
+from holdfast.vocabulary.states import State
+
+_ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
+
+
+async def wait(context: Context, command: Wait) -> WaitResult:
+    runner = context.roster.get(command.service)
+    began = time.monotonic()
+    is_met, line = False, None
+    try:
+        waiting = _until_met(context, runner, command.condition)
+        is_met, line = await asyncio.wait_for(waiting, max(0.0, command.timeout))
+    except asyncio.TimeoutError:
+        pass
+    return WaitResult(
+        service=runner.name,
+        met=is_met,
+        status=runner.state.value,
+        exit_code=runner.last_exit.code if runner.state in _ENDED else None,
+        line=line,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+async def _until_met(
+    context: Context, runner: ServiceRunner, condition: str
+) -> tuple[bool, str | None]:
+    if condition == "running":
+        return await _until(runner, (State.RUNNING,), give_up=(State.FAILED,)), None
+    if condition == "exited":
+        return await _until(runner, _ENDED), None
+    if condition.startswith("log:"):
+        line = await _until_line(context, runner, condition[4:])
+        return line is not None, line
+    raise UsageError(f'no condition "{condition}"', "running, exited or log:REGEX")
+
+
+async def _until(
+    runner: ServiceRunner, states: tuple[State, ...], give_up: tuple[State, ...] = ()
+) -> bool:
+    while runner.state not in states:
+        if runner.state in give_up:
+            return False
+        await runner.next_change()
+    return True
+
+
+async def _until_line(context: Context, runner: ServiceRunner, expression: str) -> str | None:
+    """Read on whenever the log grew, from the start of the current run."""
+    subscription = context.watches.subscribe([runner.name])
+    number = max(runner.number, 1)
+    search = await context.in_thread(LineSearch, context.logs, runner.name, number, expression)
+    try:
+        while True:
+            has_ended = runner.state in _ENDED and runner.state is not State.BACKOFF
+            line: str | None = await context.in_thread(
+                lambda is_last: search.next_match(is_last=is_last), has_ended
+            )
+            if line is not None:
+                return line
+            await _either(runner, subscription)
+    finally:
+        subscription.close()
+        search.close()
+
+
+async def _either(runner: ServiceRunner, subscription: Subscription) -> None:
+    """Return when the service changed or printed more."""
+    change: asyncio.Future[Any] = runner.next_change()
+    more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())
+    try:
+        await asyncio.wait([change, more], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        more.cancel()

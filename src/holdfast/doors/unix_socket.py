@@ -1,0 +1,55 @@
+"""The socket file of the line door, and its bytes cut into lines.
+
+Owns permissions of the file and the bound of a line. Knows no command.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from holdfast.vocabulary.errors import UsageError
+
+MAX_LINE = 8 * 1024 * 1024
+_BACKLOG = 512
+
+
+def listen(path: str) -> socket.socket:
+    """A fresh listening socket, for this user only. The lock is ours, so a file is stale."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        sock.bind(path)
+    finally:
+        os.umask(before)
+    sock.listen(_BACKLOG)
+    return sock
+
+
+class Lines:
+    """Bytes in, whole lines out; holds at most one line that is not finished."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are whole now; raises UsageError for one that never ends."""
+        if b"\n" not in data:
+            self._hold(data)
+            return []
+        lines = b"".join([*self._pieces, data]).split(b"\n")
+        self._pieces, self._size = [], 0
+        self._hold(lines.pop())
+        return [line for line in lines if line and not line.isspace()]
+
+    def _hold(self, rest: bytes) -> None:
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+        if self._size > MAX_LINE:
+            raise UsageError("the line is too long", f"at most {MAX_LINE} bytes a line")
