@@ -72,6 +72,11 @@ def read_lines(directory: str, command: Logs) -> LogsResult:
     return _result(command.service, lines, place)
 
 
+def ends_of(directory: str, services: list[str]) -> dict[str, int]:
+    """How far each log reaches now."""
+    return {service: max(Reader(directory, service).end()) for service in services}
+
+
 def last_lines(directory: str, service: str, run: int | None, count: int) -> list[str]:
     """The newest lines of a run, for an answer that has to say why it failed."""
     reader = Reader(directory, service)

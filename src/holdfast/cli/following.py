@@ -6,7 +6,6 @@ nothing is missed and nothing is seen twice.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import KeeperGone, NoDaemon
 
 KEEPER_SECONDS = 2.0
-LATE_LOOK_SECONDS = 0.25
 
 Wake = tuple[str | None, bool]
 """(service, its run is over); no service: look at all."""
@@ -37,14 +35,8 @@ def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
         try:
             request = connection.send("watch", services=names)
             yield None, False
-            late_look: float | None = time.monotonic() + LATE_LOOK_SECONDS
             while True:
-                left = None if late_look is None else late_look - time.monotonic()
-                frame = connection.receive(left) if left is None or left > 0 else None
-                if frame is None and late_look is not None:
-                    # What was printed while the watch was being set up was told to nobody.
-                    late_look = None
-                    yield None, False
+                frame = connection.receive()
                 if frame is None or frame.get("id") != request:
                     continue
                 if "item" not in frame:

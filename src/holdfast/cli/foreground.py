@@ -14,7 +14,6 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.down import Ends, describe_end
-from holdfast.cli.following import LATE_LOOK_SECONDS
 from holdfast.cli.history import describe_event
 from holdfast.cli.output import Followed, Printer, Style
 from holdfast.client.connection import Connection, ConnectionLost
@@ -67,7 +66,6 @@ class Foreground:
         self._handled = 0
         self._is_stopping = False
         self._watched = self._told = 0
-        self._late_look: float | None = None
         self._hurry: Connection | None = None
         self._exit_code: int | None = None
         self._last_event: int | None = None
@@ -126,19 +124,12 @@ class Foreground:
         if self._is_stopping:
             connection.send("shutdown")
         self._followed.wake_all()
-        self._late_look = time.monotonic() + LATE_LOOK_SECONDS
         self._check_all_ended()
 
     def _step(self, connection: Connection, wake: int) -> bool:
         """Handle what comes next; false when the user wants to leave."""
         if not connection.has_frame:
-            left = None if self._late_look is None else self._late_look - time.monotonic()
-            patience = None if left is None else max(0.0, left)
-            ready = select.select([connection.fileno(), wake], [], [], patience)[0]
-            if left is not None and (left <= 0 or not ready):
-                # What was printed while the watch was being set up was told to nobody.
-                self._late_look = None
-                self._followed.wake_all()
+            ready = select.select([connection.fileno(), wake], [], [])[0]
             if wake in ready:
                 os.read(wake, 100)
                 if not self._on_interrupt():

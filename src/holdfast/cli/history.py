@@ -9,13 +9,17 @@ from holdfast.cli.call import Call
 from holdfast.client.connection import ConnectionLost
 from holdfast.vocabulary.errors import TimedOut
 
+REPLAY_PAGE = 1000
 RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")
 
 
 def events(call: Call) -> int:
     """Follows over the supervisor's replacement: it goes on after the last number told."""
-    fields: dict[str, Any] = {"services": call.operands, "limit": call.options.get("tail", 100)}
     since = call.options.get("since")
+    # A replay is complete unless a number was asked for: it is read page by page.
+    is_replay = since is not None and "tail" not in call.options
+    limit = REPLAY_PAGE if is_replay else call.options.get("tail", 100)
+    fields: dict[str, Any] = {"services": call.operands, "limit": limit}
     is_following = bool(call.options.get("follow"))
     if is_following:
         fields["follow"] = True
@@ -29,10 +33,13 @@ def events(call: Call) -> int:
                 frame = connection.receive()
                 if frame is None or frame.get("id") != request:
                     continue
-                for event in events_in(frame):
+                told = events_in(frame)
+                for event in told:
                     since = event["seq"]
                     show_event(call, event)
                 if "item" not in frame:
+                    if is_replay and len(told) == limit:
+                        break
                     return 0
         except ConnectionLost:
             call.use(None)

@@ -28,7 +28,7 @@ class Answers:
         self.new_future = new_future
         self._starters: list[Starter] = []
         self._stoppers: list[asyncio.Future[Outcome]] = []
-        self._watchers: list[asyncio.Future[None]] = []
+        self._watchers: set[asyncio.Future[None]] = set()
 
     def await_start(self, verb: str, *, until_up: bool) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = self.new_future()
@@ -42,7 +42,8 @@ class Answers:
 
     def await_change(self) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self.new_future()
-        self._watchers.append(future)
+        self._watchers.add(future)
+        future.add_done_callback(self._watchers.discard)
         return future
 
     def at_once(self, outcome: Outcome) -> asyncio.Future[Outcome]:
@@ -72,7 +73,6 @@ class Answers:
                 future.set_result(outcome)
 
     def changed(self) -> None:
-        watchers, self._watchers = self._watchers, []
-        for future in watchers:
+        for future in list(self._watchers):
             if not future.done():
                 future.set_result(None)

@@ -1,7 +1,8 @@
 """Who wants to know that a service printed more. Told positions, never bytes.
 
-Asks the keeper for notices only while somebody watches. What a slow watcher did not take
-yet is merged, so a watcher costs one entry a service at most.
+Asks the keeper for notices only while somebody watches. A watcher is told of each service
+once the keeper has confirmed the watch, so who looks at every item misses nothing. What a
+slow watcher did not take yet is merged: one entry a service at most.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.engine.ports import Keeper
+from holdfast.engine.ports import Keeper, Reply
 
 
 class Subscription:
@@ -52,30 +53,41 @@ class Watches:
     def subscribe(self, services: Iterable[str]) -> Subscription:
         subscription = Subscription(frozenset(services), self._unsubscribe)
         self._subscriptions.add(subscription)
-        self.update()
+        known = [service for service in self._known() if subscription.wants(service)]
+        self._asked.update(known)
+        # Also what is watched already: only the answer to this request tells that it is.
+        for service in known:
+            self._watch(service, on=True)
         return subscription
 
     def update(self) -> None:
         """Ask the keeper for what is watched now; called when services come and go."""
-        wanted = {
-            service
-            for service in self._known()
-            if any(subscription.wants(service) for subscription in self._subscriptions)
-        }
-        for service in wanted ^ self._asked:
-            message = {"do": "watch", "service": service, "on": service in wanted}
-            self._keeper.request(message, lambda _: None)
-        self._asked = wanted
+        wanted: set[str] = set()
+        if self._subscriptions:
+            for service in self._known():
+                if any(subscription.wants(service) for subscription in self._subscriptions):
+                    wanted.add(service)
+        before, self._asked = self._asked, wanted
+        for service in wanted ^ before:
+            self._watch(service, on=service in wanted)
 
     def on_grew(self, service: str, position: int) -> None:
-        for subscription in self._subscriptions:
-            if subscription.wants(service):
-                subscription.add(service, position=position)
+        self._tell(service, position=position)
 
     def on_exit(self, service: str) -> None:
+        self._tell(service, exited=True)
+
+    def _watch(self, service: str, *, on: bool) -> None:
+        def then(reply: Reply) -> None:
+            if on:
+                self._tell(service)
+
+        self._keeper.request({"do": "watch", "service": service, "on": on}, then)
+
+    def _tell(self, service: str, **facts: Any) -> None:
         for subscription in self._subscriptions:
             if subscription.wants(service):
-                subscription.add(service, exited=True)
+                subscription.add(service, **facts)
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)

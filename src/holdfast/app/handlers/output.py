@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from holdfast.adapters.output import read_lines
+from holdfast.adapters.output import ends_of, read_lines
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
 from holdfast.vocabulary.results import Done, LogsResult
@@ -22,7 +22,12 @@ async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, An
     subscription = context.watches.subscribe(command.services)
     try:
         while True:
-            for item in await subscription.next():
+            items = await subscription.next()
+            begun = [item["service"] for item in items if len(item) == 1]
+            ends = await context.in_thread(ends_of, context.logs, begun) if begun else {}
+            for item in items:
+                if item["service"] in ends:
+                    item["position"] = ends[item["service"]]
                 yield item
     finally:
         subscription.close()

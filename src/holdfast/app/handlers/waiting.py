@@ -86,4 +86,5 @@ async def _either(runner: ServiceRunner, subscription: Subscription) -> None:
     try:
         await asyncio.wait([change, more], return_when=asyncio.FIRST_COMPLETED)
     finally:
+        change.cancel()
         more.cancel()

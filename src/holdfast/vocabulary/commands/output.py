@@ -30,8 +30,9 @@ class Logs(Command, frozen=True, kw_only=True):
 class Watch(Command, frozen=True, kw_only=True):
     """Be told when services have printed more: `{service, position}`, coalesced.
 
-    Also told: `{service, exited: true}` when a run's output is complete. Without names,
-    all services are watched, those that come later too.
+    The first item of each service comes when the watch is in force: who reads the log at
+    every item misses nothing. `exited: true` is added when a run's output is complete.
+    Without names, all services are watched, those that come later too.
     """
 
     name = "watch"
