@@ -142,17 +142,24 @@ def test_the_end_of_input_is_not_hidden_by_a_spare() -> None:
     with_link(story)
 
 
-def test_memory_is_not_sent_twice() -> None:
-    """Keeping what is kept already costs nothing."""
+def test_memory_travels_with_requests() -> None:
+    """What is to be kept comes with the next request, or by itself when none follows."""
 
     async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
         link.keep("a", "1")
         link.keep("a", "1")
+        link.request({"do": "list"}, lambda _: None)
         link.keep("a", None)
         link.keep("b", "2")
-        seen = [(await peer.take())[0] for _ in range(3)]
-        assert [(it["key"], it["value"]) for it in seen] == [("a", "1"), ("a", None), ("b", "2")]
+        seen = [(await peer.take())[0] for _ in range(2)]
+        assert [(it["do"], it["kept"]) for it in seen] == [
+            ("list", {"a": "1"}),
+            ("keep", {"a": None, "b": "2"}),
+        ]
         assert link.kept == {"b": "2"}
+        link.keep("b", "2")
+        link.request({"do": "list"}, lambda _: None)
+        assert "kept" not in (await peer.take())[0]
 
     with_link(story)
 

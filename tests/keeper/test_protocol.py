@@ -110,7 +110,7 @@ def test_broken_peer_is_dropped(keeper: KeeperProcess) -> None:
     """A peer that sends rubbish loses its connection; nobody else does."""
     control = keeper.control()
     control.sock.sendall(b"rubbish\n")
-    with pytest.raises((ConnectionResetError, KeyError)):
+    with pytest.raises((ConnectionError, KeyError)):
         control.ask("list")
     assert keeper.link.do("list")
 
@@ -125,11 +125,20 @@ def test_peer_that_does_not_read(keeper: KeeperProcess) -> None:
     assert len(keeper.link.do("list")["runs"]) == 20
 
 
+def test_environment_by_its_key(keeper: KeeperProcess) -> None:
+    """A run starts from a kept environment; what the request says of its own wins."""
+    kept = {"environ:1": '{"COLOUR": "green", "SHAPE": "round", "PATH": "/bin:/usr/bin"}'}
+    keeper.spawn("sh", "-c", "echo $COLOUR $SHAPE", kept=kept, environ="environ:1",
+                 env={"SHAPE": "flat"})  # fmt: skip
+    keeper.wait_output(keeper.last, b"green flat\n")
+    refused = keeper.link.ask("spawn", **keeper.request("true", environ="environ:none"))
+    assert not refused["ok"]
+
+
 def test_kept_values_and_descriptors_outlive_the_supervisor(keeper: KeeperProcess) -> None:
     """What was kept and held comes back with the next hello."""
-    keeper.link.do("keep", key="environment", value="x" * 1000)
-    keeper.link.do("keep", key="gone", value="y")
-    keeper.link.do("keep", key="gone", value=None)
+    keeper.link.do("keep", kept={"environment": "x" * 1000, "gone": "y"})
+    keeper.link.do("list", kept={"gone": None})
     listener = socket.create_server(("127.0.0.1", 0))
     keeper.link.do("hold", name="http", fds=(listener.fileno(),))
     keeper.spawn("sleep", "1000", stdin="pipe")

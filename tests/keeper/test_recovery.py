@@ -21,7 +21,7 @@ from tests.keeper.conftest import (
     kill,
     wait_for,
 )
-from tests.keeper.test_upgrade import assert_lines_whole, start_writers
+from tests.keeper.test_upgrade import Writers
 
 pytestmark = pytest.mark.unprivileged
 
@@ -91,14 +91,13 @@ def test_no_line_is_lost(keeper: KeeperProcess, recover: object) -> None:
     """Two kills under load: no line lost or doubled, and exit codes where the kernel tells."""
     assert callable(recover)
     has_codes = keeper.hello["host"]["pidfd_info"]
-    codes = start_writers(keeper, 5)
+    writers = Writers(keeper, 5)
     second = recover(keeper)
     third = recover(second)
-    for name, code in codes.items():
-        ended = third.exit_of(name, 30)
-        assert ended["code"] == (code if has_codes else None)
+    for name, ended in writers.end(third).items():
+        assert ended["code"] == (writers.codes[name] if has_codes else None)
         assert ended["unknown"] == (not has_codes)
-    assert_lines_whole(third, codes)
+    writers.assert_whole(third)
 
 
 def test_stop_after_recovery(keeper: KeeperProcess, recover: object) -> None:
@@ -161,12 +160,12 @@ def test_held_sockets_survive(keeper: KeeperProcess, recover: object) -> None:
 def test_upgrade_after_recovery(keeper: KeeperProcess, recover: object) -> None:
     """A recovered keeper can upgrade itself; its adopted runs stay adopted."""
     assert callable(recover)
-    codes = start_writers(keeper, 2)
+    writers = Writers(keeper, 2)
     second = recover(keeper)
     second.link.do("upgrade")
-    for name, code in codes.items():
-        assert second.exit_of(name, 30)["code"] in (code, None)
-    assert_lines_whole(second, codes)
+    for name, ended in writers.end(second).items():
+        assert ended["code"] in (writers.codes[name], None)
+    writers.assert_whole(second)
 
 
 def test_left_cgroups_are_swept(make_keeper: Callable[..., KeeperProcess]) -> None:

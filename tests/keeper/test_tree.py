@@ -61,7 +61,8 @@ def test_descendants_of_every_kind(cgroup: str) -> None:
             "forever()"
         )
         said = {stage.says() for _ in range(4)}
-        assert pids(tree) == {tree.pid} | said
+        # The one in the middle of the double fork may not have ended yet.
+        wait_for(lambda: pids(tree) == {tree.pid} | said)
         os.kill(tree.pid, signal.SIGKILL)
         wait_for(lambda: not is_alive(tree.pid))
         stage.reap()
@@ -182,7 +183,7 @@ def test_nested_subreaper_is_part_of_the_tree() -> None:
             "forever()"
         )
         said = {stage.says(), stage.says()}
-        assert pids(tree) == {tree.pid} | said
+        wait_for(lambda: pids(tree) == {tree.pid} | said)
 
 
 @in_a_subreaper

@@ -12,58 +12,77 @@ from pathlib import Path
 
 import pytest
 
-from tests.keeper.conftest import PACKAGE, KeeperProcess, is_alive, wait_for
+from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
 
-LINES = 1500
 WRITER = (
-    "import sys, time\n"
-    "for n in range(int(sys.argv[1])):\n"
+    "import os, sys, time\n"
+    "n = 0\n"
+    "while not os.path.exists(sys.argv[1]):\n"
     "    print('%06d' % n, flush=True)\n"
     "    print('%06d' % n, file=sys.stderr, flush=True)\n"
+    "    n += 1\n"
     "    time.sleep(0.0005)\n"
+    "print('end %d' % n, flush=True)\n"
     "sys.exit(int(sys.argv[2]))\n"
 )
 
 
-def start_writers(keeper: KeeperProcess, count: int) -> dict[str, int]:
-    """Services that print numbered lines on two streams; their exit codes by run id."""
-    codes = {}
-    for number in range(count):
-        argv = [sys.executable, "-I", "-S", "-c", WRITER, str(LINES), str(number)]
-        keeper.spawn(*argv, run_id=f"w{number}")
-        codes[f"w{number}"] = number
-    return codes
+class Writers:
+    """Services that print numbered lines on two streams until they are told to end."""
 
+    def __init__(self, keeper: KeeperProcess, count: int) -> None:
+        self._flag = keeper.state / "enough"
+        self.codes: dict[str, int] = {}
+        for number in range(count):
+            argv = [sys.executable, "-I", "-S", "-c", WRITER, str(self._flag), str(number)]
+            keeper.spawn(*argv)
+            self.codes[keeper.last] = number
+        for name in self.codes:
+            wait_for(lambda name=name: keeper.output(name))  # type: ignore[misc]
 
-def assert_lines_whole(keeper: KeeperProcess, names: dict[str, int]) -> None:
-    wanted = b"".join(b"%06d\n" % number for number in range(LINES))
-    for name in names:
-        assert keeper.output(name) == wanted
-        assert keeper.output(name, "err") == wanted
+    def end(self, keeper: KeeperProcess) -> dict[str, Message]:
+        """Tell all to end; their exits by run id."""
+        self._flag.touch()
+        return {name: keeper.exit_of(name, 30) for name in self.codes}
+
+    def assert_whole(self, keeper: KeeperProcess) -> None:
+        """Every line was recorded, once and in order."""
+        for name in self.codes:
+            *lines, last = keeper.output(name).splitlines()
+            wanted = [b"%06d" % number for number in range(int(last.split()[1]))]
+            assert lines == wanted
+            assert keeper.output(name, "err").splitlines() == wanted
 
 
 def test_upgrade_under_load(keeper: KeeperProcess) -> None:
     """Three upgrades under load: same pids, no line lost or doubled, right exit codes."""
-    codes = start_writers(keeper, 5)
+    writers = Writers(keeper, 5)
     pids = {run["run_id"]: run["pid"] for run in keeper.link.do("list")["runs"]}
     for _ in range(3):
         answer = keeper.link.do("upgrade")
         assert answer["pid"] == keeper.pid
         assert {r["run_id"]: r["pid"] for r in keeper.link.do("list")["runs"]} == pids
-    for name, code in codes.items():
-        ended = keeper.exit_of(name, 30)
-        assert (ended["code"], ended["pid"]) == (code, pids[name])
-        assert ended["log_bytes"] == LINES * 14
-    assert_lines_whole(keeper, codes)
+    for name, ended in writers.end(keeper).items():
+        assert (ended["code"], ended["pid"]) == (writers.codes[name], pids[name]), ended
+    writers.assert_whole(keeper)
+
+
+def test_exits_during_an_upgrade(keeper: KeeperProcess) -> None:
+    """Runs that end while the keeper changes its program keep their exit codes."""
+    writers = Writers(keeper, 5)
+    keeper.link.send("upgrade")
+    for name, ended in writers.end(keeper).items():
+        assert ended["code"] == writers.codes[name], ended
+    writers.assert_whole(keeper)
 
 
 def test_everything_is_carried_over(keeper: KeeperProcess) -> None:
     """Terminals, input, leases, held descriptors, kept values and pauses survive."""
     reader, writer = os.pipe()
     keeper.link.do("hold", name="pipe", fds=(reader,))
-    keeper.link.do("keep", key="k", value="v")
+    keeper.link.do("keep", kept={"k": "v"})
     shell = _spawn(keeper, "bash", "--norc", "-i", kind="terminal", cols=90, rows=20)
     reads = _spawn(keeper, "cat", stdin="pipe")
     deaf = _spawn(keeper, "sleep", "1000", stdin="pipe")

@@ -15,6 +15,8 @@ import msgspec
 from holdfast.vocabulary.service_spec import ServiceSpec
 
 DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
+ENVIRON = "environ:"
+"""Environments are kept by the keeper under this prefix and their digest."""
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,15 +65,6 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
 
 
-def environment_of(declaration: Declaration, overrides: Overrides | None) -> dict[str, str]:
-    spec = declaration.spec
-    environment = {} if spec.environment == "clean" else dict(declaration.environ)
-    environment.update(spec.env)
-    if overrides is not None:
-        environment.update(overrides.env_vars)
-    return environment
-
-
 def spawn_message(
     declaration: Declaration, overrides: Overrides | None, run_id: str, number: int
 ) -> dict[str, Any]:
@@ -87,16 +80,18 @@ def spawn_message(
         "number": number,
         "kind": "terminal" if spec.terminal else "service",
         "argv": argv,
-        "env": environment_of(declaration, overrides),
+        "env": {**spec.env, **(overrides.env_vars if overrides is not None else {})},
         "cwd": spec.working_dir,
         "stdin": spec.stdin,
         **recording(spec),
     }
+    if spec.environment == "inherit":
+        # The keeper has the caller's environment already; ours comes on top of it.
+        message["environ"] = ENVIRON + declaration.environ_key
     if spec.terminal:
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
         # The caller's terminal is not the one that the service gets.
-        if "TERM" not in spec.env and not (overrides and "TERM" in overrides.env_vars):
-            message["env"]["TERM"] = DEFAULT_TERM
+        message["env"].setdefault("TERM", DEFAULT_TERM)
     if spec.user is not None:
         message["user"] = spec.user
     if spec.umask is not None:

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import Loaded, OpenRun, ServiceRecord
 from holdfast.engine.answers import NewFuture
-from holdfast.engine.declaration import Declaration, Kept, Overrides
+from holdfast.engine.declaration import ENVIRON, Declaration, Kept, Overrides
 from holdfast.engine.ports import Ports
 from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.service_runner import ServiceRunner
@@ -27,7 +27,7 @@ from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 _log = logger("roster")
-_SPEC, _ENVIRON, _DESIRED = "spec:", "environ:", "desired:"
+_SPEC, _DESIRED = "spec:", "desired:"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_kept = msgspec.json.Decoder(Kept).decode
 _decode_environ = msgspec.json.Decoder(dict[str, str]).decode
@@ -119,7 +119,7 @@ class Roster:
         self._remembered[runner.name] = facts
         if declaration.environ_key not in self._environs:
             self._environs.add(declaration.environ_key)
-            keep(_ENVIRON + declaration.environ_key, _encode(declaration.environ).decode())
+            keep(ENVIRON + declaration.environ_key, _encode(declaration.environ).decode())
         spec, environ, overrides, applied = facts
         kept = Kept(spec=spec, environ=environ, overrides=overrides, applied=applied)
         keep(_SPEC + runner.name, _encode(kept).decode())
@@ -128,7 +128,7 @@ class Roster:
         """Drop environments from the keeper's memory that no service starts from."""
         used = {runner.declaration.environ_key for runner in self.runners.values()}
         for stale in self._environs - used:
-            self._ports.keeper.keep(_ENVIRON + stale, None)
+            self._ports.keeper.keep(ENVIRON + stale, None)
         self._environs &= used
 
     def remove(self, name: str) -> None:
@@ -271,7 +271,7 @@ def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, Kept]]:
             # Another version wrote it: its run is still adopted, as a stranger's.
             _log.error("the declaration %s is not understood: %s", key, error)
             continue
-        environ = kept.get(_ENVIRON + remembered.environ)
+        environ = kept.get(ENVIRON + remembered.environ)
         if remembered.environ not in environs:
             environs[remembered.environ] = _decode_environ(environ) if environ else {}
         declaration = Declaration(remembered.spec, environs[remembered.environ], remembered.environ)

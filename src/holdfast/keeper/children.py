@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _DRAIN_BYTES = 2 << 20
 _STREAMS = {"out": "out", "err": "err", "terminal": "out"}
+_HAS_PROC = os.path.isdir("/proc/self/fd")
 
 
 class Children:
@@ -193,10 +194,9 @@ class Children:
     ) -> Launch:
         source = self._spawner.null
         try:
-            ours["out"], out = os.pipe()
-            theirs.append(out)
-            ours["err"], err = os.pipe()
-            theirs.append(err)
+            is_lasting = asked.get("kind") != "task"
+            ours["out"], out = _pipe(theirs, is_lasting)
+            ours["err"], err = _pipe(theirs, is_lasting)
             if asked.get("stdin") == "pipe":
                 source, ours["stdin"] = os.pipe()
                 theirs.append(source)
@@ -244,7 +244,11 @@ class Children:
 
     def _watch_foreign(self, run: Run) -> None:
         self._deathwatch.watch(
-            run.pid, run.pidfd, run.start_time, lambda status: self._on_foreign_exit(run, status)
+            run.pid,
+            run.pidfd,
+            run.start_time,
+            lambda status: self._on_foreign_exit(run, status),
+            lambda: run.ending.check() if run.ending is not None else None,
         )
 
     # Living.
@@ -407,3 +411,14 @@ class Children:
                 facts["end"] = {"signal": run.ending.number, "grace": grace}
             found.append(facts)
         return found
+
+
+def _pipe(theirs: list[int], is_lasting: bool) -> tuple[int, int]:
+    """Our end and the service's. The service's can be read, too, where the system allows:
+    then printing never fails, not even while no keeper is there; it waits in the pipe."""
+    ours, writer = os.pipe()
+    theirs.append(writer)
+    if is_lasting and _HAS_PROC:
+        writer = os.open(f"/proc/self/fd/{writer}", os.O_RDWR | os.O_CLOEXEC)
+        theirs.append(writer)
+    return ours, writer

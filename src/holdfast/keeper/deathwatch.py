@@ -28,7 +28,7 @@ class Deathwatch:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._watched: dict[int, tuple[int | None, OnDeath]] = {}
+        self._watched: dict[int, tuple[int | None, OnDeath, Callable[[], None]]] = {}
         self._by_pidfd: dict[int, int] = {}
         self._has_exit_info = bool(host.facts()["pidfd_info"])
         if sys.platform == "linux":
@@ -37,9 +37,17 @@ class Deathwatch:
             self._poll = select.kqueue()
         loop.watch(self._poll.fileno(), self._on_ready)
 
-    def watch(self, pid: int, pidfd: int | None, start_time: str, on_death: OnDeath) -> None:
-        """The pidfd stays the caller's, and must stay open until the callback."""
-        self._watched[pid] = (pidfd, on_death)
+    def watch(
+        self,
+        pid: int,
+        pidfd: int | None,
+        start_time: str,
+        on_death: OnDeath,
+        on_zombie: Callable[[], None],
+    ) -> None:
+        """The pidfd stays the caller's, and must stay open until `on_death`. `on_zombie` is
+        called when it is dead, but its parent has not taken its status yet."""
+        self._watched[pid] = (pidfd, on_death, on_zombie)
         if sys.platform == "linux":
             if pidfd is None:
                 self._look(pid, start_time)
@@ -55,7 +63,7 @@ class Deathwatch:
                 self._loop.call_later(0, lambda: self._dead(pid))
 
     def unwatch(self, pid: int) -> None:
-        pidfd, _ = self._watched.pop(pid, (None, None))
+        pidfd, *_ = self._watched.pop(pid, (None,))
         if pidfd is not None and self._by_pidfd.pop(pidfd, None) is not None:
             self._forget_pidfd(pidfd)
 
@@ -78,8 +86,9 @@ class Deathwatch:
             if events & select.EPOLLHUP or not self._has_exit_info:
                 self._dead(pid)
             else:
-                # Dead but not reaped by its parent yet: its status comes with the reaping.
+                # Its status comes with the reaping.
                 self._give_up_later(pid)
+                self._watched[pid][2]()
 
     def _give_up_later(self, pid: int) -> None:
         self._loop.call_later(_REAP_PATIENCE_SECONDS, lambda: self._dead(pid))
@@ -97,6 +106,6 @@ class Deathwatch:
     def _dead(self, pid: int) -> None:
         if pid not in self._watched:
             return
-        pidfd, on_death = self._watched[pid]
+        pidfd, on_death, _ = self._watched[pid]
         self.unwatch(pid)
         on_death(host.pidfd_exit_status(pidfd) if pidfd is not None else None)

@@ -20,6 +20,7 @@ from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.journal import Journal
 from holdfast.keeper.launch_supervisor import Supervisor, default_argv
 from holdfast.keeper.logs import Logs
+from holdfast.keeper.memory import Memory
 from holdfast.keeper.spawn import Spawner
 from holdfast.keeper.words import Words
 
@@ -71,7 +72,7 @@ class Keeper:
         self.loop = loop
         self.lock_fd = lock_fd
         self.started_at = float(table.get("started_at") or time.time())
-        self.kept: dict[str, str] = dict(table.get("kept") or {})
+        self.memory = Memory(table.get("kept"))
         self.held = Descriptors(table.get("held"))
         self.link: Connection | None = None
         self.peers: list[Connection] = []
@@ -256,7 +257,7 @@ class Keeper:
             "state": self._options.state,
             "runtime": self._options.runtime,
             "started_at": self.started_at,
-            "kept": self.kept,
+            "kept": self.memory.values,
             "held": self.held.table(),
             "nofile": self.spawner.nofile,
             "oom_score": self.spawner.oom_score,

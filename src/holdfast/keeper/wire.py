@@ -14,10 +14,11 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     Message = dict[str, Any]
+    Load = Callable[[bytes], Any]
 
 
 MAX_DESCRIPTORS = 253
@@ -25,6 +26,7 @@ READ_SIZE = 64 * 1024
 _ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 _RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_parse = json.JSONDecoder().decode
 
 
 class WireError(Exception):
@@ -34,6 +36,11 @@ class WireError(Exception):
 def encode(message: Message) -> bytes:
     """One message as one line."""
     return _dump(message).encode("ascii") + b"\n"
+
+
+def load(line: bytes) -> Any:
+    """A line's value; ValueError where it is none. Text at once: json would guess encodings."""
+    return _parse(line.decode())
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
@@ -52,9 +59,10 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
 class Inbox:
     """Turns received pieces into messages, each with its own descriptors."""
 
-    __slots__ = ("_fds", "_pieces", "_size", "max_line")
+    __slots__ = ("_fds", "_load", "_pieces", "_size", "max_line")
 
-    def __init__(self, max_line: int = 64 << 20) -> None:
+    def __init__(self, max_line: int = 64 << 20, load: Load = load) -> None:
+        self._load = load
         self._pieces: list[bytes] = []
         self._size = 0
         self._fds: list[int] = []
@@ -77,7 +85,7 @@ class Inbox:
 
     def _decode(self, line: bytes) -> tuple[Message, list[int]]:
         try:
-            message = json.loads(line)
+            message = self._load(line)
         except ValueError as error:
             raise WireError(f"not JSON: {error}") from None
         if not isinstance(message, dict):

@@ -53,7 +53,9 @@ class Words:
         """Do what a message asks and answer it; descriptors not taken are closed."""
         name = message.get("id")
         try:
-            word = self._find(connection, message.get("do"))
+            word = self._find(connection, message.get("do"), "kept" in message)
+            if kept := message.get("kept"):
+                self._keeper.memory.keep(kept)
             answer = word(self, connection, message, fds)
         except Refusal as refusal:
             answer = {"ok": False, "error": refusal.facts}
@@ -78,12 +80,12 @@ class Words:
             return None
         return {"fd": self._upgrade[0].fileno(), "id": self._upgrade[1]}
 
-    def _find(self, connection: Connection, name: Any) -> Word:
+    def _find(self, connection: Connection, name: Any, has_kept: bool) -> Word:
         word: Word | None = _WORDS.get(name) if isinstance(name, str) else None
         if word is None:
             raise Refusal("unknown_word", f"this keeper does not know the word {name!r}")
         if connection.role == "control":
-            if name not in CONTROL_WORDS:
+            if name not in CONTROL_WORDS or has_kept:
                 raise Refusal("refused", f"{name} is the supervisor's to ask")
             if name not in HARMLESS_WORDS and self._is_supervised(connection.peer_pid):
                 raise Refusal("refused", "a supervised run may not direct its own keeper")
@@ -124,7 +126,7 @@ class Words:
             raise Refusal("refused", f"this connection cannot have the role {wanted}")
         facts = self._keeper.facts()
         if connection.role == "supervisor":
-            facts["kept"] = self._keeper.kept
+            facts["kept"] = self._keeper.memory.values
         return facts
 
     def do_list(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
@@ -165,6 +167,8 @@ class Words:
             raise Refusal("bad_request", f"{service!r} cannot name a service")
         if not isinstance(message["argv"], list):
             raise Refusal("bad_request", "argv must be a list")
+        if (key := message.get("environ")) is not None:
+            message["env"] = {**keeper.memory.environment(key), **(message.get("env") or {})}
         run, handed = keeper.children.spawn(message)
         parts = {**handed, **run.parts}
         answer = {
@@ -284,11 +288,7 @@ class Words:
         return {}
 
     def do_keep(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        key, value = str(message["key"]), message["value"]
-        if value is None:
-            self._keeper.kept.pop(key, None)
-        else:
-            self._keeper.kept[key] = str(value)
+        """Nothing more than the `kept` that any request may bring."""
         return {}
 
     def do_forget(self, connection: Connection, message: Message, fds: list[int]) -> Facts:

@@ -1,0 +1,37 @@
+"""What the supervisor asked the keeper to remember, so that it outlives the supervisor.
+
+Values are the supervisor's affair, but for environments: a run may be started from one by
+its key, so that it is sent once and not with every run. Never written to a disk.
+"""
+
+from __future__ import annotations
+
+from holdfast.keeper import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Memory:
+    """Texts by key."""
+
+    def __init__(self, values: Mapping[str, str] | None) -> None:
+        self.values: dict[str, str] = dict(values or {})
+        self._environments: dict[str, dict[str, str]] = {}
+
+    def keep(self, values: Mapping[str, str | None]) -> None:
+        """Remember texts; None forgets one."""
+        for key, value in values.items():
+            self._environments.pop(key, None)
+            if value is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = str(value)
+
+    def environment(self, key: str) -> dict[str, str]:
+        """A kept environment; KeyError where none is kept under this key."""
+        found = self._environments.get(key)
+        if found is None:
+            found = self._environments[key] = wire.load(self.values[key].encode())
+        return found
