@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -22,7 +23,8 @@ from typing import Any
 from bench.cases import CASES, Finding
 from bench.lab import sweep
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 LONGEST_SECONDS = 45 * 60
 STARTED = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
@@ -51,9 +53,24 @@ def measure(names: list[str], rounds: int) -> dict[str, Any]:
     return results
 
 
+def commit() -> str:
+    """What was measured; a tree that is being edited measures no version at all."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = " with uncommitted changes" if git("status", "--porcelain", "src") else ""
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + changed
+
+
+COMMIT = commit()
+
+
 def facts(rounds: int) -> dict[str, Any]:
     return {
         "date": STARTED,
+        "commit": COMMIT,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "cores": os.cpu_count(),
@@ -78,7 +95,8 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         "<!-- Made by scripts/bench; do not edit. -->",
         "",
-        f"{about['system']}, {about['cores']} cores, Python {about['python']}, {about['date']}. "
+        f"Commit {about['commit']}, {about['system']}, {about['cores']} cores, "
+        f"Python {about['python']}, {about['date']}. "
         "All figures of a row are from one run, taken in turn; compare within a row only. "
         "Every single run is in [benchmarks.json](benchmarks.json).",
         "",
