@@ -20,7 +20,7 @@ from holdfast.client.connection import Connection
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable
-T = TypeVar("T")
+SomeHold = TypeVar("SomeHold", bound="Hold")
 
 
 def program(name: str, *args: object) -> list[str]:
@@ -28,7 +28,7 @@ def program(name: str, *args: object) -> list[str]:
     return [PYTHON, "-I", "-S", str(PROGRAMS / name), *map(str, args)]
 
 
-def wait_for(probe: Callable[[], T], seconds: float = 15.0, what: str = "") -> T:
+def wait_for(probe: Callable[..., Any], seconds: float = 15.0, what: str = "") -> Any:
     """The probe's first true answer; fails after the deadline."""
     deadline = time.monotonic() + seconds
     while True:
@@ -75,7 +75,7 @@ class Hold:
         self._connection: Connection | None = None
         self._keepers: set[int] = set()
 
-    def __enter__(self) -> Hold:
+    def __enter__(self: SomeHold) -> SomeHold:  # noqa: PYI019
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,11 +175,12 @@ class Hold:
         return found
 
     def wait_status(self, name: str, *wanted: str, seconds: float = 15.0) -> dict[str, Any]:
-        return wait_for(
-            lambda: ((s := self.service(name))["status"] in wanted and s) or None,
+        found: dict[str, Any] = wait_for(
+            lambda: (s := self.service(name))["status"] in wanted and s,
             seconds,
             f"{name} to be {' or '.join(wanted)}",
         )
+        return found
 
     def raw(self, name: str, *options: object) -> bytes:
         done = subprocess.run(

@@ -37,7 +37,7 @@ class Installed(Hold):
 
 
 @pytest.fixture
-def installed():
+def installed() -> Iterator[Installed]:
     with Installed() as one:
         yield one
 

@@ -94,7 +94,10 @@ def test_tail_since_grep_run_stream(hold: Hold) -> None:
     wait_for(lambda: hold.raw("web").count(b"\n") == 3)
     hold.cli("restart", "web")
     wait_for(lambda: hold.raw("web").count(b"\n") == 6)
-    text = lambda *args: hold.cli("logs", "web", "--no-prefix", *args).stdout  # noqa: E731
+
+    def text(*args: object) -> str:
+        return hold.cli("logs", "web", "--no-prefix", *args).stdout
+
     assert text("--stream", "err") == "err\nerr\n"
     assert text("--grep", "nee.le") == "needle\nneedle\n"
     assert text("--tail", 1).strip() in ("needle", "err")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.harness import Hold, is_alive, program, wait_for
 
 
 @pytest.fixture(params=["cgroup", "no-cgroup"])
-def hold(request: pytest.FixtureRequest):
+def hold(request: pytest.FixtureRequest) -> Iterator[Hold]:
     """Once with whatever cgroup the host grants, once without any."""
     environ = {} if request.param == "cgroup" else {"HOLDFAST_CGROUP": "off"}
     with Hold(**environ) as one:
