@@ -19,6 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 NO_TESTS_COLLECTED = 5
+IMPOSSIBLE = """\
+unprivileged: NOT RUN: the user nobody cannot run this Python, nor a copy of it in a temporary
+folder (mounted noexec?). Nothing was tested without root. Run scripts/test with a Python that
+everybody may run (PYTHON=/usr/bin/python3 scripts/test) or as an ordinary user; with
+HOLDFAST_TEST_AS_NOBODY=off this is no failure."""
+CONFINED = """\
+unprivileged: NOT RUN: this root cannot become another user (a user namespace of its own, or no
+capability for it), so there is no nobody to run the tests as."""
 NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", ".scratch", ".*_cache", "__pycache__", "*.egg-info", "build", "dist"
 )
@@ -101,14 +109,30 @@ def install(home: Path, python: Path) -> Path:
     return tree
 
 
-def main(arguments: list[str]) -> int:
-    home = Path(tempfile.mkdtemp(prefix="hfu-", dir="/tmp"))
-    home.chmod(0o755)
-    try:
+def make_home() -> tuple[Path, Path] | None:
+    """A folder with an interpreter that nobody can run; the first place that allows it."""
+    for place in ("/tmp", "/var/tmp", "/dev/shm"):
+        if not os.access(place, os.W_OK):
+            continue
+        home = Path(tempfile.mkdtemp(prefix="hfu-", dir=place))
+        home.chmod(0o755)
         python = make_interpreter(home)
-        if not runs(python):
-            print("unprivileged: SKIPPED: nobody cannot run Python here", file=sys.stderr)
-            return 0
+        if runs(python):
+            return home, python
+        shutil.rmtree(home, ignore_errors=True)
+    return None
+
+
+def main(arguments: list[str]) -> int:
+    if run_as_nobody(["/bin/sh", "-c", "exit 0"], Path("/"), {}, True) != 0:
+        print(CONFINED, file=sys.stderr)
+        return 0
+    made = make_home()
+    if made is None:
+        print(IMPOSSIBLE, file=sys.stderr)
+        return 0 if os.environ.get("HOLDFAST_TEST_AS_NOBODY") == "off" else 1
+    home, python = made
+    try:
         tree = install(home, python)
         own = home / "t"
         own.mkdir(mode=0o700)
