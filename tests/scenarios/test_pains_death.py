@@ -119,6 +119,14 @@ def test_a_lost_window_loses_no_service(hold: Hold, number: signal.Signals) -> N
     assert not is_alive(pid)
 
 
+def test_a_clean_end_leaves_no_socket(hold: Hold) -> None:
+    """Sockets pile up in the temporary folder, one for each project that was ever started."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    hold.cli("down")
+    assert [path for path in (hold.folder / "r").rglob("*") if not path.is_dir()] == []
+
+
 def test_the_next_version_speaks_to_this_one(installed: Installed) -> None:
     """After an installation the new client only says that everything must be killed."""
     hold = installed

@@ -33,6 +33,9 @@ def logs(call: Call) -> int:
     stream: Stream | None = call.options.get("stream")
     parts = [part for name in names if (part := _part(call, name, stream))]
     follow = bool(call.options.get("follow"))
+    for name in names if not follow and not call.is_json else ():
+        if not segments.numbers(call.places.logs, name):
+            call.note(f"{name} has printed nothing yet")
     if call.options.get("raw"):
         return _raw(call, parts, stream, follow=follow)
     style = Style(

@@ -143,6 +143,11 @@ def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
             f"  {entry['pid']} {entry.get('name') or '?'}: {entry['how']}" for entry in report
         )
     if what == "failed":
-        lines.extend("  | " + text for text in (outcome.get("last_lines") or [])[-10:])
-        lines.append("  " + call.paint(f"more: holdfast logs {name} --tail 50", "dim"))
+        printed = outcome.get("last_lines") or []
+        lines.extend("  | " + text for text in printed[-10:])
+        if printed:
+            lines.append("  " + call.paint(f"more: holdfast logs {name} --tail 50", "dim"))
+        if outcome.get("status") == "backoff":
+            hint = f"it will be tried again; holdfast stop {name} ends that"
+            lines.append("  " + call.paint(hint, "dim"))
     return lines
