@@ -32,7 +32,8 @@ class Finding:
     ours: str
     ratio: str
     target: str
-    is_met: bool
+    is_met: bool | None
+    """None: the limit itself was too unsteady to judge by."""
     runs: dict[str, Any] = field(default_factory=dict)
 
 
@@ -45,6 +46,12 @@ def interleaved(rounds: int, ways: dict[str, Callable[[], Any]]) -> dict[str, li
         for name in names[turn:] + names[:turn]:
             results[name].append(ways[name]())
     return results
+
+
+def judged(is_met: bool, limit_runs: list[float]) -> bool | None:
+    """The verdict, unless the limit's own runs differ by half: load on the machine lowers the
+    limit, and so flatters whatever is compared with it."""
+    return is_met if max(limit_runs) <= 1.5 * min(limit_runs) else None
 
 
 def ready(trial: Trial, count: int, restart: bool = True) -> list[Service]:
@@ -156,7 +163,7 @@ def spawn(rounds: int, count: int = 500) -> Finding:
         f"{median(rates['holdfast']):.0f}/s",
         f"{ratio:.2f} of the limit",
         "≥ 0.6 of the limit",
-        ratio >= 0.6,
+        judged(ratio >= 0.6, rates["limit"]),
         {name: listed(values) for name, values in rates.items()},
     )
 
@@ -189,7 +196,7 @@ def restart(rounds: int, count: int = 20) -> Finding:
         f"{middle['holdfast']:.2f} ms",
         f"{ratio:.1f}× the limit",
         "≤ 3× the limit",
-        ratio <= 3,
+        judged(ratio <= 3, [median(results["limit"][:count]), median(results["limit"][count:])]),
         {name: listed(values, 2) for name, values in results.items()},
     )
 
@@ -271,7 +278,7 @@ def cli(rounds: int, count: int = 100) -> Finding:
         f"{middle['holdfast']:.0f} ms",
         f"{ratio:.1f}× the limit",
         "≤ 3× the limit",
-        ratio <= 3,
+        judged(ratio <= 3, [median(results["limit"][:15]), median(results["limit"][15:])]),
         {name: listed(values, 1) for name, values in results.items()},
     )
 
