@@ -462,6 +462,8 @@ def killed(rounds: int, writers: int = 10, lines: int = 2000) -> Finding:
             time.sleep(1)
             victim = peer.keeper_pid() if who == "keeper" else peer.daemon_pid()
             os.kill(victim, signal.SIGKILL)
+            time.sleep(0.5)
+            died = sum(not is_alive(pid) for pid in pids.values())
             trial.reports.wait(2 * writers, 60)
             time.sleep(1)
             wrong = 0
@@ -471,7 +473,6 @@ def killed(rounds: int, writers: int = 10, lines: int = 2000) -> Finding:
                 wrong += truth != recorded
             wait_until(peer.answers, 20, "status after the kill")
             known = known_codes(peer, names)
-            died = sum(name not in pids for name in names)
             return f"{wrong} logs differ, {known} of {writers} exit codes known, {died} died"
 
     def known_codes(peer: Holdfast, names: list[str]) -> int:
@@ -484,7 +485,9 @@ def killed(rounds: int, writers: int = 10, lines: int = 2000) -> Finding:
             time.sleep(0.2)
 
     outcome = {who: lost_after(who) for who in ("supervisor", "keeper")}
-    good = all(text.startswith("0 logs differ") for text in outcome.values())
+    good = all(
+        text.startswith("0 logs differ") and text.endswith(", 0 died") for text in outcome.values()
+    )
     return Finding(
         f"kill -9 of one of our processes, {writers} services printing",
         "–",
