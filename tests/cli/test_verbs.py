@@ -203,9 +203,20 @@ def test_a_failed_outcome_is_exit_1(daemon: FakeDaemon, capsys: pytest.CaptureFi
 
 def test_wait_in_vain_is_exit_6(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     """A condition that is not met in time is a timeout that tells the state."""
-    daemon.answers["wait"] = {"service": "web", "met": False, "status": "backoff"}
+    answer = {"service": "web", "met": False, "status": "backoff", "seconds": 30.001}
+    daemon.answers["wait"] = answer
     assert main(["wait", "web"]) == 6
     assert "it is backoff" in capsys.readouterr().err
+
+
+def test_wait_for_what_cannot_come_is_exit_1(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A service that failed for good is no timeout: nobody waited in vain."""
+    answer = {"service": "web", "met": False, "status": "failed", "seconds": 0.1}
+    daemon.answers["wait"] = answer
+    assert main(["wait", "web"]) == 1
+    assert "web will not be running: it is failed" in capsys.readouterr().err
 
 
 def test_bare_holdfast_without_configuration_helps(

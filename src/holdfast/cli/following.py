@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.client.connection import ConnectionLost, error_from
+from holdfast.cli.interrupts import patience
+from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import KeeperGone, NoDaemon
@@ -33,20 +34,25 @@ def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
             yield None, False
             return
         try:
-            request = connection.send("watch", services=names)
-            yield None, False
-            while True:
-                frame = connection.receive()
-                if frame is None or frame.get("id") != request:
-                    continue
-                if "item" not in frame:
-                    if not frame.get("ok"):
-                        raise error_from(frame.get("error") or {})
-                    break
-                yield wake_of(frame["item"])
+            yield from _supervisor_wakes(connection, names)
         except ConnectionLost:
             pass
         call.use(None)
+
+
+def _supervisor_wakes(connection: Connection, names: list[str]) -> Iterator[Wake]:
+    request = connection.send("watch", services=names)
+    yield None, False
+    with patience() as patient:
+        while True:
+            frame = patient.receive(connection)
+            if frame is None or frame.get("id") != request:
+                continue
+            if "item" not in frame:
+                if not frame.get("ok"):
+                    raise error_from(frame.get("error") or {})
+                return
+            yield wake_of(frame["item"])
 
 
 def wake_of(item: dict[str, Any]) -> Wake:

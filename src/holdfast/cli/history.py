@@ -6,14 +6,20 @@ from typing import Any
 
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.interrupts import Patience, patience
 from holdfast.client.connection import ConnectionLost
-from holdfast.vocabulary.errors import TimedOut
+from holdfast.vocabulary.errors import Failed, TimedOut
 
 REPLAY_PAGE = 1000
 RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")
 
 
 def events(call: Call) -> int:
+    with patience() as patient:
+        return _events(call, patient)
+
+
+def _events(call: Call, patient: Patience) -> int:
     """Follows over the supervisor's replacement: it goes on after the last number told."""
     since = call.options.get("since")
     # A replay is complete unless a number was asked for: it is read page by page.
@@ -30,7 +36,7 @@ def events(call: Call) -> int:
         try:
             request = connection.send("events", **fields)
             while True:
-                frame = connection.receive()
+                frame = patient.receive(connection)
                 if frame is None or frame.get("id") != request:
                     continue
                 told = events_in(frame)
@@ -141,6 +147,12 @@ def wait(call: Call) -> int:
     condition = call.options.get("for", "running")
     timeout = call.options.get("timeout", 30.0)
     result = call.ask("wait", service=service, condition=condition, timeout=timeout)
+    if not result["met"] and result["seconds"] < timeout:
+        raise Failed(
+            f"{service} will not be {condition}: it is {result['status']}",
+            f"holdfast logs {service} --tail 20",
+            {"service": service, "status": result["status"]},
+        )
     if not result["met"]:
         raise TimedOut(
             f"{service}: not {condition} within {durations.show(timeout)}, "

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from holdfast.cli.call import Call
+from holdfast.cli.interrupts import patience
 from holdfast.cli.output import ends_of
 from holdfast.cli.services import tell
 from holdfast.client.connection import Connection, ConnectionLost
@@ -97,14 +98,15 @@ def _follow_to_end(call: Call, service: str, follower: ChunkFollower) -> dict[st
     connection = call.connect()
     watched = connection.send("watch", services=[service])
     told = connection.send("events", follow=True, since=_newest(call), services=[service])
-    while True:
-        _copy(follower)
-        now: dict[str, Any] = connection.ask("status", services=[service])["services"][service]
-        if now["status"] in OVER_STATES:
-            return now
-        frame = connection.receive()
-        while frame is not None and frame.get("id") not in (watched, told):
-            frame = connection.receive()
+    with patience() as patient:
+        while True:
+            _copy(follower)
+            now: dict[str, Any] = connection.ask("status", services=[service])["services"][service]
+            if now["status"] in OVER_STATES:
+                return now
+            frame = patient.receive(connection)
+            while frame is None or frame.get("id") not in (watched, told):
+                frame = patient.receive(connection)
 
 
 def _newest(call: Call) -> int:

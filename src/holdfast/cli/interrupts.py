@@ -1,0 +1,53 @@
+"""Waiting for a frame so that Ctrl-C is never missed.
+
+A signal that comes just before a blocking read would wait for the read to end; here every
+signal also makes a descriptor readable, and the wait ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.client.connection import Connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Patience:
+    """Waits for the next frame of a connection, or for a signal."""
+
+    __slots__ = ("_wake",)
+
+    def __init__(self, wake: int) -> None:
+        self._wake = wake
+
+    def receive(self, connection: Connection) -> dict[str, Any] | None:
+        """The next frame; None when a signal came that did not raise."""
+        if not connection.has_frame:
+            ready = select.select([connection.fileno(), self._wake], [], [])[0]
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            if connection.fileno() not in ready:
+                return None
+        return connection.receive()
+
+
+@contextmanager
+def patience() -> Iterator[Patience]:
+    """For as long as frames are waited for; only in the main thread."""
+    wake, wake_end = os.pipe()
+    for fd in (wake, wake_end):
+        os.set_blocking(fd, False)
+    before = signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+    try:
+        yield Patience(wake)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(wake)
+        os.close(wake_end)
