@@ -6,9 +6,10 @@ from pathlib import Path
 
 from adapters.base import Peer
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+# Beside this file; the harness has a module named `bench` itself.
+sys.path.append(str(Path(__file__).resolve().parent))
 
-from bench import peers
+import peers
 
 
 class Holdfast(peers.Holdfast, Peer):
