@@ -100,3 +100,34 @@ def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
     assert done.wait(10)
     other.close()
     database.close()
+
+
+def test_a_file_that_cannot_be_opened_is_waited_for(tmp_path: Path) -> None:
+    """A full disk at the start costs no history: nothing is moved aside, writing waits."""
+    path = tmp_path / "db"
+    path.mkdir()
+    database = open_database(path)
+    assert database.moved_aside is None
+    assert database.read_now(lambda db: db.execute("SELECT * FROM things").fetchall()) == []
+    database.start()
+    done = threading.Event()
+    database.submit([(ADD, ("late",))], done.set)
+    assert not done.wait(0.05)
+    path.rmdir()
+    assert done.wait(10)
+    assert names(database) == ["late"]
+    database.close()
+
+
+def test_what_is_refused_does_not_hold_up_the_rest(tmp_path: Path) -> None:
+    """A mistake of ours costs the one batch, neither the file nor the writer."""
+    database = open_database(tmp_path / "db")
+    database.start()
+    refused, after = threading.Event(), threading.Event()
+    database.submit([("INSERT INTO things VALUES (?)", ("a", "b"))], refused.set)
+    assert refused.wait(5)
+    database.submit([(ADD, ("after",))], after.set)
+    assert after.wait(5)
+    assert database.moved_aside is None
+    assert names(database) == ["after"]
+    database.close()

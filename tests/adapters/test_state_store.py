@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.adapters import state_store
-from holdfast.adapters.state_store import OpenRun, ServiceRecord, StateStore
+from holdfast.adapters.state_store import StateStore
+from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.app.handlers import history
 from holdfast.engine.event_bus import EventBus
 from holdfast.vocabulary.commands.history import Events
+from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
 
 Check = Callable[[StateStore, EventBus], Coroutine[Any, Any, None]]
@@ -172,3 +177,47 @@ def test_services_and_runs_are_found_again(tmp_path: Path) -> None:
 
     asyncio.run(load())
     with_store(tmp_path / "db", end)
+
+
+def test_a_full_disk_costs_a_bounded_amount_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be written is kept, the newest of it, and what was dropped is told."""
+    monkeypatch.setattr(state_store, "MOST_SUBMITTED", 3)
+    monkeypatch.setattr(state_store, "MOST_HELD", 100)
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        await store.written()
+        other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(1000):
+            store.event(Kind.SERVICE_ADDED, f"s{number}")
+            store.flush()
+            assert len(store._statements) <= 110
+            assert len(store._events) <= 110
+        assert not await store.written(0.02)
+        following = asyncio.ensure_future(bus.newer_than(1000))
+        other.execute("ROLLBACK")
+        other.close()
+        await asyncio.wait_for(following, 20)
+        place, told = 0, []
+        while batch := bus.after(place, 7):
+            told += batch
+            place = batch[-1]["seq"]
+        assert told[-1]["kind"] == "events:dropped"
+        assert told[-1]["data"]["lost"] > 700
+        assert told[-2]["service"] == "s999"
+        assert await store.written()
+
+    with_store(tmp_path / "db", check)
+
+
+def test_a_history_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Who asks for the history hears why there is none now, and what to do."""
+    (tmp_path / "db").mkdir()
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        with pytest.raises(Failed, match="history cannot be read"):
+            await store.runs_of("web", 5)
+
+    with_store(tmp_path / "db", check)

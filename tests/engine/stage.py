@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.adapters.state_store import OpenRun, ServiceRecord
+from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.declaration import Declaration
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.service_runner import ServiceRunner

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, TypeVar
 
 from holdfast.adapters.own_log import logger
@@ -24,6 +25,8 @@ Done = Callable[[], None]
 
 _BATCH = 2000
 _RETRY_SECONDS = 1.0
+_REMIND_SECONDS = 60.0
+_CORRUPT = ("malformed", "not a database", "encrypted")
 _log = logger("database")
 
 
@@ -42,11 +45,14 @@ class Database:
         self._generation = 0
         self._read_generation = -1
         self._closing = threading.Event()
+        self._connection: sqlite3.Connection | None = None
+        """None while the file cannot be opened: history waits, services do not."""
+        self._failing_since: float | None = None
+        self._reminded_at = 0.0
         try:
-            self._connection = self._open()
-        except sqlite3.DatabaseError as error:
-            self.moved_aside = self._move_aside(error)
-            self._connection = self._open()
+            self._open_or_replace()
+        except (sqlite3.Error, OSError) as error:
+            self._tell_failing(error)
         self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
 
     def start(self) -> None:
@@ -55,7 +61,12 @@ class Database:
 
     def read_now(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Only before `start`: read on the caller's thread."""
-        return query(self._connection)
+        if self._connection is not None:
+            return query(self._connection)
+        with closing(sqlite3.connect(":memory:")) as empty:
+            for statement in self._schema:
+                empty.execute(statement)
+            return query(empty)
 
     def submit(self, statements: list[Statement], done: Done) -> None:
         """Write all of them in one transaction; `done` is called in the writer's thread."""
@@ -73,7 +84,7 @@ class Database:
             self._writer.join(timeout_seconds)
         self._reader.submit(self._close_reader)
         self._reader.shutdown(wait=True)
-        if not self._writer.is_alive():
+        if not self._writer.is_alive() and self._connection is not None:
             self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
@@ -91,6 +102,17 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _open_or_replace(self) -> sqlite3.Connection:
+        """The file, or a new one in place of a corrupt one; raises when there can be none now."""
+        try:
+            self._connection = self._open()
+        except sqlite3.DatabaseError as error:
+            if not _is_corrupt(error):
+                raise
+            self.moved_aside = self._move_aside(error)
+            self._connection = self._open()
+        return self._connection
 
     def _move_aside(self, error: Exception) -> str:
         aside = f"{self.path}.corrupt-{int(time.time())}"
@@ -132,29 +154,47 @@ class Database:
     def _write_until_done(self, batch: list[tuple[list[Statement], Done]]) -> None:
         while True:
             try:
-                self._commit(batch)
+                self._commit(self._connection or self._open_or_replace(), batch)
                 break
-            except sqlite3.OperationalError as error:
-                if "malformed" not in str(error) and "not a database" not in str(error):
+            except (sqlite3.Error, OSError) as error:
+                if _is_corrupt(error):
+                    self._replace(error)
+                elif isinstance(error, sqlite3.OperationalError | OSError):
                     # A full disk or a lock: services go on, history waits.
-                    _log.error("history cannot be written (%s); trying again", error)
+                    self._tell_failing(error)
                     if self._closing.wait(_RETRY_SECONDS):
                         return
-                    continue
-                self._replace(error)
-            except sqlite3.DatabaseError as error:
-                self._replace(error)
+                else:
+                    _log.exception("%d entries of the history are refused and lost", len(batch))
+                    break
+        if self._failing_since is not None:
+            _log.warning("history is written again")
+            self._failing_since = None
         for _, done in batch:
             done()
 
+    def _tell_failing(self, error: Exception) -> None:
+        """Once at first, then once a minute."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._reminded_at < _REMIND_SECONDS:
+            return
+        self._reminded_at = now
+        lasting = now - self._failing_since
+        _log.error("history cannot be written (%s), for %.0f s now; trying on", error, lasting)
+
     def _replace(self, error: Exception) -> None:
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         self.moved_aside = self._move_aside(error)
-        self._connection = self._open()
         self._on_replaced()
 
-    def _commit(self, batch: list[tuple[list[Statement], Done]]) -> None:
-        execute = self._connection.execute
+    def _commit(
+        self, connection: sqlite3.Connection, batch: list[tuple[list[Statement], Done]]
+    ) -> None:
+        execute = connection.execute
         execute("BEGIN IMMEDIATE")
         try:
             for statements, _ in batch:
@@ -162,6 +202,10 @@ class Database:
                     execute(sql, values)
             execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:
+            if connection.in_transaction:
                 execute("ROLLBACK")
             raise
+
+
+def _is_corrupt(error: Exception) -> bool:
+    return isinstance(error, sqlite3.DatabaseError) and any(word in str(error) for word in _CORRUPT)

@@ -35,6 +35,8 @@ def logger(module: str) -> logging.Logger:
 def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bool = False) -> None:
     """Begin to write the log; called once, by the composition root."""
     logging.addLevelName(TRACE, "TRACE")
+    # A log on a full disk must not become a flood of complaints about itself.
+    logging.raiseExceptions = False
     root = logging.getLogger(ROOT)
     root.propagate = False
     for old in list(root.handlers):

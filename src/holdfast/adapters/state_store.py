@@ -1,4 +1,4 @@
-"""What survives the supervisor on disk: services' states, runs, events. Owns the tables.
+"""What survives the supervisor on disk: services' states, runs, events.
 
 Everything recorded in one turn of the loop becomes one transaction. An event is published,
 and an exit forgotten by the keeper, only after its transaction is on disk. No declaration
@@ -11,12 +11,15 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.adapters import state_tables
 from holdfast.adapters.database import Database, Statement
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
+from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.results import RunRecord
 
@@ -24,83 +27,16 @@ MAX_EVENTS = 100_000
 MAX_EVENT_AGE_SECONDS = 30 * 86400.0
 MAX_RUNS = 1000
 SEQUENCE_BLOCK = 1000
+MOST_SUBMITTED = 1000
+"""Transactions that wait for the writer; more than these are made into one."""
+MOST_HELD = 50_000
+"""Statements in memory while nothing can be written."""
+PATIENCE_SECONDS = 5.0
 _PRUNE_EVERY = 2000
 
+T = TypeVar("T")
 _log = logger("state_store")
-
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, record BLOB NOT NULL)",
-    """CREATE TABLE IF NOT EXISTS runs (
-        run_id TEXT PRIMARY KEY, service TEXT NOT NULL, number INTEGER NOT NULL,
-        pid INTEGER NOT NULL, start_time TEXT, boot_id TEXT, started_at REAL NOT NULL,
-        ended_at REAL, seconds REAL, code INTEGER, signal TEXT, is_unknown INTEGER NOT NULL,
-        reason TEXT, log_bytes INTEGER NOT NULL, rusage TEXT) WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS runs_of_service ON runs (service, number)",
-    "CREATE INDEX IF NOT EXISTS open_runs ON runs (service) WHERE ended_at IS NULL",
-    """CREATE TABLE IF NOT EXISTS events (
-        seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, service TEXT,
-        run_id TEXT, data BLOB NOT NULL)""",
-    "CREATE INDEX IF NOT EXISTS events_of_service ON events (service, seq)",
-)
-
-_SAVE_SERVICE = "INSERT OR REPLACE INTO services VALUES (?, ?)"
-_SAVE_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)"
-_BEGIN_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, 0, NULL, 0,
-    NULL) ON CONFLICT (run_id) DO NOTHING"""
-_END_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (run_id) DO UPDATE SET ended_at = excluded.ended_at, seconds = excluded.seconds,
-    code = excluded.code, signal = excluded.signal, is_unknown = excluded.is_unknown,
-    reason = excluded.reason, log_bytes = excluded.log_bytes, rusage = excluded.rusage"""
-_RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
-    is_unknown, reason, log_bytes, rusage"""
-
-
-class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner must find again after the supervisor's death."""
-
-    desired: str
-    state: str
-    since: float
-    reason: str | None = None
-    restarts: int = 0
-    failures: int = 0
-    start_failures: int = 0
-    next_start_at: float | None = None
-    number: int = 0
-    run_id: str | None = None
-    code: int | None = None
-    signal: str | None = None
-    seconds: float | None = None
-    log_bytes: int = 0
-    accounted: str | None = None
-    """The run whose exit the counters already include."""
-
-
-class OpenRun(NamedTuple):
-    """A run whose end is not recorded."""
-
-    run_id: str
-    service: str
-    number: int
-    pid: int
-    start_time: str | None
-    boot_id: str | None
-    started_at: float
-
-
-class Loaded(NamedTuple):
-    """What an earlier supervisor left."""
-
-    services: dict[str, ServiceRecord]
-    open_runs: list[OpenRun]
-    last_seq: int
-    ended: frozenset[str]
-    """Those of the keeper's unforgotten exits that are recorded already."""
-
-
 _encode = msgspec.json.Encoder().encode
-_decode_record = msgspec.json.Decoder(ServiceRecord).decode
 
 
 class StateStore:
@@ -121,7 +57,7 @@ class StateStore:
         self._forget = forget
         self._reserve = reserve
         self._on_replaced = on_replaced
-        self.database = Database(path, SCHEMA, on_replaced=self._replaced)
+        self.database = Database(path, state_tables.SCHEMA, on_replaced=self._replaced)
         self._statements: list[Statement] = []
         self._services: dict[str, Callable[[], ServiceRecord] | None] = {}
         self._events: list[Event] = []
@@ -132,10 +68,11 @@ class StateStore:
         self._unpruned = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._submitted = self._committed = 0
+        self._dropped = 0
 
     def load(self, reserved_seq: int, exits: list[str]) -> Loaded:
         """Read what is there; numbers go on after `reserved_seq` even if the file is new."""
-        loaded = self.database.read_now(lambda db: _load(db, exits))
+        loaded = self.database.read_now(lambda db: state_tables.load(db, exits))
         self._seq = loaded.last_seq
         if reserved_seq and loaded.last_seq < reserved_seq - SEQUENCE_BLOCK:
             self._seq = reserved_seq
@@ -169,7 +106,7 @@ class StateStore:
         )
         self._events.append(event)
         row = (event.seq, event.time, event.kind, service, run_id, _encode(data))
-        self._statements.append((_SAVE_EVENT, row))
+        self._statements.append((state_tables.SAVE_EVENT, row))
         self._schedule()
 
     def save_service(self, name: str, record: Callable[[], ServiceRecord]) -> None:
@@ -185,7 +122,7 @@ class StateStore:
     def run_started(self, run: OpenRun) -> None:
         values = (run.run_id, run.service, run.number, run.pid)
         values += (run.start_time, run.boot_id, run.started_at)  # type: ignore[assignment]
-        self._statements.append((_BEGIN_RUN, values))
+        self._statements.append((state_tables.BEGIN_RUN, values))
         self._schedule()
 
     def run_ended(self, facts: dict[str, Any], signal: str | None, reason: str) -> None:
@@ -206,7 +143,7 @@ class StateStore:
             facts.get("log_bytes") or 0,
             _encode(rusage).decode() if rusage else None,
         )
-        self._statements.append((_END_RUN, values))
+        self._statements.append((state_tables.END_RUN, values))
         number = (facts.get("number") or 0) - MAX_RUNS
         if number > 0 and number % 50 == 0:
             cut = "DELETE FROM runs WHERE service = ? AND number <= ? AND ended_at IS NOT NULL"
@@ -222,17 +159,13 @@ class StateStore:
         self, since: int, limit: int, services: list[str]
     ) -> list[dict[str, Any]]:
         """Stored events with larger numbers, oldest first."""
-        return await asyncio.wrap_future(
-            self.database.read(lambda db: _events_after(db, since, limit, services))
-        )
+        return await self._read(lambda db: state_tables.events_after(db, since, limit, services))
 
     async def newest_events(self, limit: int, services: list[str]) -> list[dict[str, Any]]:
-        return await asyncio.wrap_future(
-            self.database.read(lambda db: _newest_events(db, limit, services))
-        )
+        return await self._read(lambda db: state_tables.newest_events(db, limit, services))
 
     async def runs_of(self, service: str, limit: int) -> list[RunRecord]:
-        return await asyncio.wrap_future(self.database.read(lambda db: _runs(db, service, limit)))
+        return await self._read(lambda db: state_tables.runs(db, service, limit))
 
     async def prune_runs(self, services: list[str], before: float) -> int:
         """Delete ended runs that are older; answers how many there were."""
@@ -245,7 +178,7 @@ class StateStore:
             )
             return int(found.fetchone()[0])
 
-        number = await asyncio.wrap_future(self.database.read(count))
+        number = await self._read(count)
         for service in services:
             cut = "DELETE FROM runs WHERE service = ? AND ended_at < ?"
             self._statements.append((cut, (service, before)))
@@ -253,25 +186,30 @@ class StateStore:
         await self.written()
         return number
 
-    def written(self) -> asyncio.Future[None]:
-        """Done when all that was recorded until now is on disk."""
+    async def written(self, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+        """Whether all that was recorded until now is on disk; a full disk is not waited for."""
         self.flush()
+        if self._committed >= self._submitted and not self._statements:
+            return True
         waiter: asyncio.Future[None] = self._loop.create_future()
-        if self._committed >= self._submitted:
-            waiter.set_result(None)
-        else:
-            self._waiters.append((self._submitted, waiter))
-        return waiter
+        self._waiters.append((self._submitted, waiter))
+        done, _ = await asyncio.wait([waiter], timeout=patience_seconds)
+        if not done:
+            _log.warning("history is not written yet; going on without it")
+        return bool(done)
 
     def flush(self) -> None:
-        """Hand what was recorded to the writer now."""
+        """Hand what was recorded to the writer now, or hold it while the writer is stuck."""
         self._is_scheduled = False
+        if self._submitted - self._committed >= MOST_SUBMITTED:
+            self._hold_back()
+            return
         statements = self._statements
         for name, record in self._services.items():
             if record is None:
                 statements.append(("DELETE FROM services WHERE name = ?", (name,)))
             else:
-                statements.append((_SAVE_SERVICE, (name, _encode(record()))))
+                statements.append((state_tables.SAVE_SERVICE, (name, _encode(record()))))
         if not statements and not self._forgettable:
             return
         events, forgettable = self._events, self._forgettable
@@ -287,7 +225,7 @@ class StateStore:
         if self._unpruned >= _PRUNE_EVERY:
             self._prune()
 
-    def close(self, timeout_seconds: float = 5.0) -> None:
+    def close(self, timeout_seconds: float = PATIENCE_SECONDS) -> None:
         self.flush()
         self.database.close(timeout_seconds)
 
@@ -310,6 +248,32 @@ class StateStore:
             _, waiter = self._waiters.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
+        if self._dropped and self._submitted - number < MOST_SUBMITTED:
+            lost, self._dropped = self._dropped, 0
+            self.event(Kind.EVENTS_DROPPED, lost=lost, why="they could not be written")
+        if self._statements or self._services:
+            self._schedule()
+
+    def _hold_back(self) -> None:
+        """The newest is kept in memory, within a bound."""
+        excess = len(self._statements) - MOST_HELD
+        if excess <= 0:
+            return
+        if not self._dropped:
+            _log.error("history could not be written for long; its oldest entries are dropped")
+        # A tenth more, so that this is rare.
+        del self._statements[: excess + MOST_HELD // 10]
+        lost = len(self._events) - MOST_HELD
+        if lost > 0:
+            del self._events[:lost]
+        self._dropped += excess + MOST_HELD // 10
+
+    async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await asyncio.wrap_future(self.database.read(query))
+        except sqlite3.Error as error:
+            hint = "holdfast.log in the state folder tells since when; is the disk full?"
+            raise Failed(f"the history cannot be read: {error}", hint) from error
 
     def _replaced(self) -> None:
         self._call_soon(self._on_replaced)
@@ -331,76 +295,3 @@ class StateStore:
             (SELECT seq FROM events WHERE time >= ? ORDER BY seq LIMIT 1), 0)"""
         self._statements.append((by_age, (oldest_time,)))
         self._schedule()
-
-
-def _load(db: sqlite3.Connection, exits: list[str]) -> Loaded:
-    services: dict[str, ServiceRecord] = {}
-    for name, record in db.execute("SELECT name, record FROM services"):
-        try:
-            services[name] = _decode_record(record)
-        except msgspec.MsgspecError as error:
-            _log.warning("the record of service %s is unreadable: %s", name, error)
-    last = db.execute("SELECT max(seq) FROM events").fetchone()[0] or 0
-    query = "SELECT 1 FROM runs WHERE run_id = ? AND ended_at IS NOT NULL"
-    ended = [run_id for run_id in exits if db.execute(query, (run_id,)).fetchone()]
-    return Loaded(services, _open_runs(db), last, frozenset(ended))
-
-
-def _open_runs(db: sqlite3.Connection) -> list[OpenRun]:
-    query = """SELECT run_id, service, number, pid, start_time, boot_id, started_at FROM runs
-        WHERE ended_at IS NULL"""
-    return [OpenRun(*row) for row in db.execute(query)]
-
-
-def _runs(db: sqlite3.Connection, service: str, limit: int) -> list[RunRecord]:
-    rows = db.execute(
-        f"SELECT {_RUN_COLUMNS} FROM runs WHERE service = ? ORDER BY number DESC LIMIT ?",  # noqa: S608
-        (service, limit),
-    )
-    return [
-        RunRecord(
-            run_id=row[0],
-            service=row[1],
-            number=row[2],
-            pid=row[3],
-            started_at=row[4],
-            ended_at=row[5],
-            duration=row[6],
-            exit_code=row[7],
-            signal=row[8],
-            unknown=bool(row[9]),
-            reason=row[10],
-            log_bytes=row[11],
-            rusage=msgspec.json.decode(row[12]) if row[12] else None,
-        )
-        for row in rows
-    ]
-
-
-def _event_fields(row: tuple[Any, ...]) -> dict[str, Any]:
-    seq, when, kind, service, run_id, data = row
-    return {
-        "seq": seq,
-        "time": when,
-        "kind": kind,
-        "service": service,
-        "run_id": run_id,
-        "data": msgspec.json.decode(data),
-    }
-
-
-def _filter(services: list[str]) -> str:
-    return f" AND service IN ({','.join('?' * len(services))})" if services else ""
-
-
-def _events_after(
-    db: sqlite3.Connection, since: int, limit: int, services: list[str]
-) -> list[dict[str, Any]]:
-    query = f"SELECT * FROM events WHERE seq > ?{_filter(services)} ORDER BY seq LIMIT ?"  # noqa: S608
-    return [_event_fields(row) for row in db.execute(query, (since, *services, limit))]
-
-
-def _newest_events(db: sqlite3.Connection, limit: int, services: list[str]) -> list[dict[str, Any]]:
-    query = f"SELECT * FROM events WHERE 1{_filter(services)} ORDER BY seq DESC LIMIT ?"  # noqa: S608
-    rows = db.execute(query, (*services, limit)).fetchall()
-    return [_event_fields(row) for row in reversed(rows)]

@@ -7,6 +7,7 @@ who keeps up costs no query; one who does not reads the database from where it w
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from typing import Any
 
@@ -40,9 +41,10 @@ class EventBus:
             return []
         if not self._recent or self._recent[0].seq > seq + 1:
             return None
-        first = max(0, len(self._recent) - (self.last_seq - seq))
-        found = [self._recent[i] for i in range(first, min(first + limit, len(self._recent)))]
-        return [msgspec.structs.asdict(event) for event in found if event.seq > seq]
+        # Numbers may be missing: the newest events outlive the oldest on a full disk.
+        first = bisect_right(self._recent, seq, key=lambda event: event.seq)
+        last = min(first + limit, len(self._recent))
+        return [msgspec.structs.asdict(self._recent[place]) for place in range(first, last)]
 
     async def newer_than(self, seq: int) -> None:
         """Return when an event with a larger number is stored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast.adapters.state_store import OpenRun
+from holdfast.adapters.state_tables import OpenRun
 
 
 class LiveRun:

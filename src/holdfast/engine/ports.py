@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.adapters.state_store import OpenRun, ServiceRecord
+from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.vocabulary.events import Kind
 
 Reply = dict[str, Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.adapters.state_store import ServiceRecord
+from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules.lifecycle import Cause, state_of_live_run

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.state_store import Loaded, OpenRun, ServiceRecord
+from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import ENVIRON, Declaration, Kept, Overrides
 from holdfast.engine.ports import Ports

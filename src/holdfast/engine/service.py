@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.adapters.state_store import ServiceRecord
+from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine import views
 from holdfast.engine.answers import Answers, NewFuture
 from holdfast.engine.declaration import Declaration, Overrides

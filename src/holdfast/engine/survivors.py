@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.state_store import OpenRun
+from holdfast.adapters.state_tables import OpenRun
 from holdfast.engine.declaration import Declaration, recording
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.errors import Failed

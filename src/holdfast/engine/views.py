@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import force_setattr
 
-from holdfast.adapters.state_store import ServiceRecord
+from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.live_run import LiveRun
 from holdfast.engine.ports import Clock

@@ -1,0 +1,162 @@
+"""The tables of the history: their shape, what is written to them, what is read from them.
+
+Owns every word of SQL but the housekeeping of `state_store`. Holds no connection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.vocabulary.results import RunRecord
+
+_log = logger("state_tables")
+
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS services (name TEXT PRIMARY KEY, record BLOB NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS runs (
+        run_id TEXT PRIMARY KEY, service TEXT NOT NULL, number INTEGER NOT NULL,
+        pid INTEGER NOT NULL, start_time TEXT, boot_id TEXT, started_at REAL NOT NULL,
+        ended_at REAL, seconds REAL, code INTEGER, signal TEXT, is_unknown INTEGER NOT NULL,
+        reason TEXT, log_bytes INTEGER NOT NULL, rusage TEXT) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS runs_of_service ON runs (service, number)",
+    "CREATE INDEX IF NOT EXISTS open_runs ON runs (service) WHERE ended_at IS NULL",
+    """CREATE TABLE IF NOT EXISTS events (
+        seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, service TEXT,
+        run_id TEXT, data BLOB NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS events_of_service ON events (service, seq)",
+)
+
+SAVE_SERVICE = "INSERT OR REPLACE INTO services VALUES (?, ?)"
+SAVE_EVENT = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?)"
+BEGIN_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, 0, NULL, 0,
+    NULL) ON CONFLICT (run_id) DO NOTHING"""
+END_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (run_id) DO UPDATE SET ended_at = excluded.ended_at, seconds = excluded.seconds,
+    code = excluded.code, signal = excluded.signal, is_unknown = excluded.is_unknown,
+    reason = excluded.reason, log_bytes = excluded.log_bytes, rusage = excluded.rusage"""
+_RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
+    is_unknown, reason, log_bytes, rusage"""
+
+
+class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runner must find again after the supervisor's death."""
+
+    desired: str
+    state: str
+    since: float
+    reason: str | None = None
+    restarts: int = 0
+    failures: int = 0
+    start_failures: int = 0
+    next_start_at: float | None = None
+    number: int = 0
+    run_id: str | None = None
+    code: int | None = None
+    signal: str | None = None
+    seconds: float | None = None
+    log_bytes: int = 0
+    accounted: str | None = None
+    """The run whose exit the counters already include."""
+
+
+class OpenRun(NamedTuple):
+    """A run whose end is not recorded."""
+
+    run_id: str
+    service: str
+    number: int
+    pid: int
+    start_time: str | None
+    boot_id: str | None
+    started_at: float
+
+
+class Loaded(NamedTuple):
+    """What an earlier supervisor left."""
+
+    services: dict[str, ServiceRecord]
+    open_runs: list[OpenRun]
+    last_seq: int
+    ended: frozenset[str]
+    """Those of the keeper's unforgotten exits that are recorded already."""
+
+
+_decode_record = msgspec.json.Decoder(ServiceRecord).decode
+
+
+def load(db: sqlite3.Connection, exits: list[str]) -> Loaded:
+    services: dict[str, ServiceRecord] = {}
+    for name, record in db.execute("SELECT name, record FROM services"):
+        try:
+            services[name] = _decode_record(record)
+        except msgspec.MsgspecError as error:
+            _log.warning("the record of service %s is unreadable: %s", name, error)
+    last = db.execute("SELECT max(seq) FROM events").fetchone()[0] or 0
+    query = "SELECT 1 FROM runs WHERE run_id = ? AND ended_at IS NOT NULL"
+    ended = [run_id for run_id in exits if db.execute(query, (run_id,)).fetchone()]
+    return Loaded(services, _open_runs(db), last, frozenset(ended))
+
+
+def _open_runs(db: sqlite3.Connection) -> list[OpenRun]:
+    query = """SELECT run_id, service, number, pid, start_time, boot_id, started_at FROM runs
+        WHERE ended_at IS NULL"""
+    return [OpenRun(*row) for row in db.execute(query)]
+
+
+def runs(db: sqlite3.Connection, service: str, limit: int) -> list[RunRecord]:
+    rows = db.execute(
+        f"SELECT {_RUN_COLUMNS} FROM runs WHERE service = ? ORDER BY number DESC LIMIT ?",  # noqa: S608
+        (service, limit),
+    )
+    return [
+        RunRecord(
+            run_id=row[0],
+            service=row[1],
+            number=row[2],
+            pid=row[3],
+            started_at=row[4],
+            ended_at=row[5],
+            duration=row[6],
+            exit_code=row[7],
+            signal=row[8],
+            unknown=bool(row[9]),
+            reason=row[10],
+            log_bytes=row[11],
+            rusage=msgspec.json.decode(row[12]) if row[12] else None,
+        )
+        for row in rows
+    ]
+
+
+def _event_fields(row: tuple[Any, ...]) -> dict[str, Any]:
+    seq, when, kind, service, run_id, data = row
+    return {
+        "seq": seq,
+        "time": when,
+        "kind": kind,
+        "service": service,
+        "run_id": run_id,
+        "data": msgspec.json.decode(data),
+    }
+
+
+def _filter(services: list[str]) -> str:
+    return f" AND service IN ({','.join('?' * len(services))})" if services else ""
+
+
+def events_after(
+    db: sqlite3.Connection, since: int, limit: int, services: list[str]
+) -> list[dict[str, Any]]:
+    query = f"SELECT * FROM events WHERE seq > ?{_filter(services)} ORDER BY seq LIMIT ?"  # noqa: S608
+    return [_event_fields(row) for row in db.execute(query, (since, *services, limit))]
+
+
+def newest_events(db: sqlite3.Connection, limit: int, services: list[str]) -> list[dict[str, Any]]:
+    query = f"SELECT * FROM events WHERE 1{_filter(services)} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    rows = db.execute(query, (*services, limit)).fetchall()
+    return [_event_fields(row) for row in reversed(rows)]
