@@ -104,7 +104,7 @@ def take_by_recorder(directory: str, reads: list[int]) -> None:
             lambda *_: None,
         )
         recorder.begin_run(1)
-        recorder.attach(fd, "out", is_terminal=False, on_eof=on_eof)
+        recorder.attach(fd, "out", on_eof=on_eof)
         recorders.append(recorder)
     loop.run()
     for recorder in recorders:

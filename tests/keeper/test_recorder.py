@@ -145,7 +145,7 @@ def test_detached_is_left_alone(stage: Stage) -> None:
 def test_a_terminal(stage: Stage) -> None:
     """A terminal's output is one stream; its end is an end, not an error."""
     master, slave = pty.openpty()
-    stage.recorder.attach(master, "out", is_terminal=True, on_eof=lambda: stage.ended.append("pty"))
+    stage.recorder.attach(master, "out", on_eof=lambda: stage.ended.append("pty"))
     os.write(slave, b"hello\n")
     stage.run_until(lambda: stage.recorder.position == 7)
     os.close(slave)
@@ -159,7 +159,7 @@ def test_what_cannot_be_spliced_is_copied(stage: Stage) -> None:
     """A socket in place of a pipe works as well."""
     ours, theirs = socket.socketpair()
     stage.recorder.attach(
-        ours.fileno(), "out", is_terminal=False, on_eof=lambda: stage.ended.append("s")
+        ours.fileno(), "out", on_eof=lambda: stage.ended.append("s")
     )
     data = random.Random(1).randbytes(3_000_000)
 

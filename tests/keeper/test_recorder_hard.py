@@ -36,8 +36,8 @@ def on_eof():
     if not left:
         loop.stop()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-recorder.attach(int(sys.argv[3]), "out", is_terminal=False, on_eof=on_eof)
-recorder.attach(int(sys.argv[4]), "err", is_terminal=False, on_eof=on_eof)
+recorder.attach(int(sys.argv[3]), "out", on_eof=on_eof)
+recorder.attach(int(sys.argv[4]), "err", on_eof=on_eof)
 loop.run()
 recorder.close()
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

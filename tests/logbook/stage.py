@@ -50,7 +50,7 @@ class Stage:
         read, write = os.pipe()
         self._fds += [read, write]
         source = (recorder or self.recorder).attach(
-            read, stream, is_terminal=False, on_eof=lambda: self.ended.append(stream)
+            read, stream, on_eof=lambda: self.ended.append(stream)
         )
         return write, source
 

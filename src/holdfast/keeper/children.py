@@ -183,6 +183,8 @@ class Children:
             raise SpawnError("terminal", error.errno or 0, f"opening a terminal: {error}") from None
         ours["terminal"] = master
         theirs.append(slave)
+        if _HAS_PROC:
+            ours["transit"] = terminal.open_transit()
         launch = Launch(asked["argv"], env, asked.get("cwd") or "/", slave=slave)
         launch.restrict(asked)
         if launch.user is not None and os.geteuid() == 0:
@@ -226,8 +228,8 @@ class Children:
                 source = run.recorder.attach(
                     run.parts[part],
                     stream,
-                    is_terminal=part == "terminal",
                     on_eof=lambda part=part: self._on_output_end(run, part),  # type: ignore[misc]
+                    transit=run.parts.get("transit"),
                 )
                 run.sources.append(source)
 

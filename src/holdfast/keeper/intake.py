@@ -3,6 +3,8 @@ read and write elsewhere; larger pipes on demand; a short rest where chunks are 
 
 Owns how bytes are taken, never where they go: that is the recorder's. It must not block,
 and takes a bounded number of bytes at a time, so that one flood cannot starve the rest.
+A terminal's bytes pass through a pipe (its transit), because bytes that are only in our
+memory would be lost if we were killed.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ class Source:
 
     __slots__ = (
         "_can_splice",
-        "_is_terminal",
+        "_has_ended",
         "_last_taken",
         "_loop",
         "_on_eof",
@@ -112,6 +114,7 @@ class Source:
         "_recorder",
         "_rest",
         "_small_chunks",
+        "_transit",
         "fd",
         "is_open",
         "stream",
@@ -123,23 +126,27 @@ class Source:
         loop: Loop,
         fd: int,
         stream: int,
-        is_terminal: bool,
         on_eof: Callback,
+        transit: int | None,
     ) -> None:
         self._recorder = recorder
         self._loop = loop
         self.fd = fd
         self.stream = stream
-        self._is_terminal = is_terminal
+        self._transit = transit
+        self._has_ended = False
         self._on_eof = on_eof
-        self._can_splice = _CAN_SPLICE and not is_terminal
+        self._can_splice = _CAN_SPLICE
         self._rest: Timer | None = None
         self._small_chunks = 0
         self._last_taken = 0
         self.is_open = True
         self._pipe_size = 0
         os.set_blocking(fd, False)
-        if self._can_splice:
+        if transit is not None:
+            # A predecessor may have left bytes in it.
+            loop.call_later(0, self._on_ready)
+        elif self._can_splice:
             try:
                 self._pipe_size = fcntl.fcntl(fd, _F_GETPIPE_SZ)
             except OSError:
@@ -185,6 +192,12 @@ class Source:
             self._loop.watch(self.fd, self._on_ready)
 
     def _on_ready(self) -> None:
+        if not self.is_open:
+            return
+        if self._transit is not None:
+            if self.drain(TURN_BYTES) >= TURN_BYTES:
+                self._loop.call_later(0, self._on_ready)
+            return
         resting = self._recorder.resting
         if resting is not None:
             resting.wake()
@@ -276,10 +289,11 @@ class Source:
             try:
                 if not self._can_splice:
                     return self._copy(min(limit, room))
+                source = self._source()
                 file = recorder.file(self.stream)
-                count = os.splice(self.fd, file, min(limit, room), flags=_SPLICE_FLAGS)
+                count = os.splice(source, file, min(limit, room), flags=_SPLICE_FLAGS)
             except BlockingIOError:
-                return NOTHING
+                return END if self._has_ended else NOTHING
             except OSError as error:
                 if error.errno == errno.EINVAL and self._can_splice:
                     self._can_splice = False
@@ -290,6 +304,22 @@ class Source:
                 recorder.note(self.stream, count)
             return count
 
+    def _source(self) -> int:
+        """Where to splice from; a terminal's bytes are moved into its transit first."""
+        if self._transit is None:
+            return self.fd
+        try:
+            while os.splice(self.fd, self._transit, COPY_BYTES, flags=_SPLICE_FLAGS):
+                pass
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise
+            # A terminal whose other side is closed says EIO for end of file.
+            self._has_ended = True
+        return self._transit
+
     def _peek(self) -> int:
         """Is there a first byte to make files for? Nothing is taken: bytes that are only
         in our memory while files are made would be lost if we were killed."""
@@ -297,10 +327,12 @@ class Source:
             return 1
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
-        events = dict(poll.poll(0)).get(self.fd, 0)
-        if events & select.POLLIN:
+        if self._transit is not None:
+            poll.register(self._transit, select.POLLIN)
+        ready = dict(poll.poll(0))
+        if any(events & select.POLLIN for events in ready.values()):
             return 1
-        return END if events else NOTHING
+        return END if ready else NOTHING
 
     def _copy(self, limit: int) -> int:
         data = self._read(min(limit, COPY_BYTES))
@@ -322,11 +354,11 @@ class Source:
         null = _null() if self._can_splice else -1
         try:
             if null >= 0:
-                count = os.splice(self.fd, null, limit, flags=_SPLICE_FLAGS)
+                count = os.splice(self._source(), null, limit, flags=_SPLICE_FLAGS)
             else:
                 count = len(self._read(min(limit, COPY_BYTES)))
         except BlockingIOError:
-            return NOTHING
+            return END if self._has_ended else NOTHING
         except OSError:
             if null < 0:
                 raise

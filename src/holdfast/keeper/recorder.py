@@ -119,9 +119,12 @@ class Recorder:
         self._is_marked = False
         self.run_bytes = 0
 
-    def attach(self, fd: int, stream: str, *, is_terminal: bool, on_eof: Callback) -> Source:
-        """Record this descriptor until its end; it is never closed here."""
-        source = Source(self, self._loop, fd, _STREAMS.index(stream), is_terminal, on_eof)
+    def attach(
+        self, fd: int, stream: str, *, on_eof: Callback, transit: int | None = None
+    ) -> Source:
+        """Record this descriptor until its end; it is never closed here. A terminal's bytes
+        pass through `transit`, where they are safe."""
+        source = Source(self, self._loop, fd, _STREAMS.index(stream), on_eof, transit)
         self._sources.append(source)
         return source
 

@@ -29,6 +29,16 @@ def open_pair(cols: int, rows: int) -> tuple[int, int]:
     return master, slave
 
 
+def open_transit() -> int:
+    """Both ends of a pipe in one descriptor: bytes wait in it for whoever holds it."""
+    reader, writer = os.pipe()
+    try:
+        return os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 def resize(master: int, cols: int, rows: int) -> None:
     """Set the size; the kernel sends SIGWINCH to the foreground group."""
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
