@@ -26,7 +26,6 @@ from holdfast.adapters.state_store import StateStore
 from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.context import Context
 from holdfast.doors.line import LineDoor
-from holdfast.doors.unix_socket import listen
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.recorded_bytes import RecordedBytes
@@ -182,12 +181,7 @@ class Supervisor:
     async def _open_door(self) -> None:
         """Serve on the socket that the keeper holds, so that no connection is refused."""
         await self._has_spares.wait()
-        if "line" in self._link.held:
-            sock = socket.socket(fileno=os.dup(self._link.held["line"]))
-        else:
-            sock = listen(os.path.join(self._runtime, "line.sock"))
-            self._link.hold("line", os.dup(sock.fileno()))
-        await self._door.open(sock)
+        await self._door.open(socket.socket(fileno=os.dup(self._link.held["line"])))
 
     async def _close(self) -> None:
         self._is_running = False

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.processes import Peer
-from holdfast.doors import line, unix_socket
+from holdfast.doors import line
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import Refused
@@ -82,8 +83,9 @@ def with_door(tmp_path: Path, story: Story, role: Role = Role.OWNER) -> None:
         application = FakeApplication(role)
         door = line.LineDoor(application)  # type: ignore[arg-type]
         path = str(tmp_path / "line.sock")
-        await door.open(unix_socket.listen(path))
-        assert os.stat(path).st_mode & 0o777 == 0o600
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        await door.open(listener)
         reader, writer = await asyncio.open_unix_connection(path, limit=32 << 20)
         try:
             await story(Client(reader, writer), application)

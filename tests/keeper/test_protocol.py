@@ -125,6 +125,16 @@ def test_peer_that_does_not_read(keeper: KeeperProcess) -> None:
     assert len(keeper.link.do("list")["runs"]) == 20
 
 
+def test_sockets_are_private_and_services_keep_the_umask(keeper: KeeperProcess) -> None:
+    """Our sockets are for this user only; a service makes files as its starter would."""
+    for name in ("keeper", "line"):
+        assert (keeper.runtime / f"{name}.sock").stat().st_mode & 0o777 == 0o600
+    keeper.spawn("sh", "-c", "umask")
+    before = os.umask(0o022)
+    os.umask(before)
+    keeper.wait_output(keeper.last, b"%04o\n" % before)
+
+
 def test_environment_by_its_key(keeper: KeeperProcess) -> None:
     """A run starts from a kept environment; what the request says of its own wins."""
     kept = {"environ:1": '{"COLOUR": "green", "SHAPE": "round", "PATH": "/bin:/usr/bin"}'}
@@ -145,7 +155,7 @@ def test_kept_values_and_descriptors_outlive_the_supervisor(keeper: KeeperProces
     hello = keeper.link.do("hello", role="supervisor")
     keeper.link.notice("spares_done")
     assert hello["kept"] == {"environment": "x" * 1000}
-    assert hello["held"] == ["http"]
+    assert hello["held"] == ["line", "http"]
     copy = socket.socket(fileno=os.dup(keeper.link.held["http"]))
     assert copy.getsockname() == listener.getsockname()
     copy.close()

@@ -158,9 +158,7 @@ def test_a_terminal(stage: Stage) -> None:
 def test_what_cannot_be_spliced_is_copied(stage: Stage) -> None:
     """A socket in place of a pipe works as well."""
     ours, theirs = socket.socketpair()
-    stage.recorder.attach(
-        ours.fileno(), "out", on_eof=lambda: stage.ended.append("s")
-    )
+    stage.recorder.attach(ours.fileno(), "out", on_eof=lambda: stage.ended.append("s"))
     data = random.Random(1).randbytes(3_000_000)
 
     def send() -> None:

@@ -153,7 +153,7 @@ def test_held_sockets_survive(keeper: KeeperProcess, recover: object) -> None:
     keeper.link.do("hold", name="http", fds=(listener.fileno(),))
     listener.close()
     second = recover(keeper)
-    assert second.hello["held"] == ["http"]
+    assert second.hello["held"] == ["line", "http"]
     socket.create_connection(("127.0.0.1", port)).close()
 
 

@@ -100,7 +100,7 @@ def test_everything_is_carried_over(keeper: KeeperProcess) -> None:
     for run_id, run in before.items():
         same = dict(after[run_id], age=run["age"], log_bytes=run["log_bytes"])
         assert same == run
-    assert control.do("list")["held"] == ["pipe"]
+    assert control.do("list")["held"] == ["line", "pipe"]
     assert keeper.write(deaf, b"x" * 200_000)["error"]["code"] == "buffer_full"
     keeper.write(shell, b"stty size; echo do''ne\n")
     keeper.wait_output(shell, b"done\r\n")

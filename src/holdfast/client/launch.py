@@ -115,9 +115,14 @@ def keeper_main() -> str:
 
 
 def import_path() -> list[str]:
-    """The package's parent, then the folders this Python imports from."""
+    """The package's parent, then the folders this Python imports from.
+
+    Never the caller's own folder, which Python may put first: a project's `json.py` is not
+    for Holdfast to import.
+    """
     folders = [package_parent()]
-    for entry in sys.path:
+    is_safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    for entry in sys.path if is_safe else sys.path[1:]:
         folder = os.path.abspath(entry) if entry else ""
         if folder and folder not in folders and os.path.isdir(folder):
             folders.append(folder)

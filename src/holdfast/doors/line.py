@@ -16,7 +16,7 @@ from typing import Any, cast
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
 from holdfast.doors.failures import told
-from holdfast.doors.unix_socket import Lines
+from holdfast.doors.lines import Lines
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError

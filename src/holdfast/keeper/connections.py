@@ -30,6 +30,7 @@ _RETRY_SECONDS = 0.01
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
 _BUFFER_SIZE = 1 << 20
+_BACKLOG = 512
 
 
 class Connection:
@@ -265,7 +266,7 @@ def listen(path: str) -> socket.socket:
         listener.bind(path)
     finally:
         os.umask(before)
-    listener.listen(64)
+    listener.listen(_BACKLOG)
     return listener
 
 

@@ -67,7 +67,9 @@ class Options:
 class Keeper:
     """Everything one keeper process holds."""
 
-    def __init__(self, options: Options, loop: Loop, lock_fd: int, table: Table) -> None:
+    def __init__(
+        self, options: Options, loop: Loop, lock_fd: int, table: Table, umask: int
+    ) -> None:
         self._options = options
         self.loop = loop
         self.lock_fd = lock_fd
@@ -84,6 +86,7 @@ class Keeper:
         self.spawner = Spawner(
             (nofile[0], nofile[1]) if nofile else host.raise_nofile(),
             table["oom_score"] if "oom_score" in table else host.lower_oom(),
+            umask,
         )
         if nofile:
             host.raise_nofile()
@@ -123,9 +126,11 @@ class Keeper:
     # Doors.
 
     def open(self, listener: socket.socket | None = None) -> None:
-        """Listen on the control socket and write down where we are."""
-        path = os.path.join(self._options.runtime, "keeper.sock")
-        self._door = Door(listener or listen(path), self.loop, self._on_peer)
+        """Listen for peers and, on its behalf, for the supervisor's; write down where we are."""
+        if self.held.get("line") is None:
+            self.held.hold("line", listen(self._socket_path("line")).detach())
+        listener = listener or listen(self._socket_path("keeper"))
+        self._door = Door(listener, self.loop, self._on_peer)
         self._write_description()
         self.children.placement.sweep()
 
@@ -239,9 +244,13 @@ class Keeper:
         self.journal.close()
         self.children.placement.remove_stale()
         self.cgroups.close()
-        for name in (self._description_path(), os.path.join(self._options.runtime, "keeper.sock")):
+        for name in (self._description_path(), *map(self._socket_path, ("keeper", "line"))):
             if os.path.exists(name):
                 os.unlink(name)
+        try:
+            os.rmdir(self._options.runtime)
+        except OSError:
+            pass  # somebody else's file is in it
 
     # Handing over.
 
@@ -261,6 +270,7 @@ class Keeper:
             "held": self.held.table(),
             "nofile": self.spawner.nofile,
             "oom_score": self.spawner.oom_score,
+            "umask": self.spawner.umask,
             "logs": self.logs.states(),
             "runs": self.children.table(),
             "supervisor": self.supervisor.facts(),
@@ -288,6 +298,9 @@ class Keeper:
         self.update_watches()
 
     # Description.
+
+    def _socket_path(self, name: str) -> str:
+        return os.path.join(self._options.runtime, f"{name}.sock")
 
     def _description_path(self) -> str:
         return os.path.join(self._options.state, "keeper.json")

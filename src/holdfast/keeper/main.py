@@ -68,7 +68,7 @@ def _check(table_fd: int) -> int:
 
 def _start(asked: dict[str, str]) -> Keeper:
     _tidy_descriptors()
-    os.umask(0o077)
+    umask = os.umask(0o077)
     table: Table = {}
     for name in ("--resume", "--recover"):
         if name in asked:
@@ -80,7 +80,7 @@ def _start(asked: dict[str, str]) -> Keeper:
         table.setdefault("nofile", [int(number) for number in text.split(":")])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     loop = Loop()
-    keeper = Keeper(options, loop, lock_fd, table)
+    keeper = Keeper(options, loop, lock_fd, table, table.get("umask", umask))
     loop.on_signal(signal.SIGCHLD, keeper.children.reap)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.on_signal(number, lambda number=number: keeper.on_signal(number))  # type: ignore[misc]

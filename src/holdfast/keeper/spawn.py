@@ -126,7 +126,10 @@ class Launch:
 class Spawner:
     """Starts programs with the limits that the keeper itself was born with."""
 
-    def __init__(self, nofile: Limits | None = None, oom_score: int | None = None) -> None:
+    def __init__(
+        self, nofile: Limits | None = None, oom_score: int | None = None, umask: int = 0o022
+    ) -> None:
+        self.umask = umask
         self.nofile: Limits = nofile or resource.getrlimit(resource.RLIMIT_NOFILE)
         self.oom_score = oom_score
         self._oom_fd = -1
@@ -141,6 +144,7 @@ class Spawner:
             raise _failure("exec", "running the command", errno.EINVAL, "it is empty")
         high = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowers = high != self.nofile and not launch.keeps_high_limits
+        own_umask = os.umask(self.umask)
         try:
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, self.nofile)
@@ -148,6 +152,7 @@ class Spawner:
                 os.pwrite(self._oom_fd, b"%d" % (self.oom_score or 0), 0)
             return _fork(launch) if launch.needs_fork else _posix_spawn(launch)
         finally:
+            os.umask(own_umask)
             if self._oom_fd >= 0:
                 os.pwrite(self._oom_fd, self._own_oom_score, 0)
             if lowers:

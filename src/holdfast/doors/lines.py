@@ -1,33 +1,10 @@
-"""The socket file of the line door, and its bytes cut into lines.
-
-Owns permissions of the file and the bound of a line. Knows no command.
-"""
+"""Bytes of a connection cut into lines. Owns the bound of a line; knows no command."""
 
 from __future__ import annotations
-
-import os
-import socket
 
 from holdfast.vocabulary.errors import UsageError
 
 MAX_LINE = 8 * 1024 * 1024
-_BACKLOG = 512
-
-
-def listen(path: str) -> socket.socket:
-    """A fresh listening socket, for this user only. The lock is ours, so a file is stale."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        sock.bind(path)
-    finally:
-        os.umask(before)
-    sock.listen(_BACKLOG)
-    return sock
 
 
 class Lines:
