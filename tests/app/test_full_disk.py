@@ -44,7 +44,7 @@ def test_a_supervisor_starts_and_ends_on_a_full_disk(hold: Hold, full_disk: Path
         for _ in range(2):
             old = hold.json("status")["supervisor"]["pid"]
             os.kill(old, signal.SIGKILL)
-            wait_for(lambda old=old: hold.json("status")["supervisor"]["pid"] != old)  # type: ignore[misc]
+            wait_for(lambda old=old: hold.json("status")["supervisor"]["pid"] != old)
         after = hold.json("status")
         assert after["services"]["web"]["pid"] == before["services"]["web"]["pid"]
         hold.cli("restart", "web")

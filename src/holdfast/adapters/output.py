@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import re
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.logbook import cursors
@@ -14,62 +14,57 @@ from holdfast.logbook.lines import LineAssembler
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.commands.output import Logs
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import LogLine, LogsResult
+from holdfast.vocabulary.results import LogLine
 
-_MOST_LINES = 10_000
-
-
-def pattern(text: str) -> re.Pattern[bytes]:
-    """A regular expression over the bytes of a line; raises UsageError."""
-    try:
-        return re.compile(text.encode())
-    except re.error as error:
-        raise UsageError(f'"{text}" is no regular expression: {error}') from None
+_BATCH_LINES = 5_000
+_BATCH_BYTES = 512 * 1024
 
 
-def read_lines(directory: str, command: Logs) -> LogsResult:
-    """The lines that the command asks for, and where to read on."""
-    reader = Reader(directory, command.service)
-    matches = pattern(command.grep) if command.grep else None
-    until: int | None = None
-    if command.cursor is not None:
-        try:
-            start = cursors.decode(command.cursor)
-        except CursorError as error:
-            raise UsageError(str(error), "use a cursor that an answer gave") from None
-    elif command.run is not None:
-        span = reader.run(command.run)
-        if span is None:
-            end = cursors.encode(reader.end())
-            return LogsResult(service=command.service, lines=[], cursor=end)
-        start, until = span.start, span.end
-    elif command.since is not None:
-        start = reader.since(command.since)
-    else:
-        start = reader.tail(command.tail if command.tail is not None else 100, command.stream)
-    limit = max(1, min(command.limit, _MOST_LINES))
-    lines: list[LogLine] = []
-    assembler = LineAssembler()
-    place = start
-    with reader.chunks(start, command.stream, until) as walk:
-        for item in walk:
-            for entry in assembler.feed(item):
-                if isinstance(entry, Line):
-                    place = entry.cursor
-                    if matches is None or matches.search(entry.data):
-                        lines.append(log_line(entry))
-                elif entry.kind != "run":
-                    lines.append(note_line(entry))
-                if len(lines) >= limit:
-                    return _result(command.service, lines, place)
-    # A line that is not finished yet is shown, but read again with its end.
-    place = assembler.cursor() if lines or place != start else start
-    lines += [
-        log_line(line)
-        for line in assembler.finish()
-        if matches is None or matches.search(line.data)
-    ]
-    return _result(command.service, lines, place)
+class LogQuery:
+    """What a `logs` command asks for, read in bounded batches."""
+
+    def __init__(self, directory: str, command: Logs) -> None:
+        reader = Reader(directory, command.service)
+        until: int | None = None
+        self.is_done = False
+        if command.cursor is not None:
+            try:
+                start = cursors.decode(command.cursor)
+            except CursorError as error:
+                raise UsageError(str(error), "use a cursor that an answer gave") from None
+        elif command.run is not None:
+            span = reader.run(command.run)
+            self.is_done = span is None
+            start, until = (span.start, span.end) if span else (reader.end(), None)
+        elif command.since is not None:
+            start = reader.since(command.since)
+        else:
+            start = reader.tail(command.tail if command.tail is not None else 100, command.stream)
+        self.place = start
+        """Where to read on after the last batch."""
+        self._assembler = LineAssembler(start)
+        self._walk = reader.chunks(start, command.stream, until)
+
+    def batch(self) -> list[Line | Note]:
+        """The next lines and notes; sets `is_done` at the end of what is there now."""
+        found: list[Line | Note] = []
+        size = 0
+        for item in self._walk:
+            found += self._assembler.feed(item)
+            size += 0 if isinstance(item, Note) else len(item.data)
+            if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES:
+                self.place = self._assembler.cursor()
+                return found
+        self.is_done = True
+        self.place = self._assembler.cursor()
+        return found
+
+    def unfinished(self) -> list[Line | Note]:
+        """Lines whose end has not come yet: shown, but read again when it has."""
+        return list(self._assembler.finish())
+
+    def close(self) -> None:
+        self._walk.close()
 
 
 def ends_of(directory: str, services: list[str]) -> dict[str, int]:
@@ -89,32 +84,32 @@ def last_lines(directory: str, service: str, run: int | None, count: int) -> lis
     return found[-count:]
 
 
-class LineSearch:
-    """Looks for the first matching line of a run as the log grows."""
+class RunLines:
+    """The lines of a run and of those after it, as the log grows, in bounded batches."""
 
-    def __init__(self, directory: str, service: str, run: int, expression: str) -> None:
-        self._pattern = pattern(expression)
+    def __init__(self, directory: str, service: str, run: int) -> None:
         self._run = run
         reader = Reader(directory, service)
         span = reader.run(run)
-        start = span.start if span is not None else reader.end()
-        self._follower = LineFollower(reader, start)
+        self._follower = LineFollower(reader, span.start if span is not None else reader.end())
+        self._rest: Iterator[Line | Note] | None = None
 
-    def next_match(self, *, is_last: bool = False) -> str | None:
-        """The first match in what was added since the last call."""
-        entries: list[Line | Note] = []
-        for entry in self._follower.wake():
-            if isinstance(entry, Line) and self._is_match(entry):
-                return entry.text
+    def batch(self, is_last: bool) -> list[Line]:
+        """What was added; empty when that is all for now. `is_last`: unfinished lines too."""
+        if self._rest is None:
+            self._rest = self._follower.wake()
+        found: list[Line] = []
+        size = 0
+        for entry in self._rest:
+            if isinstance(entry, Line) and entry.run >= self._run:
+                found.append(entry)
+                size += len(entry.data)
+                if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES:
+                    return found
+        self._rest = None
         if is_last:
-            entries.extend(self._follower.finish())
-        for entry in entries:
-            if isinstance(entry, Line) and self._is_match(entry):
-                return entry.text
-        return None
-
-    def _is_match(self, line: Line) -> bool:
-        return line.run >= self._run and self._pattern.search(line.data) is not None
+            found += self._follower.finish()
+        return found
 
     def close(self) -> None:
         self._follower.close()
@@ -148,7 +143,3 @@ def _texts(entries: Any, run: int | None) -> list[str]:
         for entry in entries
         if isinstance(entry, Line) and (run is None or entry.run == run)
     ]
-
-
-def _result(service: str, lines: list[LogLine], place: cursors.Cursor) -> LogsResult:
-    return LogsResult(service=service, lines=lines, cursor=cursors.encode(place))

@@ -64,7 +64,10 @@ class Succession:
                 pass
 
     def on_begun(self, request: Message, reply: Message) -> None:
-        """A `spawn` or `adopt` succeeded; `reply` brings the spares."""
+        """A `spawn` or `adopt` succeeded; `reply` brings the spares. A task's pipes are its
+        caller's."""
+        if request.get("kind") == "task":
+            return
         run_id = request["run_id"]
         spares = reply.pop("spares", {})
         facts = {key: value for key, value in request.items() if key not in _NOT_FACTS}

@@ -16,6 +16,7 @@ from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.watches import Watches
 
+MOST_SEARCHES = 16
 T = TypeVar("T")
 
 
@@ -52,6 +53,8 @@ class Context:
         self.started_mono = started_mono
         self.changes = asyncio.Lock()
         """Held while a configuration is applied: two never mix."""
+        self.searches = asyncio.Semaphore(MOST_SEARCHES)
+        """Held by who looks for an expression: each costs a process."""
         self._threads = ThreadPoolExecutor(4, "reader")
 
     @property

@@ -152,7 +152,7 @@ class Roster:
         }
         exits: dict[str, list[dict[str, Any]]] = {}
         for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("ended_at") or 0.0):
-            if ended["run_id"] in loaded.ended:
+            if ended["run_id"] in loaded.ended or ended.get("kind") == "task":
                 self._ports.recorder.forget(ended["run_id"])
             else:
                 exits.setdefault(ended["service"], []).append(ended)
@@ -191,6 +191,8 @@ class Roster:
         """Pass an exit or an end on to its runner."""
         runner = self.runners.get(notice.get("service") or "")
         match notice["notice"]:
+            case "exit" if notice.get("kind") == "task":
+                self._ports.recorder.forget(notice["run_id"])
             case "exit" if runner is None:
                 self._account_for_unknown(notice["service"], [notice])
             case "exit" if runner is not None:

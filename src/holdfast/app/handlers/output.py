@@ -5,15 +5,61 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from holdfast.adapters.output import ends_of, read_lines
+from holdfast.adapters.matching import Matcher
+from holdfast.adapters.output import LogQuery, ends_of, log_line, note_line
 from holdfast.app.context import Context
+from holdfast.logbook.cursors import encode
+from holdfast.logbook.entries import Line, Note
 from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
-from holdfast.vocabulary.results import Done, LogsResult
+from holdfast.vocabulary.results import Done, LogLine, LogsResult
+
+_MOST_LINES = 10_000
 
 
 async def logs(context: Context, command: Logs) -> LogsResult:
     context.roster.get(command.service)
-    return await context.in_thread(read_lines, context.logs, command)
+    query = await context.in_thread(LogQuery, context.logs, command)
+    try:
+        if command.grep is None:
+            return await _read(context, command, query, None)
+        async with context.searches, Matcher(context.link, command.grep) as matcher:
+            return await _read(context, command, query, matcher)
+    finally:
+        query.close()
+
+
+async def _read(
+    context: Context, command: Logs, query: LogQuery, matcher: Matcher | None
+) -> LogsResult:
+    limit = max(1, min(command.limit, _MOST_LINES))
+    lines: list[LogLine] = []
+    while not query.is_done:
+        entries = await context.in_thread(query.batch)
+        for entry in await _matching(entries, matcher):
+            if isinstance(entry, Line):
+                lines.append(log_line(entry))
+            elif entry.kind != "run":
+                lines.append(note_line(entry))
+            if len(lines) >= limit and isinstance(entry, Line):
+                cursor = encode(entry.cursor)
+                return LogsResult(service=command.service, lines=lines, cursor=cursor)
+    rest = await _matching(query.unfinished(), matcher)
+    lines += [log_line(entry) for entry in rest if isinstance(entry, Line)]
+    return LogsResult(service=command.service, lines=lines, cursor=encode(query.place))
+
+
+async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list[Line | Note]:
+    """The lines that match, and all notes."""
+    if matcher is None:
+        return entries
+    places = [place for place, entry in enumerate(entries) if isinstance(entry, Line)]
+    found = await matcher.matches([entries[place].data for place in places])  # type: ignore[union-attr]
+    wanted = {places[number] for number in found}
+    return [
+        entry
+        for place, entry in enumerate(entries)
+        if place in wanted or not isinstance(entry, Line)
+    ]
 
 
 async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:

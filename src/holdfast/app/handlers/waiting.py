@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from holdfast.adapters.output import LineSearch
+from holdfast.adapters.matching import Matcher, check_expression
+from holdfast.adapters.output import RunLines
 from holdfast.app.context import Context
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.engine.watches import Subscription
@@ -62,21 +63,22 @@ async def _until(
 
 async def _until_line(context: Context, runner: ServiceRunner, expression: str) -> str | None:
     """Read on whenever the log grew, from the start of the current run."""
-    subscription = context.watches.subscribe([runner.name])
+    check_expression(expression)
     number = max(runner.number, 1)
-    search = await context.in_thread(LineSearch, context.logs, runner.name, number, expression)
+    lines = await context.in_thread(RunLines, context.logs, runner.name, number)
+    subscription = context.watches.subscribe([runner.name])
     try:
-        while True:
-            has_ended = runner.state in _ENDED and runner.state is not State.BACKOFF
-            line: str | None = await context.in_thread(
-                lambda is_last: search.next_match(is_last=is_last), has_ended
-            )
-            if line is not None:
-                return line
-            await _either(runner, subscription)
+        async with context.searches, Matcher(context.link, expression) as matcher:
+            while True:
+                is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
+                batch = await context.in_thread(lines.batch, is_over)
+                if found := await matcher.matches([line.data for line in batch]):
+                    return batch[found[0]].text
+                if not batch:
+                    await _either(runner, subscription)
     finally:
         subscription.close()
-        search.close()
+        lines.close()
 
 
 async def _either(runner: ServiceRunner, subscription: Subscription) -> None:
