@@ -100,7 +100,7 @@ class Children:
             handed, ours = ours, {}
         else:
             handed = {}
-        self._equip(run, ours, host.pidfd_open(pid))
+        self._equip(run, ours, None)
         if run.kind != "task":
             self._record(run, None)
         if lease := asked.get("lease"):
@@ -130,7 +130,7 @@ class Children:
             for fd in parts.values():
                 os.close(fd)
             parts = {}
-        if pidfd is None and host.start_time(run.pid) == run.start_time:
+        if pidfd is None and not is_child and host.start_time(run.pid) == run.start_time:
             pidfd = host.pidfd_open(run.pid)
         self._equip(run, parts, pidfd)
         run.exit = facts["exit"]
@@ -209,6 +209,7 @@ class Children:
         return launch
 
     def _equip(self, run: Run, parts: dict[str, int], pidfd: int | None) -> None:
+        # A child's death is told by SIGCHLD; every descriptor more makes each spawn dearer.
         run.parts = dict(parts)
         if pidfd is not None:
             run.parts["pidfd"] = pidfd

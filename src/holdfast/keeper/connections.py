@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 
-from holdfast.keeper import wire
+from holdfast.keeper import host, wire
 from holdfast.keeper.loop import READ, WRITE
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.keeper.loop import Loop, Timer
+    from holdfast.keeper.runs import Run
     from holdfast.keeper.wire import Message
 
     OnMessage = Callable[["Connection", Message, list[int]], None]
@@ -294,3 +295,16 @@ def peer_of(sock: socket.socket) -> tuple[int, int | None]:
 def close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
+
+
+def hand_parts(
+    connection: Connection, message: Message, run: Run, handed: dict[str, int] | None = None
+) -> None:
+    """Send a message with copies of a run's descriptors, which it names, and with a pidfd."""
+    parts = {**(handed or {}), **run.parts}
+    pidfd = host.pidfd_open(run.pid) if run.is_child and run.exit is None else None
+    if pidfd is not None:
+        parts["pidfd"] = pidfd
+    connection.send({**message, "parts": [*parts]}, [*parts.values()])
+    if pidfd is not None:
+        os.close(pidfd)

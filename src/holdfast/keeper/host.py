@@ -269,8 +269,11 @@ def _identity_of(pid: int) -> str | None:
 
 def start_time(pid: int) -> str | None:
     """An opaque token that differs between two processes of the same pid in one boot."""
-    found = process(pid)
-    return found.start_time if found is not None else None
+    if sys.platform == "darwin":
+        found = process(pid)
+        return found.start_time if found is not None else None
+    data = read(f"/proc/{pid}/stat")
+    return data[data.rfind(b")") + 2 :].split(None, 20)[19].decode() if data else None
 
 
 def ticks_now() -> int | None:

@@ -15,7 +15,7 @@ import holdfast
 from holdfast.keeper import host
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.children import Children
-from holdfast.keeper.connections import Connection, Door, listen
+from holdfast.keeper.connections import Connection, Door, hand_parts, listen
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.journal import Journal
 from holdfast.keeper.launch_supervisor import Supervisor, default_argv
@@ -192,9 +192,7 @@ class Keeper:
     def hand_spares(self, connection: Connection) -> None:
         """Copies of everything that must survive this process."""
         for run in self.children.runs.values():
-            if run.parts:
-                notice = {"notice": "spare", "run_id": run.run_id, "parts": list(run.parts)}
-                connection.send(notice, list(run.parts.values()))
+            hand_parts(connection, {"notice": "spare", "run_id": run.run_id}, run)
         for name, fd in self.held:
             connection.send({"notice": "held", "name": name}, [fd])
         connection.send({"notice": "spares_done"})

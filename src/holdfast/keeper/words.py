@@ -12,7 +12,7 @@ import stat
 import sys
 
 from holdfast.keeper import host, terminal
-from holdfast.keeper.connections import close_all
+from holdfast.keeper.connections import close_all, hand_parts
 from holdfast.keeper.spawn import SpawnError
 from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
 
@@ -170,16 +170,14 @@ class Words:
         if (key := message.get("environ")) is not None:
             message["env"] = {**keeper.memory.environment(key), **(message.get("env") or {})}
         run, handed = keeper.children.spawn(message)
-        parts = {**handed, **run.parts}
         answer = {
             "id": message.get("id"),
             "ok": True,
             "pid": run.pid,
             "start_time": run.start_time,
             "started_at": run.started_at,
-            "parts": [*parts],
         }
-        connection.send(answer, [*parts.values()])
+        hand_parts(connection, answer, run, handed)
         close_all([*handed.values()])
 
     def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
@@ -201,8 +199,7 @@ class Words:
             raise Refusal("exists", f"process {pid} belongs to a run already")
         parts = reopen(pid) if message.get("reopen") else {}
         run = keeper.children.adopt(message, pid, found.start_time, parts)
-        facts = {"id": message.get("id"), "ok": True, **run.facts(), "parts": [*run.parts]}
-        connection.send(facts, [*run.parts.values()])
+        hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
 
     def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
         run, number = self._run(message), int(message["signal"])
