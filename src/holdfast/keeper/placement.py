@@ -1,7 +1,8 @@
 """Puts each new run into its cgroup, after it was announced, and removes it in the end.
 
-Late, because the first move after a pause takes the kernel 5 to 13 ms. What a run forked
-before it was moved is brought in by passes that repeat until none is found outside.
+Late, because the first move after a pause takes the kernel 5 to 13 ms, and a burst of starts
+shall not wait for it; what ended at once is never moved. What a run forked before it was
+moved is brought in by passes that repeat until none is found outside.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.runs import Run
 
+_PLACE_AFTER_SECONDS = 0.02
+_LATEST_SECONDS = 1.0
+_SLICE_SECONDS = 0.004
 _PASS_AFTER_SECONDS = 0.005
 _REMOVE_AFTER_SECONDS = 0.05
 _MAX_PASSES = 50
@@ -30,14 +34,18 @@ class Placement:
         self._cgroups = cgroups
         self._children = children
         self._waiting: list[Run] = []
+        self._waiting_since = 0.0
+        self._last_added = 0.0
         self._settling: dict[str, int] = {}
         self._stale: list[str] = []
 
     def add(self, run: Run) -> None:
         if self._cgroups.root is None:
             return
+        self._last_added = self._loop.now()
         if not self._waiting:
-            self._loop.at_turn_end(self._place)
+            self._waiting_since = self._last_added
+            self._loop.call_later(_PLACE_AFTER_SECONDS, self._place)
         self._waiting.append(run)
 
     def remove(self, path: str) -> None:
@@ -61,20 +69,31 @@ class Placement:
                 self._cgroups.remove(entry.path)
 
     def _place(self) -> None:
-        runs, self._waiting = self._waiting, []
-        for run in runs:
-            if run.exit is not None or self._children.runs.get(run.run_id) is not run:
-                continue
-            path = self._cgroups.create(run.run_id)
-            if path is None:
-                continue
-            if not self._cgroups.place(path, run.pid):
-                self._cgroups.remove(path)
-                continue
-            run.tree.cgroup = path
-            if not self._settling:
-                self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
-            self._settling[run.run_id] = _MAX_PASSES
+        now = self._loop.now()
+        if (
+            now
+            < min(self._last_added, self._waiting_since + _LATEST_SECONDS) + _PLACE_AFTER_SECONDS
+        ):
+            self._loop.call_later(_PLACE_AFTER_SECONDS, self._place)
+            return
+        while self._waiting and self._loop.now() < now + _SLICE_SECONDS:
+            self._place_one(self._waiting.pop(0))
+        if self._waiting:
+            self._loop.call_later(0, self._place)
+
+    def _place_one(self, run: Run) -> None:
+        if run.exit is not None or self._children.runs.get(run.run_id) is not run:
+            return
+        path = self._cgroups.create(run.run_id)
+        if path is None:
+            return
+        if not self._cgroups.place(path, run.pid):
+            self._cgroups.remove(path)
+            return
+        run.tree.cgroup = path
+        if not self._settling:
+            self._loop.call_later(_PASS_AFTER_SECONDS, self._settle)
+        self._settling[run.run_id] = _MAX_PASSES
 
     def _settle(self) -> None:
         known = self._children.known_children()
