@@ -21,25 +21,27 @@ def down(call: Call) -> int:
     started = time.monotonic()
     keep = bool(call.options.get("keep_running"))
     now = bool(call.options.get("now"))
-    ends = Ends()
+    ends, kept = Ends(), list[str]()
     try:
-        shut_down(call, ends, keep_running=keep, now=now)
+        kept = shut_down(call, ends, keep_running=keep, now=now)
     except SupervisorAway as away:
         if not keep:
-            from holdfast.cli import by_keeper
-
-            ends.services = by_keeper.down(call, away, now=now)
+            kept = _down_without_supervisor(call, away, ends, now=now)
     except NoDaemon:
         return _nothing_was_up(call)
     seconds = time.monotonic() - started
     if call.is_json:
-        outcome = "kept_running" if keep else "down"
-        call.emit({"outcome": outcome, "services": ends.services, "seconds": round(seconds, 3)})
+        outcome = "kept_running" if keep or kept else "down"
+        told = {"outcome": outcome, "services": ends.services, "kept": kept}
+        call.emit({**told, "seconds": round(seconds, 3)})
         return 0
     for name, end in ends.services.items():
         call.say(f"{name}: {describe_end(end, call.paint)}")
     if keep:
         call.say("the supervisor is off; services go on, `holdfast up` joins them again")
+    elif kept:
+        call.say(f"kept running (on_supervisor_exit): {', '.join(kept)}")
+        call.say(f"`holdfast stop {kept[0]}` ends it, `holdfast up` joins it again")
     else:
         call.say(f"Holdfast is down ({durations.show(seconds)})")
     return 0
@@ -89,23 +91,42 @@ def describe_end(end: dict[str, Any], paint: screen.Paint) -> str:
 FORCED = frozenset({"SIGKILL", "cgroup.kill", "unkillable"})
 
 
-def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> None:
-    """Ask for it, and ask again if the supervisor is replaced meanwhile."""
+def _down_without_supervisor(
+    call: Call, away: SupervisorAway, ends: Ends, *, now: bool
+) -> list[str]:
+    """One that is only off knows what is to be kept; else the keeper ends everything."""
+    if away.is_off:
+        from holdfast.client.launch import join
+
+        try:
+            join(call.places).close()
+            return shut_down(call, ends, keep_running=False, now=now)
+        except (SupervisorAway, TimedOut) as error:
+            call.note(error.message)
+    from holdfast.cli import by_keeper
+
+    ends.services = by_keeper.down(call, away, now=now)
+    return []
+
+
+def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> list[str]:
+    """Ask for it, and ask again if the supervisor is replaced meanwhile; answers who is kept."""
     for _ in range(3):
         connection = reach(call.places, any_version=True)
-        followed = connection.send("events", follow=True, since=_newest(connection))
+        followed = connection.send("events", follow=True, limit=0)
         asked = connection.send("shutdown", keep_running=keep_running, now=now)
+        kept: list[str] = []
         try:
-            _follow(connection, ends, followed, asked)
+            _follow(connection, ends, followed, asked, kept)
         except ConnectionLost:
             pass
         finally:
             connection.close()
-        if keep_running:
+        if keep_running or kept:
             if _supervisor_is_off(call):
-                return
+                return kept
         elif is_gone(call.places.state):
-            return
+            return []
     raise TimedOut("Holdfast is still there", "`holdfast down --now` kills at once")
 
 
@@ -119,12 +140,7 @@ def is_gone(state: str, seconds: float = GONE_SECONDS) -> bool:
     return True
 
 
-def _newest(connection: Connection) -> int:
-    newest: int = connection.ask("events", limit=1).get("last", 0)
-    return newest
-
-
-def _follow(connection: Connection, ends: Ends, followed: int, asked: int) -> None:
+def _follow(connection: Connection, ends: Ends, followed: int, asked: int, kept: list[str]) -> None:
     """Read until the answer has come and the supervisor hangs up."""
     is_answered = False
     while True:
@@ -135,6 +151,7 @@ def _follow(connection: Connection, ends: Ends, followed: int, asked: int) -> No
             if not frame.get("ok"):
                 raise error_from(frame.get("error") or {})
             is_answered = True
+            kept += (frame.get("result") or {}).get("kept") or []
         elif frame.get("id") == followed:
             for event in events_in(frame):
                 ends.take(event)

@@ -147,6 +147,12 @@ class Foreground:
     def _while_away(self, away: SupervisorAway) -> bool:
         """The supervisor is off: on its way down, or because somebody wants it so."""
         self._followed.wake_all()
+        runs = away.facts.get("runs") or []
+        kept = [run["service"] for run in runs if not run.get("hidden") and not run.get("ending")]
+        if away.is_off and self._is_stopping and kept:
+            self._exit_code, self._keeper = self._exit_code or 0, None
+            self._call.note(f"kept running (on_supervisor_exit): {', '.join(sorted(kept))}")
+            return False
         if away.is_off and not self._is_stopping and lock_is_held(self._call.places.state):
             time.sleep(0.2)
             if lock_is_held(self._call.places.state):

@@ -21,7 +21,7 @@ def up(call: Call) -> int:
     call.use(launched.connection)
     try:
         result = call.ask("up", **_fields(call, is_detached=is_detached))
-    except HoldfastError:
+    except (HoldfastError, KeyboardInterrupt):
         if launched.keeper is not None:
             _undo(call)
         raise

@@ -59,7 +59,7 @@ def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
     keeper: KeeperProcess | None = None
     while True:
         try:
-            return Launched(_join(places), keeper)
+            return Launched(join(places), keeper)
         except SupervisorAway as away:
             raise _with_tail(away, places) from None
         except NoDaemon:
@@ -182,7 +182,8 @@ def tail_of(path: str) -> str:
     return "\n".join(text.splitlines()[-12:])
 
 
-def _join(places: Places) -> Connection:
+def join(places: Places) -> Connection:
+    """A connection to the supervisor; one that was switched off is switched on again."""
     try:
         return reach(places)
     except SupervisorAway as away:

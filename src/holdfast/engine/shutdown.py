@@ -16,6 +16,7 @@ from holdfast.engine.live_run import LastExit
 from holdfast.engine.roster import Roster
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import ShutdownResult
 
 ANSWER_SECONDS = 0.02
 _log = logger("shutdown")
@@ -28,15 +29,15 @@ class Shutdown:
         self._roster = roster
         self._store = store
         self._link = link
-        self._task: asyncio.Task[str] | None = None
-        self._ending: asyncio.Task[str] | None = None
+        self._task: asyncio.Task[ShutdownResult] | None = None
+        self._ending: asyncio.Task[ShutdownResult] | None = None
         self._exit_code = 0
         self._keeps_all = False
 
     async def begin(
         self, *, keep_running: bool = False, now: bool = False, exit_code: int = 0, why: str
-    ) -> str:
-        """Stop what is to be stopped; answers in words what was done."""
+    ) -> ShutdownResult:
+        """Stop what is to be stopped; answers what was done, and who is left."""
         if self._task is None:
             self._exit_code, self._keeps_all = exit_code, keep_running
             self._store.event(Kind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
@@ -69,7 +70,7 @@ class Shutdown:
         why, is_second = f"signal {number} to the keeper", self._task is not None
         self._ending = asyncio.ensure_future(self.begin(why=why, now=is_second))
 
-    async def _stop_all(self, *, now: bool) -> str:
+    async def _stop_all(self, *, now: bool) -> ShutdownResult:
         self._roster.retire()
         if not self._keeps_all:
             names = [
@@ -81,11 +82,14 @@ class Shutdown:
         await self._store.written()
         # Whoever asked is answered before the keeper ends us.
         asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._finish)
+        left = self._left()
         if self._keeps_all:
-            return "the supervisor is off; keeper and services stay"
-        if left := self._left():
-            return f"everything else is stopped; kept running: {', '.join(left)}"
-        return "everything is stopped"
+            message = "the supervisor is off; keeper and services stay"
+        elif left:
+            message = f"everything else is stopped; kept running: {', '.join(left)}"
+        else:
+            message = "everything is stopped"
+        return ShutdownResult(message=message, kept=left)
 
     def _left(self) -> list[str]:
         return [name for name, runner in self._roster.runners.items() if runner.run is not None]

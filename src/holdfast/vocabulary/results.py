@@ -177,6 +177,13 @@ class HelloResult(Result, frozen=True, kw_only=True):
     state: str
 
 
+class ShutdownResult(Result, frozen=True, kw_only=True):
+    """`kept`: services that go on, with a keeper that holds them."""
+
+    message: str
+    kept: list[str] = []
+
+
 class Done(Result, frozen=True, kw_only=True):
     """It was done; there is nothing more to say."""
 

@@ -8,7 +8,7 @@ import time
 import holdfast
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
-from holdfast.vocabulary.results import Done, HelloResult, PruneResult
+from holdfast.vocabulary.results import Done, HelloResult, PruneResult, ShutdownResult
 
 PROTOCOL = 1
 
@@ -54,8 +54,7 @@ async def upgrade(context: Context, command: Upgrade) -> Done:
     return Done(message=f"the keeper is version {answer.get('version', 'unknown')} now")
 
 
-async def shutdown(context: Context, command: Shutdown) -> Done:
-    message = await context.shutdown.begin(
+async def shutdown(context: Context, command: Shutdown) -> ShutdownResult:
+    return await context.shutdown.begin(
         keep_running=command.keep_running, now=command.now, why="asked by a user"
     )
-    return Done(message=message)
