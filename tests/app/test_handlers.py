@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from holdfast.client.connection import Connection
 from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
-from tests.harness import PYTHON, Hold, wait_for
+from tests.harness import PYTHON, Hold, is_alive, wait_for
 
 SAYING = ["sh", "-c", "echo hello; echo world >&2; exec sleep 1000"]
 SECRET = "hunter2-never-on-disk"
@@ -222,3 +223,57 @@ def test_runs_and_events_tell_the_past(hold: Hold) -> None:
     deleted = hold.ask("prune")
     assert deleted["deleted_runs"] == 1
     assert [run["number"] for run in hold.ask("runs", service="web")["runs"]] == [2]
+
+
+def test_a_holdfast_inside_a_service_has_its_own_place(hold: Hold) -> None:
+    """Also when ours was told where to keep its state; it ends with the outer service."""
+    inner = hold.folder / "inner"
+    inner.mkdir()
+    (inner / "holdfast.json").write_text('{"services": {"deep": {"command": "sleep 1000"}}}')
+    hold.environ["HOLDFAST_STATE_DIR"] = str(hold.folder / "elsewhere")
+    hold.services(web={"command": hold.command("up"), "working_dir": str(inner)})
+    hold.cli("up", "-d")
+    try:
+        outer = hold.json("status")["services"]
+        assert list(outer) == ["web"]
+        plain = {"HOLDFAST_STATE_DIR": ""}
+        deep = wait_for(
+            lambda: _services(hold, inner, plain).get("deep", {}).get("pid"), what="the inner one"
+        )
+        hold.cli("stop", "web")
+        wait_for(lambda: not is_alive(deep), what="the tree to end with the outer stop")
+    finally:
+        hold.cli("down", "--now")
+
+
+def _services(hold: Hold, folder: Path, environ: dict[str, str]) -> dict[str, Any]:
+    done = hold.cli("status", "--json", cwd=folder, environ=environ, expect=None)
+    found: dict[str, Any] = json.loads(done.stdout).get("services", {})
+    return found
+
+
+def test_limits_and_mask_reach_the_process(hold: Hold) -> None:
+    """rlimits, umask and the working folder are those that were declared."""
+    command = ["sh", "-c", "ulimit -n; umask; pwd; exec sleep 1000"]
+    declared = {"rlimits": {"nofile": 77}, "umask": "027", "working_dir": "/tmp"}
+    hold.services(web={"command": command, **declared})
+    hold.up()
+    wait_for(lambda: hold.raw("web").splitlines() == [b"77", b"0027", b"/tmp"])
+
+
+def test_counters_are_kept_over_a_killed_supervisor(hold: Hold) -> None:
+    """Restarts are counted on, not anew."""
+    hold.services(
+        web={
+            "command": ["sh", "-c", "sleep 0.2; exit 1"],
+            "start_seconds": 0.05,
+            "restart": {"delay": "50ms", "jitter": 0},
+        }
+    )
+    hold.up()
+    before = wait_for(lambda: hold.service("web")["restart_count"])
+    old = hold.supervisor_pid
+    os.kill(old, 9)
+    wait_for(lambda: hold.supervisor_pid != old)
+    after = hold.service("web")["restart_count"]
+    assert before <= after <= before + 3

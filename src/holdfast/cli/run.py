@@ -59,6 +59,9 @@ def environment_of(call: Call) -> dict[str, str]:
     """The caller's environment, as far as it can be told: JSON takes only real text."""
     told: dict[str, str] = {}
     for name, value in call.environ.items():
+        if name == "HOLDFAST_STATE_DIR":
+            # Ours: a Holdfast that a service starts for itself has a place of its own.
+            continue
         try:
             (name + value).encode()
         except UnicodeEncodeError:
