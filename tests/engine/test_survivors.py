@@ -1,0 +1,120 @@
+"""Runs that the database calls open and the keeper does not have."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.state_tables import OpenRun
+from holdfast.engine.declaration import Declaration
+from holdfast.engine.ports import Ports
+from holdfast.engine.roster import Roster
+from holdfast.engine.survivors import Survivors
+from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.service_spec import ServiceSpec
+from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder
+
+Message = dict[str, Any]
+
+
+class Link:
+    """A keeper's answers to `adopt`: what is alive is adopted, the rest is not found."""
+
+    def __init__(self, alive: set[int]) -> None:
+        self.alive = alive
+        self.asked: list[Message] = []
+
+    async def ask(self, message: Message) -> Message:
+        self.asked.append(message)
+        if message["pid"] not in self.alive:
+            raise Failed("no such process")
+        return {**message, "ok": True, "adopted": True}
+
+    def request(self, message: Message, then: object) -> None:
+        self.asked.append(message)
+
+
+class Scene:
+    def __init__(self, alive: set[int], **fields: Any) -> None:
+        self.clock = FakeClock()
+        self.keeper = FakeKeeper(self.clock)
+        self.recorder = FakeRecorder()
+        self.roster = Roster(
+            Ports(self.keeper, self.recorder, self.clock, lambda: 0.5, self.clock.call_later),
+            new_future=asyncio.get_running_loop().create_future,
+            on_failed=lambda _: None,
+            on_changed=lambda: None,
+        )
+        self.link = Link(alive)
+        self.survivors = Survivors(self.roster, self.link)  # type: ignore[arg-type]
+        if fields.pop("declared", True):
+            spec = ServiceSpec(name="web", argv=("web",), working_dir="/", **fields)
+            self.roster.declare(Declaration(spec))
+
+    def left(self, *pids: int, start_time: str | None = "5") -> None:
+        self.roster.open_runs["web"] = [
+            OpenRun(f"run-{pid}", "web", number, pid, start_time, "boot", 1.0)
+            for number, pid in enumerate(pids, 1)
+        ]
+
+
+def test_a_survivor_is_adopted() -> None:
+    """It is asked for by its whole identity, and becomes the service's run."""
+
+    async def story() -> None:
+        scene = Scene({7})
+        scene.left(7)
+        assert await scene.survivors.settle(["web"]) == ["web"]
+        (asked,) = scene.link.asked
+        assert (asked["pid"], asked["start_time"], asked["boot_id"]) == (7, "5", "boot")
+        assert asked["cookie"] is True
+        status = scene.roster.runners["web"].status()
+        assert (status.status, status.pid, status.adopted) == ("running", 7, True)
+        assert scene.roster.open_runs == {}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("start_time", ["5", None])
+def test_an_end_that_nobody_saw_is_unknown(start_time: str | None) -> None:
+    """No code is invented; without a start time nobody is even asked for."""
+
+    async def story() -> None:
+        scene = Scene(set() if start_time else {7})
+        scene.left(7, start_time=start_time)
+        assert await scene.survivors.settle(["web"]) == []
+        ((run_id, reason),) = scene.recorder.ended
+        assert run_id == "run-7"
+        assert "exit code unknown" in reason
+        assert scene.roster.runners["web"].last_exit.code is None
+
+    asyncio.run(story())
+
+
+def test_there_is_one_instance_ever() -> None:
+    """Of two survivors the newer is kept, the older ended."""
+
+    async def story() -> None:
+        scene = Scene({7, 8})
+        scene.left(7, 8)
+        await scene.survivors.settle(["web"])
+        assert scene.roster.runners["web"].status().pid == 8
+        assert [(it["do"], it["run_id"]) for it in scene.link.asked[-1:]] == [("end", "run-7")]
+
+    asyncio.run(story())
+
+
+def test_survivors_of_unknown_services_can_be_stopped() -> None:
+    """Who is not declared any more stays visible, and is not started again."""
+
+    async def story() -> None:
+        scene = Scene({7}, declared=False)
+        scene.left(7)
+        assert await scene.survivors.settle_strangers() == ["web"]
+        runner = scene.roster.runners["web"]
+        assert runner.status().pid == 7
+        assert runner.declaration.spec.restart_policy == "never"
+
+    asyncio.run(story())
