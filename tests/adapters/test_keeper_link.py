@@ -211,7 +211,9 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         await until(lambda: bool(gone))
         lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
         with pytest.raises(SystemExit):
-            link.turn_into_keeper(lock_fd=lock, state=str(tmp_path), runtime=str(tmp_path))
+            link.turn_into_keeper(
+                lock_fd=lock, state=str(tmp_path), runtime=str(tmp_path), umask=0o022
+            )
         table = handover.read(int(executed[0][executed[0].index("--recover") + 1]))
         assert table["lock"] == lock
         assert table["kept"] == {"k": "v"}

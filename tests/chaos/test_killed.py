@@ -40,6 +40,19 @@ def test_keeper_killed_again_and_again(hold: Hold) -> None:
     load.check_nothing_lost(codes_known=False)
 
 
+def test_a_recovered_keeper_starts_services_as_before(hold: Hold) -> None:
+    """After the keeper's death a service still gets its environment, limits and umask."""
+    code = 'echo "$COLOUR $(umask) $(ulimit -n)"; sleep 300'
+    hold.services(web=["sh", "-c", code])
+    hold.up(environ={"COLOUR": "green"})
+    first = wait_for(lambda: hold.raw("web"))
+    old = hold.keeper_pid
+    kill_9(old)
+    wait_for(lambda: hold.status()["supervisor"]["keeper_pid"] != old)
+    hold.cli("restart", "web")
+    assert wait_for(lambda: hold.raw("web", "--run", 2)) == first
+
+
 def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
     """Keeper and supervisor killed at once: the next up adopts what lives, and no line is lost."""
     truth = hold.folder / "truth"

@@ -160,12 +160,13 @@ class KeeperLink:
         else:
             self._loop.add_writer(self._sock.fileno(), self.flush)
 
-    def turn_into_keeper(self, *, lock_fd: int, state: str, runtime: str) -> NoReturn:
+    def turn_into_keeper(self, *, lock_fd: int, state: str, runtime: str, umask: int) -> NoReturn:
         """Become the keeper that died: same lock, same runs, same descriptors."""
         table = {
             "lock": lock_fd,
             "state": state,
             "runtime": runtime,
+            "umask": umask,
             "started_at": self.facts.get("started_at"),
             "kept": self.kept,
             "held": self.held,

@@ -150,6 +150,9 @@ class Tree:
         """Send signals to the main process's group; False if it is gone or leads none."""
         if self._is_main_gone:
             return False
+        if self.is_child:
+            # Not reaped yet, so the number is still its own, and a session's leader leads a group.
+            return all(_signal_own_group(self.pid, number) for number in numbers)
         return host.send_group_signals(self.pid, self.start_time, numbers)
 
     def pause(self) -> bool:
@@ -172,7 +175,7 @@ class Tree:
 
     def thaw(self) -> None:
         """Undo a freeze of the cgroup, so that signals reach what is in it."""
-        if self.cgroup is not None and self._cgroups.is_frozen(self.cgroup):
+        if self.cgroup is not None and self.is_paused and self._cgroups.is_frozen(self.cgroup):
             self._cgroups.freeze(self.cgroup, False)
 
     def kill_cgroup(self) -> frozenset[int]:
@@ -231,7 +234,7 @@ class Tree:
         if self._is_over:
             return
         self._dead = set()
-        inside = self._pids_inside()
+        inside = frozenset() if is_rough and self.is_walkable else self._pids_inside()
         if self.is_walkable:
             self._walk(found, inside, is_rough)
         else:
@@ -382,6 +385,14 @@ class Tree:
             self._find(_Found(reach))
         self._zombies = set()
         return count
+
+
+def _signal_own_group(pid: int, number: int) -> bool:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def _own_children(is_rough: bool) -> list[int]:
