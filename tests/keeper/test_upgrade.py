@@ -92,7 +92,14 @@ def test_everything_is_carried_over(keeper: KeeperProcess) -> None:
     keeper.link.do("pause", run_id=paused)
     for _ in range(5):
         keeper.write(deaf, b"x" * 200_000)
-    before = {run["run_id"]: run for run in keeper.link.do("list")["runs"]}
+    has_cgroups = keeper.hello["host"]["cgroup"] is not None
+    runs = wait_for(
+        lambda: (
+            all(run["cgroup"] or not has_cgroups for run in (it := keeper.link.do("list")["runs"]))
+            and it
+        )
+    )
+    before = {run["run_id"]: run for run in runs}
     control = keeper.control()
     control.do("list")
     keeper.link.do("upgrade")
