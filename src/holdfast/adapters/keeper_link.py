@@ -17,12 +17,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from holdfast.adapters.keeper_errors import error_of, log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.succession import Succession, close_all
 from holdfast.keeper import handover, wire
-from holdfast.vocabulary.errors import Failed, KeeperGone, SpawnFailed
+from holdfast.vocabulary.errors import KeeperGone
 
 PROTOCOL = 1
+RETRY_SECONDS = 0.05
 _PIECE_BYTES = 8192
 _log = logger("keeper_link")
 
@@ -56,6 +58,8 @@ class KeeperLink:
         """The keeper's answer to hello, without its lists."""
         self.kept: dict[str, str] = {}
         self._succession = Succession()
+        self.runs, self.held = self._succession.runs, self._succession.held
+        """Every run of the keeper by its id; our copies of descriptors that it holds by name."""
         loop.add_reader(sock.fileno(), self._on_readable)
 
     @property
@@ -65,16 +69,6 @@ class KeeperLink:
     @property
     def keeper_pid(self) -> int:
         return int(self.facts.get("pid") or 0)
-
-    @property
-    def runs(self) -> dict[str, Message]:
-        """Every run of the keeper, by its id."""
-        return self._succession.runs
-
-    @property
-    def held(self) -> dict[str, int]:
-        """Descriptors that the keeper holds by name; these are our copies."""
-        return self._succession.held
 
     async def hello(self, version: str) -> Message:
         """Say who we are; answers the keeper's facts with runs, exits and kept."""
@@ -103,7 +97,7 @@ class KeeperLink:
         message["id"] = number
         if self._unsent:
             message["kept"], self._unsent = self._unsent, {}
-        self._pending[number] = self._noting(message, then)
+        self._pending[number] = self._succession.noting(message, then)
         self._send(message, fds)
 
     async def ask(self, message: Message, fds: tuple[int, ...] = ()) -> Message:
@@ -133,12 +127,12 @@ class KeeperLink:
         self._cork()
 
     def forget(self, run_ids: list[str]) -> None:
-        self.request({"do": "forget", "run_ids": run_ids}, _ignore)
+        self.request({"do": "forget", "run_ids": run_ids}, log_refusal)
 
     def hold(self, name: str, fd: int) -> None:
         """Let the keeper hold a copy of this descriptor."""
         self.held[name] = fd
-        self.request({"do": "hold", "name": name}, _ignore, (fd,))
+        self.request({"do": "hold", "name": name}, log_refusal, (fd,))
 
     def close(self) -> None:
         if self._is_open:
@@ -155,7 +149,9 @@ class KeeperLink:
             is_done = self._outbox.flush(self._sock)
         except OSError:
             return  # the reader will see the end
-        if is_done:
+        if self._outbox.is_refused:
+            self._loop.call_later(RETRY_SECONDS, self.flush)
+        if is_done or self._outbox.is_refused:
             self._loop.remove_writer(self._sock.fileno())
         else:
             self._loop.add_writer(self._sock.fileno(), self.flush)
@@ -201,7 +197,7 @@ class KeeperLink:
     def _uncork(self) -> None:
         self._is_corked = False
         if self._unsent:
-            self.request({"do": "keep"}, _ignore)
+            self.request({"do": "keep"}, log_refusal)
         self.flush()
 
     def _on_readable(self) -> None:
@@ -246,35 +242,6 @@ class KeeperLink:
         except Exception:  # noqa: BLE001 - the border to the keeper
             word, run_id = message.get("notice", "reply"), message.get("run_id")
             _log.exception("a message of the keeper was not taken: %s %s", word, run_id)
-
-    def _noting(self, message: Message, then: Then) -> Then:
-        """Remember what a successor of the keeper would have to know of this request."""
-        if message["do"] not in ("spawn", "adopt"):
-            self._succession.on_request(message)
-            return then
-
-        def begun(reply: Message) -> None:
-            if reply.get("ok"):
-                self._succession.on_begun(message, reply)
-            then(reply)
-
-        return begun
-
-
-def error_of(reply: Message) -> Failed | SpawnFailed | KeeperGone:
-    """The keeper's refusal as an error of ours."""
-    error = reply.get("error") or {}
-    code, message = error.get("code"), str(error.get("message") or "the keeper refused")
-    if code == "keeper_gone":
-        return KeeperGone(message, "it is being replaced; try again")
-    if code == "spawn_failed":
-        return SpawnFailed(message, "", {"stage": error.get("stage")})
-    return Failed(message, "", {"keeper_code": code})
-
-
-def _ignore(reply: Message) -> None:
-    if not reply.get("ok"):
-        _log.warning("the keeper refused: %s", reply.get("error"))
 
 
 def _load(line: bytes) -> Any:

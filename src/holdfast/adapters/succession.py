@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 Message = dict[str, Any]
+Then = Callable[[Message], None]
 
 _NOT_FACTS = frozenset(
     {"do", "id", "kept", "argv", "env", "environ", "cwd", "user", "rlimits", "umask", "nice"}
@@ -41,44 +43,18 @@ class Succession:
             if ended["run_id"] in self.runs:
                 self.runs[ended["run_id"]]["exit"] = ended
 
-    def on_request(self, message: Message) -> None:
-        """Something was asked of a run."""
-        run_id = message.get("run_id")
-        if run_id not in self.runs:
-            return
-        run = self.runs[run_id]
-        match message["do"]:
-            case "pause" | "resume":
-                run["paused"] = message["do"] == "pause"
-            case "end":
-                run["ending"] = run["is_end_asked"] = True
-                run["end"] = {**run["stop"], **_given(message, "signal", "grace")}
-            case "lease":
-                run["lease"] = _given(message, "seconds", "kind")
-            case "resize":
-                run["cols"], run["rows"] = message["cols"], message["rows"]
-            case "write" if message.get("eof") and "stdin" in self._spares.get(run_id, {}):
-                # A spare copy left open would hide the end of input from the service.
-                os.close(self._spares[run_id].pop("stdin"))
-            case _:
-                pass
+    def noting(self, message: Message, then: Then) -> Then:
+        """Remember what matters of a request, and of its reply before `then` gets it."""
+        if message["do"] not in ("spawn", "adopt"):
+            self._on_request(message)
+            return then
 
-    def on_begun(self, request: Message, reply: Message) -> None:
-        """A `spawn` or `adopt` succeeded; `reply` brings the spares. A task's pipes are its
-        caller's."""
-        if request.get("kind") == "task":
-            return
-        run_id = request["run_id"]
-        spares = reply.pop("spares", {})
-        facts = {key: value for key, value in request.items() if key not in _NOT_FACTS}
-        known = {key: value for key, value in reply.items() if key not in _REPLY_FIELDS}
-        own = {
-            "has_stdin": bool({"stdin", "terminal"} & spares.keys()),
-            "adopted": request["do"] == "adopt",
-        }
-        self.runs[run_id] = {**_RUN_DEFAULTS, **facts, **own, **known}
-        self._spares[run_id] = spares
-        self._began[run_id] = time.monotonic() - (reply.get("age") or 0.0)
+        def begun(reply: Message) -> None:
+            if reply.get("ok"):
+                self._on_begun(message, reply)
+            then(reply)
+
+        return begun
 
     def on_notice(self, message: Message, fds: list[int]) -> None:
         match message["notice"]:
@@ -108,6 +84,45 @@ class Succession:
             for run_id, run in self.runs.items()
             if run_id in self._spares
         ]
+
+    def _on_request(self, message: Message) -> None:
+        """Something was asked of a run."""
+        run_id = message.get("run_id")
+        if run_id not in self.runs:
+            return
+        run = self.runs[run_id]
+        match message["do"]:
+            case "pause" | "resume":
+                run["paused"] = message["do"] == "pause"
+            case "end":
+                run["ending"] = run["is_end_asked"] = True
+                run["end"] = {**run["stop"], **_given(message, "signal", "grace")}
+            case "lease":
+                run["lease"] = _given(message, "seconds", "kind")
+            case "resize":
+                run["cols"], run["rows"] = message["cols"], message["rows"]
+            case "write" if message.get("eof") and "stdin" in self._spares.get(run_id, {}):
+                # A spare copy left open would hide the end of input from the service.
+                os.close(self._spares[run_id].pop("stdin"))
+            case _:
+                pass
+
+    def _on_begun(self, request: Message, reply: Message) -> None:
+        """A `spawn` or `adopt` succeeded; `reply` brings the spares. A task's pipes are its
+        caller's."""
+        if request.get("kind") == "task":
+            return
+        run_id = request["run_id"]
+        spares = reply.pop("spares", {})
+        facts = {key: value for key, value in request.items() if key not in _NOT_FACTS}
+        known = {key: value for key, value in reply.items() if key not in _REPLY_FIELDS}
+        own = {
+            "has_stdin": bool({"stdin", "terminal"} & spares.keys()),
+            "adopted": request["do"] == "adopt",
+        }
+        self.runs[run_id] = {**_RUN_DEFAULTS, **facts, **own, **known}
+        self._spares[run_id] = spares
+        self._began[run_id] = time.monotonic() - (reply.get("age") or 0.0)
 
     def _drop_run(self, run_id: str) -> None:
         self.runs.pop(run_id, None)
