@@ -1,7 +1,7 @@
-"""Every run the keeper is responsible for, from its start to its empty tree.
+"""Every run the keeper is responsible for: how it begins, or is taken over, and lives.
 
-Owns the table of runs and what happens at an exit, in this order: reap, drain, journal,
-announce. It decides nothing about restarts, and works the same with no supervisor there.
+Owns the table of runs; how they end is the affair of `departures`. Decides nothing about
+restarts, and works the same with no supervisor there.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import os
 
 from holdfast.keeper import host, terminal
 from holdfast.keeper.deathwatch import Deathwatch
-from holdfast.keeper.ending import Ending
+from holdfast.keeper.departures import Departures
 from holdfast.keeper.feed import Feed
+from holdfast.keeper.launch import Launch, SpawnError
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.placement import Placement
 from holdfast.keeper.runs import Run
-from holdfast.keeper.spawn import Launch, SpawnError
 from holdfast.keeper.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from holdfast.keeper.cgroups import Cgroups
     from holdfast.keeper.descriptors import Descriptors
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs import Facts
     from holdfast.keeper.spawn import Spawner
 
-_DRAIN_BYTES = 2 << 20
 _STREAMS = {"out": "out", "err": "err", "terminal": "out"}
 _HAS_PROC = os.path.isdir("/proc/self/fd")
 
@@ -53,8 +51,7 @@ class Children:
         # Direct children that are no run's: the supervisor, a rehearsal of an upgrade.
         self.others: dict[int, Callable[[int], None]] = {}
         self.has_supervisor = False
-        self.on_empty: Callable[[], None] | None = None
-        self._by_pid: dict[int, Run] = {}
+        self.by_pid: dict[int, Run] = {}
         self._loop = loop
         self._spawner = spawner
         self._logs = logs
@@ -63,6 +60,7 @@ class Children:
         self._descriptors = descriptors
         self._announce = announce
         self._deathwatch = Deathwatch(loop)
+        self.departures = Departures(self, loop, logs, journal, announce)
         self.placement = Placement(loop, cgroups, self)
 
     # Beginning.
@@ -150,9 +148,9 @@ class Children:
             self.placement.add(run)
         run.is_end_asked = bool(facts.get("is_end_asked"))
         if ending := facts.get("end"):
-            self._end(run, ending["signal"], ending["grace"])
+            self.departures.begin(run, ending["signal"], ending["grace"])
         elif run.exit is not None:
-            self._end(run, run.stop["signal"], run.stop["grace"])
+            self.departures.begin(run, run.stop["signal"], run.stop["grace"])
         return run
 
     def _make(self, asked: Facts, pid: int, start_time: str, *, is_child: bool) -> Run:
@@ -168,11 +166,11 @@ class Children:
         run = Run(asked, tree)
         self.runs[run.run_id] = run
         if asked.get("exit") is None and not asked.get("exited"):
-            self._by_pid[pid] = run
+            self.by_pid[pid] = run
         return run
 
     def known_children(self) -> set[int]:
-        return {*self._by_pid, *self.others}
+        return {*self.by_pid, *self.others}
 
     def _prepare_terminal(
         self, asked: Facts, env: dict[str, str], ours: dict[str, int], theirs: list[int]
@@ -250,9 +248,12 @@ class Children:
             run.pid,
             run.pidfd,
             run.start_time,
-            lambda status: self._on_foreign_exit(run, status),
+            lambda status: self.departures.foreign_exit(run, status),
             lambda: run.ending.check() if run.ending is not None else None,
         )
+
+    def unwatch(self, run: Run) -> None:
+        self._deathwatch.unwatch(run.pid)
 
     # Living.
 
@@ -281,139 +282,11 @@ class Children:
 
     def _on_lease_expired(self, run: Run) -> None:
         run.cause = "lease"
-        self.end(run, run.stop["signal"], run.stop["grace"])
-
-    # Ending.
-
-    def end(self, run: Run, number: int, grace: float) -> None:
-        """Bring its whole tree to an end; `ended` is announced when nothing is left."""
-        run.is_end_asked = True
-        self._end(run, number, grace)
-
-    def _end(self, run: Run, number: int, grace: float) -> None:
-        if run.ending is not None and not run.ending.is_done:
-            run.ending.shorten(grace)
-            return
-        ending = Ending(
-            run.tree,
-            number,
-            grace,
-            self._loop,
-            lambda report, seconds, is_empty: self._on_ended(run, report, seconds, is_empty),
-        )
-        run.ending = ending
-        run.is_paused = False
-
-    def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
-        run.report = [{"report": report, "seconds": seconds, "empty": is_empty}]
-        if run.exit is None:
-            # The tree may be seen empty before SIGCHLD is: its exit comes first.
-            self.reap()
-        if run.exit is not None:
-            self._conclude(run)
-        elif not is_empty:
-            self._say_ended(run)
-
-    def _say_ended(self, run: Run) -> None:
-        facts = run.report[0] if run.report else {"report": [], "seconds": 0.0, "empty": True}
-        self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
-
-    def reap(self) -> None:
-        """Collect every child that has ended, write all exits at once, then tell."""
-        ended: list[tuple[Run, int | None, Any]] = []
-        strangers = False
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            if (run := self._by_pid.get(pid)) is not None:
-                ended.append((run, status, usage))
-            elif (on_exit := self.others.pop(pid, None)) is not None:
-                on_exit(status)
-            else:
-                strangers = True
-        self._on_exits(ended)
-        if strangers:
-            for run in list(self.runs.values()):
-                if run.ending is not None:
-                    run.ending.check()
-
-    def _on_foreign_exit(self, run: Run, status: int | None) -> None:
-        if run.exit is None:
-            self._on_exits([(run, status, None)])
-
-    def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
-        if not ended:
-            return
-        for run, status, usage in ended:
-            del self._by_pid[run.pid]
-            self._deathwatch.unwatch(run.pid)
-            for source in list(run.sources):
-                source.drain(_DRAIN_BYTES)
-            if run.recorder is not None:
-                run.recorder.flush()
-            left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
-            run.exit = run.describe_exit(status, usage, left)
-        self._journal.add([run.exit for run, _, _ in ended if run.exit is not None])
-        for run, _, _ in ended:
-            assert run.exit is not None
-            self._announce({"notice": "exit", **run.exit})
-        for run, _, _ in ended:
-            self._after_exit(run)
-
-    def _after_exit(self, run: Run) -> None:
-        if run.report is not None:
-            self._conclude(run)
-        elif run.ending is not None:
-            run.ending.check()
-        elif run.exit is not None and run.exit["empty"]:
-            self._conclude(run)
-        else:
-            self._end(run, run.stop["signal"], run.stop["grace"])
-
-    def _conclude(self, run: Run) -> None:
-        """Main process and tree are gone: say so where it was awaited, and forget the run."""
-        if self.runs.get(run.run_id) is not run:
-            return
-        del self.runs[run.run_id]
-        for source in list(run.sources):
-            source.drain(_DRAIN_BYTES)
-        run.close()
-        if run.recorder is not None:
-            run.recorder.flush()
-            self._logs.leave(run.service)
-        if run.tree.cgroup is not None:
-            self.placement.remove(run.tree.cgroup)
-        if run.is_end_asked or (run.exit is not None and not run.exit["empty"]):
-            self._say_ended(run)
-        if not self.runs and self.on_empty is not None:
-            self.on_empty()
+        self.departures.end(run, run.stop["signal"], run.stop["grace"])
 
     def table(self) -> list[Facts]:
         """Every run as a successor needs it."""
-        found = []
-        for run in self.runs.values():
-            facts = run.facts()
-            facts.update(
-                is_child=run.is_child,
-                parts=run.parts,
-                exit=run.exit,
-                cause=run.cause,
-                is_end_asked=run.is_end_asked,
-            )
-            if run.lease is not None:
-                facts["lease"]["remaining"] = run.lease.remaining()
-            if run.feed is not None:
-                data, ends = run.feed.state()
-                facts["feed"] = (data.decode("latin-1"), ends)
-            if run.ending is not None:
-                grace = run.ending.remaining_seconds
-                facts["end"] = {"signal": run.ending.number, "grace": grace}
-            found.append(facts)
-        return found
+        return [run.entry() for run in self.runs.values()]
 
 
 def _pipe(theirs: list[int], is_lasting: bool) -> tuple[int, int]:

@@ -216,17 +216,17 @@ class Keeper:
         self.is_shutting_down = True
         kept = set(self.children.runs) if keep is True else set(keep or ())
         doomed = [run for run in self.children.runs.values() if run.run_id not in kept]
-        self.children.on_empty = self._on_runs_ended
+        self.children.departures.on_empty = self._on_runs_ended
         for run in doomed:
             patience = run.stop["grace"] if grace is None else grace
-            self.children.end(run, run.stop["signal"], patience)
+            self.children.departures.end(run, run.stop["signal"], patience)
         self._spare_runs = kept
         self._on_runs_ended()
 
     def _on_runs_ended(self) -> None:
         if any(run_id not in self._spare_runs for run_id in self.children.runs):
             return
-        self.children.on_empty = None
+        self.children.departures.on_empty = None
         self.supervisor.retire(self.tell_to_retire, self.loop.stop)
 
     def tell_to_retire(self) -> None:

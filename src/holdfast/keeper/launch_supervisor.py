@@ -12,7 +12,7 @@ import sys
 import time
 
 from holdfast.keeper import connections
-from holdfast.keeper.spawn import Launch, SpawnError
+from holdfast.keeper.launch import Launch, SpawnError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

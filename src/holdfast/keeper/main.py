@@ -81,7 +81,7 @@ def _start(asked: dict[str, str]) -> Keeper:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     loop = Loop()
     keeper = Keeper(options, loop, lock_fd, table, table.get("umask", umask))
-    loop.on_signal(signal.SIGCHLD, keeper.children.reap)
+    loop.on_signal(signal.SIGCHLD, keeper.children.departures.reap)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.on_signal(number, lambda number=number: keeper.on_signal(number))  # type: ignore[misc]
     keeper.restore_runs(table)
@@ -92,7 +92,7 @@ def _start(asked: dict[str, str]) -> Keeper:
         keeper.restore_connections(table)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # Whoever ended while there was no handler.
-    loop.at_turn_end(keeper.children.reap)
+    loop.at_turn_end(keeper.children.departures.reap)
     if "--link" in asked:
         keeper.set_link(socket.socket(fileno=int(asked["--link"])))
     elif is_resumed:

@@ -137,6 +137,26 @@ class Run:
             "hidden": self.hidden,
         }
 
+    def entry(self) -> Facts:
+        """The run as a successor of this keeper needs it."""
+        facts = self.facts()
+        facts.update(
+            is_child=self.is_child,
+            parts=self.parts,
+            exit=self.exit,
+            cause=self.cause,
+            is_end_asked=self.is_end_asked,
+        )
+        if self.lease is not None:
+            facts["lease"]["remaining"] = self.lease.remaining()
+        if self.feed is not None:
+            data, ends = self.feed.state()
+            facts["feed"] = (data.decode("latin-1"), ends)
+        if self.ending is not None:
+            grace = self.ending.remaining_seconds
+            facts["end"] = {"signal": self.ending.number, "grace": grace}
+        return facts
+
     def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> Facts:
         """Its exit as the protocol describes it; a status of None is unknown."""
         left = list(leftovers)

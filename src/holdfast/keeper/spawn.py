@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import resource
 import signal
-import sys
+
+from holdfast.keeper.launch import SpawnError, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
-    Limits = tuple[int, int]
+    from holdfast.keeper.launch import Launch, Limits
 
 # A signal that the keeper ignores would be ignored by everything it starts.
 _DEFAULTED = [
@@ -27,100 +27,7 @@ _DEFAULTED = [
     for number in range(1, signal.SIGUSR2 + 20)
     if number in signal.valid_signals() and number not in (signal.SIGKILL, signal.SIGSTOP)
 ]
-_LINUX = sys.platform == "linux"
 _FIRST_PASSED_FD = 3
-
-
-class SpawnError(Exception):
-    """A process could not be made: at which stage, and why."""
-
-    def __init__(self, stage: str, number: int, message: str) -> None:
-        super().__init__(message)
-        self.stage = stage
-        self.errno = number
-
-
-class User:
-    """Who a process shall be, looked up before anything is started."""
-
-    __slots__ = ("gid", "name", "uid")
-
-    def __init__(self, text: str) -> None:
-        name, _, group = text.partition(":")
-        try:
-            entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-        except KeyError:
-            raise _failure(
-                "user", f"changing to user {text}", errno.ENOENT, "no such user"
-            ) from None
-        self.name = entry.pw_name
-        self.uid = entry.pw_uid
-        self.gid = _group_id(group, text) if group else entry.pw_gid
-
-
-class Launch:
-    """Everything needed to start one program."""
-
-    __slots__ = (
-        "argv",
-        "cwd",
-        "env",
-        "keeps_high_limits",
-        "nice",
-        "passed",
-        "rlimits",
-        "slave",
-        "stdio",
-        "umask",
-        "user",
-    )
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        env: dict[str, str],
-        cwd: str,
-        *,
-        stdio: tuple[int, int, int] | None = None,
-        slave: int | None = None,
-    ) -> None:
-        self.argv = list(argv)
-        self.env = env
-        self.cwd = cwd
-        self.stdio = stdio
-        self.slave = slave
-        self.user: User | None = None
-        self.rlimits: dict[int, Limits] = {}
-        self.umask: int | None = None
-        self.nice: int | None = None
-        self.passed: list[tuple[str, int]] = []
-        self.keeps_high_limits = False
-
-    def restrict(self, asked: dict[str, Any]) -> None:
-        """Take user, limits, umask and niceness from a request."""
-        if user := asked.get("user"):
-            self.user = User(str(user))
-            if self.user.uid == os.geteuid() and self.user.gid == os.getegid():
-                self.user = None
-        for name, pair in (asked.get("rlimits") or {}).items():
-            self.rlimits[_limit_number(name)] = _limit_pair(name, pair)
-        umask = asked.get("umask")
-        if umask is not None:
-            self.umask = int(umask, 8) if isinstance(umask, str) else int(umask)
-        if asked.get("nice") is not None:
-            self.nice = int(asked["nice"])
-
-    @property
-    def needs_fork(self) -> bool:
-        if self.slave is not None and not _LINUX:
-            return True
-        return bool(
-            self.user
-            or self.rlimits
-            or self.passed
-            or self.umask is not None
-            or self.nice is not None
-        )
 
 
 class Spawner:
@@ -141,7 +48,7 @@ class Spawner:
     def spawn(self, launch: Launch) -> int:
         """The pid of a program that has been executed; SpawnError otherwise."""
         if not launch.argv or not launch.argv[0]:
-            raise _failure("exec", "running the command", errno.EINVAL, "it is empty")
+            raise failure("exec", "running the command", errno.EINVAL, "it is empty")
         high = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowers = high != self.nofile and not launch.keeps_high_limits
         own_umask = os.umask(self.umask)
@@ -194,7 +101,7 @@ def _posix_spawn(launch: Launch) -> int:
     except OSError as error:
         raise _exec_failure(launch, error) from None
     except ValueError as error:
-        raise _failure("environment", "preparing the command", errno.EINVAL, str(error)) from None
+        raise failure("environment", "preparing the command", errno.EINVAL, str(error)) from None
     finally:
         os.chdir("/")
 
@@ -210,7 +117,7 @@ def _fork(launch: Launch) -> int:
     except OSError as error:
         os.close(reader)
         os.close(writer)
-        raise _failure("session", "starting a process", error.errno or 0) from None
+        raise failure("session", "starting a process", error.errno or 0) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(writer)
@@ -308,48 +215,17 @@ def _enter(directory: str) -> None:
     try:
         os.chdir(directory)
     except OSError as error:
-        raise _failure("directory", f"entering directory {directory}", error.errno or 0) from None
+        raise failure("directory", f"entering directory {directory}", error.errno or 0) from None
     except ValueError as error:
-        raise _failure("directory", "entering directory", errno.EINVAL, str(error)) from None
+        raise failure("directory", "entering directory", errno.EINVAL, str(error)) from None
 
 
 def _exec_failure(launch: Launch, error: OSError) -> SpawnError:
     why = error.strerror or ""
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
-        return _failure("session", "starting a process", error.errno)
+        return failure("session", "starting a process", error.errno)
     if error.errno == errno.ENOENT and "/" in launch.argv[0]:
         path = os.path.join(launch.cwd, launch.argv[0])
         if os.path.exists(path):
             why += " (the interpreter that its first line names does not exist)"
-    return _failure("exec", f"running {launch.argv[0]}", error.errno or 0, why)
-
-
-def _failure(stage: str, doing: str, number: int, why: str = "") -> SpawnError:
-    return SpawnError(stage, number, f"{doing}: {why or os.strerror(number)}")
-
-
-def _group_id(group: str, text: str) -> int:
-    import grp
-
-    try:
-        return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise _failure("user", f"changing to user {text}", errno.ENOENT, "no such group") from None
-
-
-def _limit_number(name: str) -> int:
-    number = getattr(resource, f"RLIMIT_{name.upper()}", None)
-    if number is None:
-        raise _failure("limits", f"setting limit {name}", errno.EINVAL, "no such limit here")
-    return int(number)
-
-
-def _limit_pair(name: str, pair: Any) -> Limits:
-    values = pair if isinstance(pair, (list, tuple)) else [pair, pair]
-    try:
-        soft, hard = (
-            resource.RLIM_INFINITY if v in (None, -1, "unlimited") else int(v) for v in values
-        )
-    except (TypeError, ValueError):
-        raise _failure("limits", f"setting limit {name}", errno.EINVAL) from None
-    return soft, hard
+    return failure("exec", f"running {launch.argv[0]}", error.errno or 0, why)

@@ -11,7 +11,7 @@ import signal
 import sys
 
 from holdfast.keeper import handover
-from holdfast.keeper.spawn import Launch, SpawnError
+from holdfast.keeper.launch import Launch, SpawnError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Upgrade:
 
     def _execute(self) -> None:
         keeper = self._keeper
-        keeper.children.reap()
+        keeper.children.departures.reap()
         table = keeper.table()
         fds = handover.descriptors(table)
         table_fd = handover.write(table)

@@ -13,8 +13,9 @@ import sys
 
 from holdfast.keeper import host, terminal
 from holdfast.keeper.connections import close_all, hand_parts
-from holdfast.keeper.spawn import SpawnError
-from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
+from holdfast.keeper.launch import SpawnError
+from holdfast.keeper.own_words import OWN_WORDS
+from holdfast.keeper.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,20 +35,12 @@ CONTROL_WORDS = frozenset(
 HARMLESS_WORDS = frozenset(["hello", "list"])
 
 
-class Refusal(Exception):
-    """A request that cannot be done, with a code that programs can act on."""
-
-    def __init__(self, code: str, message: str, **more: Any) -> None:
-        super().__init__(message)
-        self.facts = {"code": code, "message": message, **more}
-
-
 class Words:
     """Answers requests."""
 
     def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._upgrade: tuple[Connection, Any] | None = None
+        self.keeper = keeper
+        self.upgrade: tuple[Connection, Any] | None = None
 
     def handle(self, connection: Connection, message: Message, fds: list[int]) -> None:
         """Do what a message asks and answer it; descriptors not taken are closed."""
@@ -55,7 +48,7 @@ class Words:
         try:
             word = self._find(connection, message.get("do"), "kept" in message)
             if kept := message.get("kept"):
-                self._keeper.memory.keep(kept)
+                self.keeper.memory.keep(kept)
             answer = word(self, connection, message, fds)
         except Refusal as refusal:
             answer = {"ok": False, "error": refusal.facts}
@@ -76,9 +69,15 @@ class Words:
                 self._greet(connection)
 
     def pending_upgrade(self) -> Facts | None:
-        if self._upgrade is None or not self._upgrade[0].is_open:
+        if self.upgrade is None or not self.upgrade[0].is_open:
             return None
-        return {"fd": self._upgrade[0].fileno(), "id": self._upgrade[1]}
+        return {"fd": self.upgrade[0].fileno(), "id": self.upgrade[1]}
+
+    def on_upgrade_failed(self, why: str) -> None:
+        assert self.upgrade is not None
+        (connection, name), self.upgrade = self.upgrade, None
+        error = {"code": "upgrade_failed", "message": why}
+        connection.send({"id": name, "ok": False, "error": error})
 
     def _find(self, connection: Connection, name: Any, has_kept: bool) -> Word:
         word: Word | None = _WORDS.get(name) if isinstance(name, str) else None
@@ -95,8 +94,8 @@ class Words:
         """Whether this process was started by one of our own runs."""
         if pid is None:
             return False
-        mains = {run.pid for run in self._keeper.children.runs.values()}
-        if host.run_id_of(pid) in self._keeper.children.runs:
+        mains = {run.pid for run in self.keeper.children.runs.values()}
+        if host.run_id_of(pid) in self.keeper.children.runs:
             return True
         ancestor: int | None = pid
         while ancestor is not None and ancestor > 1:
@@ -108,56 +107,20 @@ class Words:
 
     def _greet(self, connection: Connection) -> None:
         connection.is_greeted = True
-        if connection is self._keeper.link:
-            self._keeper.hand_spares(connection)
-            self._keeper.children.supervisor_present(True)
+        if connection is self.keeper.link:
+            self.keeper.hand_spares(connection)
+            self.keeper.children.supervisor_present(True)
 
-    def _run(self, message: Message) -> Run:
-        run = self._keeper.children.runs.get(message["run_id"])
+    def run(self, message: Message) -> Run:
+        run = self.keeper.children.runs.get(message["run_id"])
         if run is None:
             raise Refusal("not_found", f"no run {message['run_id']} is here")
         return run
 
-    # Facts.
-
-    def do_hello(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        wanted = message.get("role") or connection.role
-        if wanted != connection.role:
-            raise Refusal("refused", f"this connection cannot have the role {wanted}")
-        facts = self._keeper.facts()
-        if connection.role == "supervisor":
-            facts["kept"] = self._keeper.memory.values
-        return facts
-
-    def do_list(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        return self._keeper.facts()
-
-    def do_tree(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        return {
-            "processes": [
-                {
-                    "pid": it.pid,
-                    "ppid": it.ppid,
-                    "name": it.name,
-                    "state": it.state,
-                    "start_time": it.start_time,
-                }
-                for it in self._run(message).tree.processes()
-            ]
-        }
-
-    def do_watch(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        if message.get("on", True):
-            connection.watched.add(message["service"])
-        else:
-            connection.watched.discard(message["service"])
-        self._keeper.update_watches()
-        return {}
-
     # Runs.
 
     def do_spawn(self, connection: Connection, message: Message, fds: list[int]) -> None:
-        keeper = self._keeper
+        keeper = self.keeper
         if keeper.is_shutting_down:
             raise Refusal("shutting_down", "this keeper is ending")
         run_id, service = message["run_id"], message["service"]
@@ -181,7 +144,7 @@ class Words:
         close_all([*handed.values()])
 
     def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
-        keeper = self._keeper
+        keeper = self.keeper
         pid = int(message["pid"])
         if message["run_id"] in keeper.children.runs:
             raise Refusal("exists", f"a run {message['run_id']} exists already")
@@ -202,7 +165,7 @@ class Words:
         hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
 
     def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run, number = self._run(message), int(message["signal"])
+        run, number = self.run(message), int(message["signal"])
         match message.get("to") or "main":
             case "main":
                 sent = host.send_signal(run.pid, run.start_time, number, run.pidfd)
@@ -217,9 +180,9 @@ class Words:
         return {}
 
     def do_end(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run = self._run(message)
+        run = self.run(message)
         number, grace = message.get("signal"), message.get("grace")
-        self._keeper.children.end(
+        self.keeper.children.departures.end(
             run,
             run.stop["signal"] if number is None else int(number),
             run.stop["grace"] if grace is None else float(grace),
@@ -227,20 +190,20 @@ class Words:
         return {}
 
     def do_pause(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run = self._run(message)
+        run = self.run(message)
         if not run.tree.pause():
             raise Refusal("not_found", "there was no process to pause")
         run.is_paused = True
         return {}
 
     def do_resume(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run = self._run(message)
+        run = self.run(message)
         run.tree.resume()
         run.is_paused = False
         return {}
 
     def do_write(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run = self._run(message)
+        run = self.run(message)
         if run.feed is None:
             raise Refusal("no_stdin", "this run has no open standard input")
         data = binascii.a2b_base64(message.get("data") or "")
@@ -252,7 +215,7 @@ class Words:
         return {}
 
     def do_resize(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run = self._run(message)
+        run = self.run(message)
         master = run.parts.get("terminal")
         if master is None:
             raise Refusal("no_terminal", "this run has no terminal")
@@ -264,84 +227,11 @@ class Words:
         return {}
 
     def do_lease(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        run = self._run(message)
+        run = self.run(message)
         kind = message.get("kind") or (run.lease.kind if run.lease is not None else "job")
         if kind not in ("job", "session"):
             raise Refusal("bad_request", f"{kind!r} is no kind of lease")
-        self._keeper.children.lease(run, message["seconds"], kind)
-        return {}
-
-    # Memory.
-
-    def do_hold(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        if len(fds) != 1:
-            raise Refusal("bad_request", "hold takes exactly one descriptor")
-        self._keeper.held.hold(str(message["name"]), fds.pop())
-        return {}
-
-    def do_release(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        if not self._keeper.held.release(str(message["name"])):
-            raise Refusal("not_found", f"no descriptor {message['name']} is held")
-        return {}
-
-    def do_keep(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        """Nothing more than the `kept` that any request may bring."""
-        return {}
-
-    def do_forget(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        self._keeper.journal.forget(message["run_ids"])
-        return {}
-
-    def do_prune(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        service = message["service"]
-        if not isinstance(service, str) or "/" in service:
-            raise Refusal("bad_request", f"{service!r} cannot name a service")
-        logs = self._keeper.logs
-        if message.get("all"):
-            deleted, count = logs.forget(service)
-        else:
-            deleted, count = logs.prune(
-                service, message.get("keep_segments"), message.get("before")
-            )
-        return {"deleted_bytes": deleted, "segments": count}
-
-    # The keeper itself.
-
-    def do_supervise(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        keeper = self._keeper
-        if message["on"]:
-            keeper.supervisor.launch()
-        else:
-            keeper.supervisor.retire(keeper.tell_to_retire)
-        return {"supervisor": keeper.supervisor.facts()}
-
-    def do_upgrade(self, connection: Connection, message: Message, fds: list[int]) -> None:
-        keeper = self._keeper
-        if self._upgrade is not None or keeper.is_shutting_down:
-            raise Refusal("busy", "an upgrade or a shutdown is under way")
-        attempt = Upgrade(
-            keeper,
-            message.get("argv_prefix") or own_prefix(),
-            message.get("package") or own_package(),
-            message.get("import_path") or [],
-            self._on_upgrade_failed,
-        )
-        try:
-            attempt.rehearse()
-        except UpgradeError as error:
-            raise Refusal("upgrade_failed", str(error)) from None
-        self._upgrade = (connection, message.get("id"))
-
-    def _on_upgrade_failed(self, why: str) -> None:
-        assert self._upgrade is not None
-        (connection, name), self._upgrade = self._upgrade, None
-        error = {"code": "upgrade_failed", "message": why}
-        connection.send({"id": name, "ok": False, "error": error})
-
-    def do_shutdown(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        grace, code = message.get("grace"), message.get("exit_code")
-        keeper, keep = self._keeper, message.get("keep")
-        keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code, keep))
+        self.keeper.children.lease(run, message["seconds"], kind)
         return {}
 
 
@@ -363,5 +253,6 @@ def reopen(pid: int) -> dict[str, int]:
 
 
 _WORDS: dict[str, Any] = {
-    name[3:]: word for name, word in vars(Words).items() if name.startswith("do_")
+    **OWN_WORDS,
+    **{name[3:]: word for name, word in vars(Words).items() if name.startswith("do_")},
 }

@@ -1,0 +1,151 @@
+"""How runs end: every child that died is reaped here, and every tree brought to its end.
+
+In this order: reap, drain, journal, announce; then, once no process is left, forget the run.
+Works the same with no supervisor there.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.keeper.ending import Ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.keeper.children import Children
+    from holdfast.keeper.journal import Journal
+    from holdfast.keeper.logs import Logs
+    from holdfast.keeper.loop import Loop
+    from holdfast.keeper.runs import Facts, Run
+
+_DRAIN_BYTES = 2 << 20
+
+
+class Departures:
+    """What happens to runs when they end."""
+
+    def __init__(
+        self,
+        children: Children,
+        loop: Loop,
+        logs: Logs,
+        journal: Journal,
+        announce: Callable[[Facts], None],
+    ) -> None:
+        self.on_empty: Callable[[], None] | None = None
+        self._children = children
+        self._loop = loop
+        self._logs = logs
+        self._journal = journal
+        self._announce = announce
+
+    def end(self, run: Run, number: int, grace: float) -> None:
+        """Bring its whole tree to an end; `ended` is announced when nothing is left."""
+        run.is_end_asked = True
+        self.begin(run, number, grace)
+
+    def begin(self, run: Run, number: int, grace: float) -> None:
+        """The same without a word to anybody: leftovers are ended so."""
+        if run.ending is not None and not run.ending.is_done:
+            run.ending.shorten(grace)
+            return
+        ending = Ending(
+            run.tree,
+            number,
+            grace,
+            self._loop,
+            lambda report, seconds, is_empty: self._on_ended(run, report, seconds, is_empty),
+        )
+        run.ending = ending
+        run.is_paused = False
+
+    def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
+        run.report = [{"report": report, "seconds": seconds, "empty": is_empty}]
+        if run.exit is None:
+            # The tree may be seen empty before SIGCHLD is: its exit comes first.
+            self.reap()
+        if run.exit is not None:
+            self._conclude(run)
+        elif not is_empty:
+            self._say_ended(run)
+
+    def _say_ended(self, run: Run) -> None:
+        facts = run.report[0] if run.report else {"report": [], "seconds": 0.0, "empty": True}
+        self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
+
+    def reap(self) -> None:
+        """Collect every child that has ended, write all exits at once, then tell."""
+        ended: list[tuple[Run, int | None, Any]] = []
+        strangers = False
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if (run := self._children.by_pid.get(pid)) is not None:
+                ended.append((run, status, usage))
+            elif (on_exit := self._children.others.pop(pid, None)) is not None:
+                on_exit(status)
+            else:
+                strangers = True
+        self._on_exits(ended)
+        if strangers:
+            for run in list(self._children.runs.values()):
+                if run.ending is not None:
+                    run.ending.check()
+
+    def foreign_exit(self, run: Run, status: int | None) -> None:
+        if run.exit is None:
+            self._on_exits([(run, status, None)])
+
+    def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
+        if not ended:
+            return
+        for run, status, usage in ended:
+            del self._children.by_pid[run.pid]
+            self._children.unwatch(run)
+            for source in list(run.sources):
+                source.drain(_DRAIN_BYTES)
+            if run.recorder is not None:
+                run.recorder.flush()
+            left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
+            run.exit = run.describe_exit(status, usage, left)
+        self._journal.add([run.exit for run, _, _ in ended if run.exit is not None])
+        for run, _, _ in ended:
+            assert run.exit is not None
+            self._announce({"notice": "exit", **run.exit})
+        for run, _, _ in ended:
+            self._after_exit(run)
+
+    def _after_exit(self, run: Run) -> None:
+        if run.report is not None:
+            self._conclude(run)
+        elif run.ending is not None:
+            run.ending.check()
+        elif run.exit is not None and run.exit["empty"]:
+            self._conclude(run)
+        else:
+            self.begin(run, run.stop["signal"], run.stop["grace"])
+
+    def _conclude(self, run: Run) -> None:
+        """Main process and tree are gone: say so where it was awaited, and forget the run."""
+        if self._children.runs.get(run.run_id) is not run:
+            return
+        del self._children.runs[run.run_id]
+        for source in list(run.sources):
+            source.drain(_DRAIN_BYTES)
+        run.close()
+        if run.recorder is not None:
+            run.recorder.flush()
+            self._logs.leave(run.service)
+        if run.tree.cgroup is not None:
+            self._children.placement.remove(run.tree.cgroup)
+        if run.is_end_asked or (run.exit is not None and not run.exit["empty"]):
+            self._say_ended(run)
+        if not self._children.runs and self.on_empty is not None:
+            self.on_empty()

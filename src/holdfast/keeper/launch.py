@@ -1,0 +1,141 @@
+"""What is to be started: a program, its surroundings and its restrictions, checked before
+anything is made. A request that cannot be met is a SpawnError that names the stage.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import resource
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Limits = tuple[int, int]
+
+
+class SpawnError(Exception):
+    """A process could not be made: at which stage, and why."""
+
+    def __init__(self, stage: str, number: int, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.errno = number
+
+
+def failure(stage: str, doing: str, number: int, why: str = "") -> SpawnError:
+    return SpawnError(stage, number, f"{doing}: {why or os.strerror(number)}")
+
+
+class User:
+    """Who a process shall be, looked up before anything is started."""
+
+    __slots__ = ("gid", "name", "uid")
+
+    def __init__(self, text: str) -> None:
+        name, _, group = text.partition(":")
+        try:
+            entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+        except KeyError:
+            raise failure(
+                "user", f"changing to user {text}", errno.ENOENT, "no such user"
+            ) from None
+        self.name = entry.pw_name
+        self.uid = entry.pw_uid
+        self.gid = _group_id(group, text) if group else entry.pw_gid
+
+
+class Launch:
+    """Everything needed to start one program."""
+
+    __slots__ = (
+        "argv",
+        "cwd",
+        "env",
+        "keeps_high_limits",
+        "nice",
+        "passed",
+        "rlimits",
+        "slave",
+        "stdio",
+        "umask",
+        "user",
+    )
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+        *,
+        stdio: tuple[int, int, int] | None = None,
+        slave: int | None = None,
+    ) -> None:
+        self.argv = list(argv)
+        self.env = env
+        self.cwd = cwd
+        self.stdio = stdio
+        self.slave = slave
+        self.user: User | None = None
+        self.rlimits: dict[int, Limits] = {}
+        self.umask: int | None = None
+        self.nice: int | None = None
+        self.passed: list[tuple[str, int]] = []
+        self.keeps_high_limits = False
+
+    def restrict(self, asked: dict[str, Any]) -> None:
+        """Take user, limits, umask and niceness from a request."""
+        if user := asked.get("user"):
+            self.user = User(str(user))
+            if self.user.uid == os.geteuid() and self.user.gid == os.getegid():
+                self.user = None
+        for name, pair in (asked.get("rlimits") or {}).items():
+            self.rlimits[_limit_number(name)] = _limit_pair(name, pair)
+        umask = asked.get("umask")
+        if umask is not None:
+            self.umask = int(umask, 8) if isinstance(umask, str) else int(umask)
+        if asked.get("nice") is not None:
+            self.nice = int(asked["nice"])
+
+    @property
+    def needs_fork(self) -> bool:
+        if self.slave is not None and sys.platform != "linux":
+            return True
+        return bool(
+            self.user
+            or self.rlimits
+            or self.passed
+            or self.umask is not None
+            or self.nice is not None
+        )
+
+
+def _group_id(group: str, text: str) -> int:
+    import grp
+
+    try:
+        return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise failure("user", f"changing to user {text}", errno.ENOENT, "no such group") from None
+
+
+def _limit_number(name: str) -> int:
+    number = getattr(resource, f"RLIMIT_{name.upper()}", None)
+    if number is None:
+        raise failure("limits", f"setting limit {name}", errno.EINVAL, "no such limit here")
+    return int(number)
+
+
+def _limit_pair(name: str, pair: Any) -> Limits:
+    values = pair if isinstance(pair, (list, tuple)) else [pair, pair]
+    try:
+        soft, hard = (
+            resource.RLIM_INFINITY if v in (None, -1, "unlimited") else int(v) for v in values
+        )
+    except (TypeError, ValueError):
+        raise failure("limits", f"setting limit {name}", errno.EINVAL) from None
+    return soft, hard

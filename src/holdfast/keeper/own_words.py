@@ -1,0 +1,126 @@
+"""The words about the keeper itself: facts, watches, memory, its supervisor and its end.
+
+One function a word, as in `words`, which finds and answers them.
+"""
+
+from __future__ import annotations
+
+from holdfast.keeper.refusal import Refusal
+from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.keeper.connections import Connection
+    from holdfast.keeper.runs import Facts
+    from holdfast.keeper.wire import Message
+    from holdfast.keeper.words import Words
+
+
+def do_hello(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    wanted = message.get("role") or connection.role
+    if wanted != connection.role:
+        raise Refusal("refused", f"this connection cannot have the role {wanted}")
+    facts = words.keeper.facts()
+    if connection.role == "supervisor":
+        facts["kept"] = words.keeper.memory.values
+    return facts
+
+
+def do_list(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    return words.keeper.facts()
+
+
+def do_tree(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    return {
+        "processes": [
+            {
+                "pid": it.pid,
+                "ppid": it.ppid,
+                "name": it.name,
+                "state": it.state,
+                "start_time": it.start_time,
+            }
+            for it in words.run(message).tree.processes()
+        ]
+    }
+
+
+def do_watch(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    if message.get("on", True):
+        connection.watched.add(message["service"])
+    else:
+        connection.watched.discard(message["service"])
+    words.keeper.update_watches()
+    return {}
+
+
+def do_hold(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    if len(fds) != 1:
+        raise Refusal("bad_request", "hold takes exactly one descriptor")
+    words.keeper.held.hold(str(message["name"]), fds.pop())
+    return {}
+
+
+def do_release(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    if not words.keeper.held.release(str(message["name"])):
+        raise Refusal("not_found", f"no descriptor {message['name']} is held")
+    return {}
+
+
+def do_keep(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    """Nothing more than the `kept` that any request may bring."""
+    return {}
+
+
+def do_forget(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    words.keeper.journal.forget(message["run_ids"])
+    return {}
+
+
+def do_prune(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    service = message["service"]
+    if not isinstance(service, str) or "/" in service:
+        raise Refusal("bad_request", f"{service!r} cannot name a service")
+    logs = words.keeper.logs
+    if message.get("all"):
+        deleted, count = logs.forget(service)
+    else:
+        deleted, count = logs.prune(service, message.get("keep_segments"), message.get("before"))
+    return {"deleted_bytes": deleted, "segments": count}
+
+
+def do_supervise(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    keeper = words.keeper
+    if message["on"]:
+        keeper.supervisor.launch()
+    else:
+        keeper.supervisor.retire(keeper.tell_to_retire)
+    return {"supervisor": keeper.supervisor.facts()}
+
+
+def do_upgrade(words: Words, connection: Connection, message: Message, fds: list[int]) -> None:
+    keeper = words.keeper
+    if words.upgrade is not None or keeper.is_shutting_down:
+        raise Refusal("busy", "an upgrade or a shutdown is under way")
+    attempt = Upgrade(
+        keeper,
+        message.get("argv_prefix") or own_prefix(),
+        message.get("package") or own_package(),
+        message.get("import_path") or [],
+        words.on_upgrade_failed,
+    )
+    try:
+        attempt.rehearse()
+    except UpgradeError as error:
+        raise Refusal("upgrade_failed", str(error)) from None
+    words.upgrade = (connection, message.get("id"))
+
+
+def do_shutdown(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    grace, code = message.get("grace"), message.get("exit_code")
+    keeper, keep = words.keeper, message.get("keep")
+    keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code, keep))
+    return {}
+
+
+OWN_WORDS = {name[3:]: word for name, word in globals().items() if name.startswith("do_")}
