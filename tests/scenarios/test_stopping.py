@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 
@@ -117,3 +118,16 @@ def test_down_keep_running_leaves_the_services(hold: Hold) -> None:
     assert str(pid) in fallback.stdout
     hold.up()
     assert hold.service("web")["pid"] == pid
+
+
+def test_a_stop_is_finished_after_its_client_has_gone(hold: Hold) -> None:
+    """Who asks for a stop and hangs up gets it all the same, layer by layer."""
+    slow = {"command": ["sh", "-c", "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done"]}
+    hold.services(db=dict(slow), web={**slow, "depends_on": ["db"]})
+    hold.up()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(hold.runtime / "line.sock"))
+        client.sendall(b'{"id": 1, "command": "stop"}\n')
+        wait_for(lambda: hold.service("web")["status"] == "stopping")
+    hold.wait_status("web", "stopped")
+    hold.wait_status("db", "stopped")

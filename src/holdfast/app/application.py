@@ -6,8 +6,9 @@ permission itself.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from typing import Any, Protocol
 
 from holdfast.adapters import processes
@@ -16,6 +17,7 @@ from holdfast.app.registry import HANDLERS
 from holdfast.rules.permissions import permit, role_of
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Result
 
@@ -34,6 +36,7 @@ class Application:
     def __init__(self, context: Any, supervised: Supervised) -> None:
         self._context = context
         self._supervised = supervised
+        self._work: set[asyncio.Task[Result]] = set()
 
     def identify(self, peer: Peer) -> Actor:
         """The actor at the other end of a Unix socket; raises Refused for another user."""
@@ -53,7 +56,16 @@ class Application:
                 {"actor": actor.name, "needs": command.permission.value},
             )
         answer: Answer = HANDLERS[type(command)](self._context, command)
+        if asyncio.iscoroutine(answer) and command.effect is not Effect.READS:
+            return self._finish(answer)
         return answer
+
+    def _finish(self, work: Coroutine[Any, Any, Result]) -> Awaitable[Result]:
+        """What changes something is done to its end, also if who asked hangs up."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return asyncio.shield(task)
 
 
 class SupervisedProcesses:
