@@ -53,7 +53,7 @@ def test_least_configuration_has_every_default(tmp_path: Path) -> None:
 
 def test_source_shape_as_it_stands() -> None:
     """The shape of the source guide is accepted with its keys, units and defaults."""
-    path = EXAMPLES / "source-003.yaml"
+    path = EXAMPLES / "magictunnel.yaml"
     configuration = load(str(path), environ={"SUPERVISOR_TOKEN": "t0ken"})
     tunnel, frontend = (configuration.services[name] for name in ("magictunnel", "frontend"))
     assert tunnel.argv == ("./target/release/magictunnel", "--config", "config.yaml")

@@ -8,7 +8,7 @@ QUICK = {"delay": 30, "max_delay": 100, "jitter": 0}
 
 
 def test_start_failure_is_retried_then_failed(hold: Hold) -> None:
-    """Exit 1 at once: retried per policy, then failed, with code, reason and last lines (T4)."""
+    """Exit 1 at once: retried per policy, then failed, with code, reason and last lines."""
     hold.services(
         web={"command": ["sh", "-c", "echo no database >&2; exit 1"], "restart": QUICK,
              "start_retries": 2}
@@ -37,7 +37,7 @@ def test_missing_program_names_the_stage(hold: Hold) -> None:
 
 
 def test_crashes_are_suppressed_and_a_manual_restart_works(hold: Hold) -> None:
-    """After max_restarts consecutive crashes it is failed; restart by hand still works (T5)."""
+    """After max_restarts consecutive crashes it is failed; restart by hand still works."""
     flag = hold.folder / "healthy"
     hold.services(
         web={
@@ -98,7 +98,7 @@ def test_last_line_before_exit_is_never_lost(hold: Hold) -> None:
 
 
 def test_concurrent_requests_leave_one_instance(hold: Hold) -> None:
-    """Start, stop and restart from several clients at once end in one consistent state (T24)."""
+    """Start, stop and restart from several clients at once end in one consistent state."""
     import random
     import threading
 

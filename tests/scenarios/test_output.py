@@ -1,4 +1,4 @@
-"""What services print is recorded, whatever it is (T14), and terminals are real."""
+"""What services print is recorded, whatever it is, and terminals are real."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_terminal_service(hold: Hold) -> None:
 
 
 def test_pause_stops_the_cpu(hold: Hold) -> None:
-    """A paused tree uses no CPU; resume continues it; state and process agree (T17)."""
+    """A paused tree uses no CPU; resume continues it; state and process agree."""
     hold.services(web=["sh", "-c", "(while :; do :; done) & while :; do :; done"])
     hold.up()
     pids = wait_for(

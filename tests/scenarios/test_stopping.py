@@ -1,4 +1,4 @@
-"""Stop means empty: T2, T3, T7 and the descendants that every other supervisor leaks."""
+"""Stop means empty: also for the descendants that every other supervisor leaks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_sigkill_only_after_the_grace(hold: Hold) -> None:
 
 
 def test_shutdown_ends_everything(hold: Hold) -> None:
-    """down stops the services, the supervisor and the keeper (T7)."""
+    """down stops the services, the supervisor and the keeper."""
     hold.services(web=["sleep", "300"], db=["sleep", "300"])
     hold.up()
     status = hold.status()

@@ -1,4 +1,4 @@
-"""What commands answer. `status` has the shape of source 003's «Process Metrics»."""
+"""What commands answer, field by field."""
 
 from __future__ import annotations
 
