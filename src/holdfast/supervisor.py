@@ -25,6 +25,7 @@ from holdfast.adapters.state_store import StateStore
 from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.context import Context
 from holdfast.doors.line import LineDoor
+from holdfast.engine import chronicle
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.recorded_bytes import RecordedBytes
@@ -32,7 +33,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.watches import Watches
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.events import Event, Kind
 
 PRELOAD_AFTER_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
@@ -105,10 +106,15 @@ class Supervisor:
 
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
         link, bus = self._link, EventBus()
+
+        def publish(events: list[Event]) -> None:
+            bus.publish(events)
+            chronicle.tell(events)
+
         store = StateStore(
             os.path.join(self._state, "holdfast.db"),
             loop,
-            publish=bus.publish,
+            publish=publish,
             forget=link.forget,
             reserve=lambda seq: link.keep("seq", str(seq)),
             on_replaced=self._on_database_replaced,

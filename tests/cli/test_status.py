@@ -28,6 +28,12 @@ def answer(**services: object) -> dict[str, object]:
     return {"services": services}
 
 
+def test_points_at_the_log_when_there_is_one() -> None:
+    """A failed service that printed something is explained by its log."""
+    lines = render(answer(web=service("failed", log_bytes=12)), PLAIN, None)
+    assert lines[-1] == "why? holdfast logs web --tail 20"
+
+
 def test_columns_are_aligned() -> None:
     """Each column begins at the same place in every line."""
     lines = render(
@@ -45,7 +51,7 @@ def test_columns_are_aligned() -> None:
         "web      running  4242  3m12s   0",
         "worker   backoff  -     -       3         exit 1, restarting in 8 s",
     ]
-    assert lines[-1] == "why? holdfast logs worker --tail 20"
+    assert lines[-1] == "why? holdfast runs worker --tail 20"
 
 
 def test_a_reason_that_says_it_all_is_not_repeated() -> None:

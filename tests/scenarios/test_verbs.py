@@ -75,6 +75,22 @@ def test_run_wait_passes_the_exit_code_on(hold: Hold) -> None:
     assert "out" in done.stdout
 
 
+def test_run_of_a_program_that_is_not_there_fails_at_once(hold: Hold) -> None:
+    """A mistyped command is told, and not tried again and again."""
+    done = hold.cli("run", "--name", "typo", "--", "no-such-program", expect=1)
+    assert "No such file" in done.stdout + done.stderr
+    assert hold.service("typo")["status"] == "failed"
+    assert "holdfast runs typo" in hold.cli("status").stdout
+
+
+def test_own_log_tells_what_happened(hold: Hold) -> None:
+    """holdfast.log says which service ended, and how."""
+    hold.cli("run", "--name", "job", "--restart", "never", "--", "sh", "-c", "exit 3", expect=1)
+    hold.wait_status("job", "failed")
+    log = hold.state / "holdfast.log"
+    wait_for(lambda: "job: exit code=3" in log.read_text())
+
+
 def test_caller_environment_reaches_the_service(hold: Hold) -> None:
     """A service gets the environment of the caller of `up`, plus its own."""
     hold.services(web={"command": ["sh", "-c", 'echo "$COLOUR $SHAPE"; sleep 300'],

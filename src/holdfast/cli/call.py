@@ -46,7 +46,9 @@ class Call:
             self._places = find_places(
                 self.folder,
                 self.environ,
-                config=self.options.get("config") or self.environ.get("MAGICTUNNEL_CONFIG"),
+                config=self.options.get("config")
+                or self.environ.get("HOLDFAST_CONFIG")
+                or self.environ.get("MAGICTUNNEL_CONFIG"),
                 state_dir=self.options.get("state_dir"),
             )
         return self._places

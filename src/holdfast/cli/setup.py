@@ -13,11 +13,14 @@ from holdfast.vocabulary.errors import HoldfastError
 def init(call: Call) -> int:
     from holdfast.cli.init import write_config
 
-    path = write_config(call.folder, force=bool(call.options.get("force")))
+    written = write_config(call.folder, force=bool(call.options.get("force")))
     if call.is_json:
-        call.emit({"config": str(path)})
+        services, sources = list(written.services), list(written.sources)
+        call.emit({"config": written.path, "services": services, "sources": sources})
         return 0
-    call.say(f"wrote {path}")
+    call.say(f"wrote {written.path}")
+    if written.sources:
+        call.say(f"from {', '.join(written.sources)}: {', '.join(written.services)}")
     call.say("look at it, then: holdfast up")
     return 0
 

@@ -42,7 +42,8 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
     if troubled:
         lines.append("")
         for name in troubled[:3]:
-            lines.append(paint(f"why? holdfast logs {name} --tail 20", "dim"))
+            verb = "logs" if services[name].get("log_bytes") else "runs"
+            lines.append(paint(f"why? holdfast {verb} {name} --tail 20", "dim"))
         if len(troubled) > 3:
             lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
     return lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 from holdfast.cli.verb import Option, Verb
 
 GLOBAL_OPTIONS = (
-    Option("-c --config", "use this configuration (environment: MAGICTUNNEL_CONFIG)", "FILE"),
+    Option("-c --config", "use this configuration (environment: HOLDFAST_CONFIG)", "FILE"),
     Option("-C", "work as if started in this folder", "DIR"),
     Option("--state-dir", "keep state and sockets here (environment: HOLDFAST_STATE_DIR)", "DIR"),
     Option(

@@ -99,6 +99,9 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
     counters = Counters(before.restarts, failures, start_failures)
     if spec.restart_policy == "never":
         return Stay(counters, reason)
+    if ending.spawn_error is not None and spec.origin == "run":
+        # Somebody typed it just now: a program that cannot be executed is a typing error.
+        return Stay(counters, reason, is_suppressed=True)
     if start_failures > spec.start_retries:
         times = f"{start_failures} times in a row" if start_failures > 1 else "once"
         return Stay(

@@ -1,0 +1,32 @@
+"""Holdfast's own log tells what happened."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from holdfast.engine import chronicle
+from holdfast.vocabulary.events import Event, Kind
+
+
+def event(kind: Kind, **data: object) -> Event:
+    return Event(seq=1, time=0.0, kind=kind.value, service="web", data=dict(data))
+
+
+def test_a_line_has_plain_facts_only() -> None:
+    """Who, what, and facts that fit a line; nothing nested."""
+    told = event(Kind.EXIT, code=3, reason="exit code 3", unknown=False, rusage={"user": 1.0})
+    assert chronicle.line(told) == "web: exit code=3 reason=exit code 3"
+
+
+def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    """An exit is told at info; the steps in between only at debug."""
+    events = [event(Kind.TRANSITION, to="failed"), event(Kind.EXIT, code=1)]
+    logger = logging.getLogger("holdfast.events")
+    for level, wanted in ((logging.INFO, 1), (logging.DEBUG, 2)):
+        caplog.clear()
+        with caplog.at_level(level, logger.name):
+            logging.getLogger("holdfast").propagate = True
+            chronicle.tell(events)
+        assert len(caplog.records) == wanted
