@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 import uuid
@@ -37,6 +38,9 @@ FOREIGN = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whoever runs us in the background ignores these, and everything we start would, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.setdefault(RUN, uuid.uuid4().hex)
     if hasattr(config, "workerinput") or not _distributes(config):
         os.environ[WORKER] = getattr(config, "workerinput", {}).get("workerid", "main")
