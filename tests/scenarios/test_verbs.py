@@ -91,6 +91,14 @@ def test_own_log_tells_what_happened(hold: Hold) -> None:
     wait_for(lambda: "job: exit code=3" in log.read_text())
 
 
+def test_tail_of_a_replay_is_its_newest_part(hold: Hold) -> None:
+    """events --since N --tail M tells the newest M, in order."""
+    hold.services(web=SLEEP)
+    hold.up()
+    every = hold.cli("events", "--since", 0, "--json").stdout.splitlines()
+    assert hold.cli("events", "--since", 0, "--tail", 2, "--json").stdout.splitlines() == every[-2:]
+
+
 def test_caller_environment_reaches_the_service(hold: Hold) -> None:
     """A service gets the environment of the caller of `up`, plus its own."""
     hold.services(web={"command": ["sh", "-c", 'echo "$COLOUR $SHAPE"; sleep 300'],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from holdfast.cli import durations, screen
@@ -22,11 +23,14 @@ def events(call: Call) -> int:
 def _events(call: Call, patient: Patience) -> int:
     """Follows over the supervisor's replacement: it goes on after the last number told."""
     since = call.options.get("since")
-    # A replay is complete unless a number was asked for: it is read page by page.
-    is_replay = since is not None and "tail" not in call.options
-    limit = REPLAY_PAGE if is_replay else call.options.get("tail", 100)
-    fields: dict[str, Any] = {"services": call.operands, "limit": limit}
     is_following = bool(call.options.get("follow"))
+    # A replay is complete: it is read page by page, and its tail can be told only at its end.
+    is_replay = since is not None
+    limit = REPLAY_PAGE if is_replay else call.options.get("tail", 100)
+    newest: deque[dict[str, Any]] | None = None
+    if is_replay and not is_following and "tail" in call.options:
+        newest = deque(maxlen=call.options["tail"])
+    fields: dict[str, Any] = {"services": call.operands, "limit": limit}
     if is_following:
         fields["follow"] = True
     while True:
@@ -42,10 +46,15 @@ def _events(call: Call, patient: Patience) -> int:
                 told = events_in(frame)
                 for event in told:
                     since = event["seq"]
-                    show_event(call, event)
+                    if newest is None:
+                        show_event(call, event)
+                    else:
+                        newest.append(event)
                 if "item" not in frame:
                     if is_replay and len(told) == limit:
                         break
+                    for event in newest or ():
+                        show_event(call, event)
                     return 0
         except ConnectionLost:
             call.use(None)
