@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.succession import Succession
 from holdfast.keeper import handover, wire
 from holdfast.vocabulary.errors import Failed, SpawnFailed
 
@@ -207,6 +208,9 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         await until(lambda: len(notices) == 2)
         link.request({"do": "end", "run_id": "r1", "grace": 1.0}, lambda _: None)
         await peer.take()
+        spawn = {"do": "spawn", "run_id": "r2", "service": "web", "number": 4, "env": {"A": "b"}}
+        link.request(spawn, lambda _: None)
+        await peer.take()
         peer.close()
         await until(lambda: bool(gone))
         lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
@@ -220,10 +224,36 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         (found,) = table["runs"]
         assert found["pid"] == 7
         assert found["age"] >= 12.0
-        assert found["end"] == {"signal": 15, "grace": 1.0}
+        end = found["end"]
+        assert (end["signal"], end["signalled"]) == (15, False), "it was not answered"
+        assert 0.0 < end["grace"] <= 1.0
+        assert [it["run_id"] for it in table["pending"]] == ["r2"]
+        assert "env" not in table["pending"][0]
         assert os.get_inheritable(found["parts"]["out"])
         assert os.get_inheritable(table["held"]["line"])
         assert json.dumps(table)
         os.close(lock)
 
     with_link(story, gone)
+
+
+def test_an_answered_stop_is_handed_on_with_what_is_left_of_its_grace() -> None:
+    """A successor learns that the signal was sent, how long ago, and only shorter graces."""
+    now = [100.0]
+    succession = Succession(clock=lambda: now[0])
+    run = {"run_id": "r1", "service": "web", "stop": {"signal": 15, "grace": 9.0}}
+    succession.begin({"runs": [run]})
+    succession.on_notice({"notice": "spare", "run_id": "r1", "parts": []}, [])
+    then = succession.noting({"do": "end", "run_id": "r1"}, lambda _: None)
+    now[0] += 2.0
+    (found,) = succession.table()
+    assert found["end"] == {"signal": 15, "grace": 7.0, "signalled": False, "ago": 2.0}
+    then({"ok": True})
+    succession.noting({"do": "end", "run_id": "r1", "signal": 2, "grace": 60.0}, lambda _: None)
+    (found,) = succession.table()
+    assert found["end"] == {"signal": 15, "grace": 7.0, "signalled": True, "ago": 2.0}
+    succession.noting({"do": "end", "run_id": "r1", "grace": 1.0}, lambda _: None)
+    succession.on_notice({"notice": "exit", "run_id": "r1", "empty": False}, [])
+    now[0] += 3.0
+    (found,) = succession.table()
+    assert (found["end"]["grace"], found["end"]["rest_ago"]) == (0.0, 3.0)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -188,3 +189,28 @@ def test_left_cgroups_are_swept(make_keeper: Callable[..., KeeperProcess]) -> No
         assert Path(root, first.last, "cgroup.procs").read_text().split() == [str(living)]
     finally:
         kill(living)
+
+
+@pytest.mark.parametrize("how", ["recovery", "upgrade"])
+def test_a_stop_goes_on_where_it_was(keeper: KeeperProcess, recover: object, how: str) -> None:
+    """A keeper replaced during a stop sends no second signal and grants no second grace."""
+    assert callable(recover)
+    keeper.spawn("sh", "-c", "trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done")
+    run_id = keeper.last
+    keeper.wait_output(run_id, b"ready")
+    began = time.monotonic()
+    keeper.link.do("end", run_id=run_id, grace=1.5)
+    keeper.wait_output(run_id, b"term")
+    time.sleep(0.5)  # a part of the grace passes
+    successor = keeper
+    if how == "recovery":
+        successor = recover(keeper)
+    else:
+        keeper.link.do("upgrade")
+    ended = successor.link.notice("ended")
+    seconds = time.monotonic() - began
+    assert 1.4 < seconds < 1.5 + 0.45, "the grace did not begin anew"
+    assert 1.4 < ended["seconds"] < 2.0
+    hows = {it["how"] for it in ended["report"] if it["name"] == "sh"}
+    assert hows <= {"SIGKILL", "cgroup.kill"}
+    assert successor.output(run_id).count(b"term") == 1

@@ -167,6 +167,7 @@ class KeeperLink:
             "kept": self.kept,
             "held": self.held,
             "runs": self._succession.table(),
+            "pending": self._succession.pending(),
         }
         package_parent = os.path.dirname(os.path.dirname(os.path.dirname(handover.__file__)))
         table_fd = handover.write(table)

@@ -27,34 +27,54 @@ _RUN_DEFAULTS: Message = {
 class Succession:
     """The keeper's table as far as the supervisor can rebuild it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.runs: dict[str, Message] = {}
         self.held: dict[str, int] = {}
         self._spares: dict[str, dict[str, int]] = {}
         self._began: dict[str, float] = {}
+        self._ends: dict[str, _End] = {}
+        self._asked: dict[str, Message] = {}
 
     def begin(self, facts: Message) -> None:
         """Take over what the keeper's answer to hello lists."""
-        now = time.monotonic()
+        now = self._clock()
         for run in facts.get("runs") or ():
             self.runs[run["run_id"]] = dict(run)
             self._began[run["run_id"]] = now - (run.get("age") or 0.0)
+            if end := run.get("end"):
+                self._ends[run["run_id"]] = _End.of(end, now)
         for ended in facts.get("exits") or ():
             if ended["run_id"] in self.runs:
                 self.runs[ended["run_id"]]["exit"] = ended
 
     def noting(self, message: Message, then: Then) -> Then:
         """Remember what matters of a request, and of its reply before `then` gets it."""
+        if message["do"] == "end" and message.get("run_id") in self.runs:
+            self._on_request(message)
+            return self._noting_end(message["run_id"], then)
         if message["do"] not in ("spawn", "adopt"):
             self._on_request(message)
             return then
+        if message["do"] == "spawn":
+            self._asked[message["run_id"]] = _facts_of(message)
 
         def begun(reply: Message) -> None:
+            self._asked.pop(message["run_id"], None)
             if reply.get("ok"):
                 self._on_begun(message, reply)
             then(reply)
 
         return begun
+
+    def _noting_end(self, run_id: str, then: Then) -> Then:
+        def ending(reply: Message) -> None:
+            # Without an answer nobody knows whether the signal was sent: a successor sends it.
+            if reply.get("ok") and (end := self._ends.get(run_id)) is not None:
+                end.is_signalled = True
+            then(reply)
+
+        return ending
 
     def on_notice(self, message: Message, fds: list[int]) -> None:
         match message["notice"]:
@@ -71,6 +91,7 @@ class Succession:
             case "exit" if message["run_id"] in self.runs:
                 facts = {key: value for key, value in message.items() if key != "notice"}
                 self.runs[message["run_id"]]["exit"] = facts
+                self._on_leftovers(message["run_id"])
             case "ended" if message.get("empty", True):
                 self._drop_run(message["run_id"])
             case _:
@@ -78,12 +99,21 @@ class Succession:
 
     def table(self) -> list[Message]:
         """The runs that a new keeper can go on with."""
-        now = time.monotonic()
+        now = self._clock()
         return [
-            {**run, "age": now - self._began.get(run_id, now), "parts": self._spares[run_id]}
+            {
+                **run,
+                "age": now - self._began.get(run_id, now),
+                "parts": self._spares[run_id],
+                "end": self._ends[run_id].facts(now) if run_id in self._ends else None,
+            }
             for run_id, run in self.runs.items()
             if run_id in self._spares
         ]
+
+    def pending(self) -> list[Message]:
+        """Runs that were asked for; whether they began, nobody has said."""
+        return list(self._asked.values())
 
     def _on_request(self, message: Message) -> None:
         """Something was asked of a run."""
@@ -96,7 +126,9 @@ class Succession:
                 run["paused"] = message["do"] == "pause"
             case "end":
                 run["ending"] = run["is_end_asked"] = True
-                run["end"] = {**run["stop"], **_given(message, "signal", "grace")}
+                run["paused"] = False
+                asked = {**run["stop"], **_given(message, "signal", "grace")}
+                self._end_by(run_id, asked, self._clock())
             case "lease":
                 run["lease"] = _given(message, "seconds", "kind")
             case "resize":
@@ -107,6 +139,20 @@ class Succession:
             case _:
                 pass
 
+    def _end_by(self, run_id: str, asked: Message, now: float) -> _End:
+        """The first request decides the signal; later ones may only shorten the grace."""
+        end = self._ends.setdefault(run_id, _End.of(asked, now))
+        end.deadline = min(end.deadline, now + float(asked["grace"]))
+        return end
+
+    def _on_leftovers(self, run_id: str) -> None:
+        """Its main process is gone; the keeper has signalled everything that it left."""
+        now, stop = self._clock(), self.runs[run_id].get("stop") or {}
+        if run_id not in self._ends and {"signal", "grace"} <= stop.keys():
+            self._end_by(run_id, stop, now).is_signalled = True
+        if run_id in self._ends:
+            self._ends[run_id].rest_at = now
+
     def _on_begun(self, request: Message, reply: Message) -> None:
         """A `spawn` or `adopt` succeeded; `reply` brings the spares. A task's pipes are its
         caller's."""
@@ -114,7 +160,7 @@ class Succession:
             return
         run_id = request["run_id"]
         spares = reply.pop("spares", {})
-        facts = {key: value for key, value in request.items() if key not in _NOT_FACTS}
+        facts = _facts_of(request)
         known = {key: value for key, value in reply.items() if key not in _REPLY_FIELDS}
         own = {
             "has_stdin": bool({"stdin", "terminal"} & spares.keys()),
@@ -122,15 +168,53 @@ class Succession:
         }
         self.runs[run_id] = {**_RUN_DEFAULTS, **facts, **own, **known}
         self._spares[run_id] = spares
-        self._began[run_id] = time.monotonic() - (reply.get("age") or 0.0)
+        self._began[run_id] = self._clock() - (reply.get("age") or 0.0)
 
     def _drop_run(self, run_id: str) -> None:
         self.runs.pop(run_id, None)
         self._began.pop(run_id, None)
+        self._ends.pop(run_id, None)
         self._drop_spares(run_id)
 
     def _drop_spares(self, run_id: str) -> None:
         close_all(list(self._spares.pop(run_id, {}).values()))
+
+
+class _End:
+    """An end that is under way, on monotonic time."""
+
+    __slots__ = ("began", "deadline", "is_signalled", "rest_at", "signal")
+
+    def __init__(self, signal: int, began: float, deadline: float, *, is_signalled: bool) -> None:
+        self.signal = signal
+        self.began = began
+        self.deadline = deadline
+        self.is_signalled = is_signalled
+        self.rest_at: float | None = None
+
+    @staticmethod
+    def of(facts: Message, now: float) -> _End:
+        return _End(
+            int(facts["signal"]),
+            now - float(facts.get("ago") or 0.0),
+            now + float(facts["grace"]),
+            is_signalled=bool(facts.get("signalled")),
+        )
+
+    def facts(self, now: float) -> Message:
+        facts: Message = {
+            "signal": self.signal,
+            "grace": max(0.0, self.deadline - now),
+            "signalled": self.is_signalled,
+            "ago": now - self.began,
+        }
+        if self.rest_at is not None:
+            facts["rest_ago"] = now - self.rest_at
+        return facts
+
+
+def _facts_of(request: Message) -> Message:
+    return {key: value for key, value in request.items() if key not in _NOT_FACTS}
 
 
 def close_all(fds: list[int]) -> None:

@@ -148,7 +148,7 @@ class Children:
             self.placement.add(run)
         run.is_end_asked = bool(facts.get("is_end_asked"))
         if ending := facts.get("end"):
-            self.departures.begin(run, ending["signal"], ending["grace"])
+            self.departures.begin(run, ending["signal"], ending["grace"], ending)
         elif run.exit is not None:
             self.departures.begin(run, run.stop["signal"], run.stop["grace"])
         return run

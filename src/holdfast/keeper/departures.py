@@ -47,8 +47,9 @@ class Departures:
         run.is_end_asked = True
         self.begin(run, number, grace)
 
-    def begin(self, run: Run, number: int, grace: float) -> None:
-        """The same without a word to anybody: leftovers are ended so."""
+    def begin(self, run: Run, number: int, grace: float, earlier: Facts | None = None) -> None:
+        """The same without a word to anybody: leftovers are ended so. What an `earlier`
+        keeper began goes on where it was."""
         if run.ending is not None and not run.ending.is_done:
             run.ending.shorten(grace)
             return
@@ -58,6 +59,7 @@ class Departures:
             grace,
             self._loop,
             lambda report, seconds, is_empty: self._on_ended(run, report, seconds, is_empty),
+            earlier,
         )
         run.ending = ending
         run.is_paused = False

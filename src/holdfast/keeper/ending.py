@@ -7,6 +7,7 @@ Never blocks, and is done only when the tree is empty or cannot be killed.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterable
 
@@ -14,6 +15,12 @@ from holdfast.keeper import host
 from holdfast.keeper.host import Process
 from holdfast.keeper.loop import Loop, Timer
 from holdfast.keeper.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Facts = dict[str, Any]
 
 Report = list[dict[str, int | str]]
 OnDone = Callable[[Report, float, bool], None]
@@ -41,6 +48,7 @@ class Ending:
         "_names",
         "_on_done",
         "_poll_seconds",
+        "_rest_signalled_at_tick",
         "_signalled_at_tick",
         "_started",
         "_timer",
@@ -49,7 +57,16 @@ class Ending:
         "number",
     )
 
-    def __init__(self, tree: Tree, number: int, grace: float, loop: Loop, on_done: OnDone) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        number: int,
+        grace: float,
+        loop: Loop,
+        on_done: OnDone,
+        earlier: Facts | None = None,
+    ) -> None:
+        """`earlier` is the `state` of an ending that another keeper began, and signalled."""
         self.number = number
         self.is_done = False
         self._tree = tree
@@ -57,6 +74,7 @@ class Ending:
         self._on_done = on_done
         self._started = loop.now()
         self._deadline = self._started + max(0.0, grace)
+        self._rest_signalled_at_tick: int | None = None
         self._killing_since: float | None = None
         self._kill_again_at = 0.0
         self._signalled_at_tick: int | None = None
@@ -65,13 +83,31 @@ class Ending:
         self._names: dict[tuple[int, str], str] = {}
         self._hows: dict[tuple[int, str], str] = {}
         self._is_begun = False
-        self._begin()
+        if earlier is not None and earlier.get("signalled"):
+            self._go_on(earlier)
+        else:
+            self._begin()
         self._is_begun = True
 
     @property
     def remaining_seconds(self) -> float:
         """Until what is left will be killed."""
         return max(0.0, self._deadline - self._loop.now())
+
+    def state(self, *, is_whole: bool = False) -> Facts:
+        """For a successor: what was sent, how long ago, and how long it may still take."""
+        facts: Facts = {
+            "signal": self.number,
+            "grace": self.remaining_seconds if self._killing_since is None else 0.0,
+            "signalled": True,
+            "ago": self._loop.now() - self._started,
+        }
+        if is_whole:
+            facts["seen"] = [
+                [*identity, name, self._hows.get(identity)]
+                for identity, name in self._names.items()
+            ]
+        return facts
 
     def check(self) -> None:
         """Look again: to be called after each reap that may concern this tree."""
@@ -113,6 +149,29 @@ class Ending:
             self._signal_once(processes)
         self._arm()
 
+    def _go_on(self, earlier: Facts) -> None:
+        """The signal was sent by an earlier keeper: wait for what is left of the grace."""
+        self._started -= float(earlier.get("ago") or 0.0)
+        self._signalled_at_tick = _tick(earlier.get("ago") or 0.0)
+        if (ago := earlier.get("rest_ago")) is not None:
+            self._rest_signalled_at_tick = _tick(ago)
+        for pid, start_time, name, how in earlier.get("seen") or ():
+            self._names[(pid, start_time)] = name
+            if how is not None:
+                self._hows[(pid, start_time)] = how
+        processes = self._look()
+        if not processes:
+            self._finish(is_empty=True)
+        elif self.number == signal.SIGKILL or self._deadline <= self._loop.now():
+            self._kill()
+        else:
+            for process in processes:
+                if self._signalled_at_tick is None and process.pgid == self._tree.pid:
+                    self._hows.setdefault(process.identity, _name(self.number))
+                self._got_signal(process)
+            self._arm()
+            self.check()
+
     def _end_leftovers(self) -> None:
         """The main process is gone: give the rest the same signal, each of them once."""
         if self._tree.is_empty():
@@ -122,12 +181,14 @@ class Ending:
         if not leftovers:
             self._finish(is_empty=True)
             return
-        self._signal_once(p for p in leftovers if not self._got_group_signal(p))
+        self._signal_once(p for p in leftovers if not self._got_signal(p))
 
-    def _got_group_signal(self, process: Process) -> bool:
-        if self._signalled_at_tick is None or process.pgid != self._tree.pid:
-            return False
-        if int(process.start_time) > self._signalled_at_tick:
+    def _got_signal(self, process: Process) -> bool:
+        """Whether it was there when its group, or the rest of the tree, was signalled."""
+        tick = self._rest_signalled_at_tick
+        if process.pgid == self._tree.pid and self._signalled_at_tick is not None:
+            tick = max(tick or 0, self._signalled_at_tick)
+        if tick is None or int(process.start_time) > tick:
             return False
         self._hows.setdefault(process.identity, _name(self.number))
         return True
@@ -216,6 +277,12 @@ class Ending:
             for identity, name in self._names.items()
         ]
         self._on_done(report, self._loop.now() - self._started, is_empty)
+
+
+def _tick(ago: float) -> int | None:
+    """The time that many seconds ago, in the unit of start times."""
+    now = host.ticks_now()
+    return None if now is None else now - int(ago * os.sysconf("SC_CLK_TCK"))
 
 
 def _name(number: int) -> str:

@@ -124,6 +124,8 @@ class Run:
             "age": time.monotonic() - self.began,
             "paused": self.is_paused,
             "ending": self.ending is not None,
+            "is_end_asked": self.is_end_asked,
+            "end": self.ending.state() if self.ending is not None else None,
             "adopted": self.is_adopted,
             "exited": self.exit is not None,
             "cgroup": self.tree.cgroup,
@@ -145,7 +147,6 @@ class Run:
             parts=self.parts,
             exit=self.exit,
             cause=self.cause,
-            is_end_asked=self.is_end_asked,
         )
         if self.lease is not None:
             facts["lease"]["remaining"] = self.lease.remaining()
@@ -153,8 +154,7 @@ class Run:
             data, ends = self.feed.state()
             facts["feed"] = (data.decode("latin-1"), ends)
         if self.ending is not None:
-            grace = self.ending.remaining_seconds
-            facts["end"] = {"signal": self.ending.number, "grace": grace}
+            facts["end"] = self.ending.state(is_whole=True)
         return facts
 
     def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> Facts:
