@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from holdfast.keeper.journal import Journal
 
@@ -74,3 +77,38 @@ def test_private(tmp_path: Path) -> None:
     path = tmp_path / "exits.jsonl"
     Journal(str(path))
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_waits_for_the_file(tmp_path: Path) -> None:
+    """Exits live in memory while the file cannot be opened, and join what is in it later."""
+    path = tmp_path / "state" / "exits.jsonl"
+    refused: list[bool] = []
+    journal = Journal(str(path), may_wait=True, on_refused=lambda: refused.append(True))
+    journal.add([_ended("b"), _ended("c")])
+    journal.forget(["c", "a"])
+    assert refused
+    assert not journal.is_settled
+    assert _names(journal) == ["b"]
+    path.parent.mkdir()
+    Journal(str(path)).add([_ended("a"), _ended("old"), _ended("c")])
+    journal.mend()
+    assert journal.is_settled
+    assert _names(journal) == _names(Journal(str(path))) == ["old", "b"]
+
+
+def test_a_plain_start_needs_the_file(tmp_path: Path) -> None:
+    """A first keeper says at once that its journal cannot be opened."""
+    with pytest.raises(OSError, match="exits"):
+        Journal(str(tmp_path / "nowhere" / "exits.jsonl"))
+
+
+def test_handed_over_in_memory(tmp_path: Path) -> None:
+    """What could not be written goes on to the next program image, and into the file."""
+    missing = str(tmp_path / "nowhere" / "exits.jsonl")
+    journal = Journal(missing, may_wait=True)
+    journal.add([_ended("a")])
+    second = Journal(missing, inherited=journal.state(), may_wait=True)
+    assert _names(second) == ["a"]
+    os.mkdir(tmp_path / "nowhere")
+    second.mend()
+    assert _names(Journal(missing)) == ["a"]

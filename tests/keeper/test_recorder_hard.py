@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.keeper import shelf
+from holdfast.keeper.segment_files import SegmentFiles
 from holdfast.logbook import segments
 from holdfast.logbook.entries import Line, Note
 from tests.logbook.stage import PLENTY, SERVICE, Stage
@@ -168,9 +171,11 @@ def test_a_full_disk_takes_own_old_segments_first(
 def test_a_refusing_directory(stage: Stage) -> None:
     """Where no file can be made, output is counted as lost, and the loop goes on."""
     os.rmdir(stage.directory)
+    Path(stage.directory).touch()
     stage.say(b"lost\n")
     stage.say(b"lost too\n")
     assert [what for what, _, _ in stage.gaps] == ["begin"]
+    os.unlink(stage.directory)
     os.mkdir(stage.directory)
     stage.recorder._retry_at = 0.0
     stage.say(b"kept\n")
@@ -179,11 +184,50 @@ def test_a_refusing_directory(stage: Stage) -> None:
     assert stage.lines() == [b"kept"]
 
 
+def test_a_deleted_directory_is_made_again(stage: Stage) -> None:
+    """Logs that somebody deletes are begun anew, numbered on, and the position goes on."""
+    stage.say(b"gone\n")
+    stage.recorder.flush()
+    shutil.rmtree(stage.directory)
+    stage.recorder._look_at = 0.0
+    stage.say(b"kept\n")
+    stage.recorder.flush()
+    assert sorted(os.listdir(stage.directory)) == ["web.000002.idx", "web.000002.out"]
+    assert stage.recorder.position == 10
+    assert stage.lines() == [b"kept"]
+    assert stage.gaps == []
+
+
+def test_a_gap_lasts_until_it_is_written_down(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of a stream a gap ends only if its record reached the file."""
+    stage.say(b"first\n")
+    stage.recorder.flush()
+    stage.recorder.refuse(OSError(errno.EIO, "broken"))
+    stage.recorder.lose(7)
+    stage.recorder._retry_at = 0.0
+
+    def refuse(_: SegmentFiles) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SegmentFiles, "write_index", refuse)
+        stage.recorder.settle()
+    assert [what for what, _, _ in stage.gaps] == ["begin"]
+    stage.recorder._retry_at = 0.0
+    stage.recorder.settle()
+    assert stage.gaps[-1][:2] == ("end", 7)
+    assert stage.notes() == [("gap", 7)]
+
+
 def test_an_open_gap_is_handed_over(stage: Stage) -> None:
     """A gap that is open when the program image is replaced is still written down."""
     os.rmdir(stage.directory)
+    Path(stage.directory).touch()
     stage.say(b"lost\n")
     state = json.loads(json.dumps(stage.recorder.state()))
+    os.unlink(stage.directory)
     os.mkdir(stage.directory)
     stage.lose_keeper()
     stage.recorder = stage.new_recorder(state)

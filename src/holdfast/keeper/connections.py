@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
-import sys
 
 from holdfast.keeper import host, wire
 from holdfast.keeper.loop import READ, WRITE
+from holdfast.keeper.peers import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from holdfast.keeper.host import Process
     from holdfast.keeper.loop import Loop, Timer
     from holdfast.keeper.runs import Run
     from holdfast.keeper.wire import Message
@@ -44,13 +44,13 @@ class Connection:
         loop: Loop,
         on_message: OnMessage,
         on_closed: OnClosed,
-        peer_pid: int | None = None,
+        is_supervised: bool = False,
     ) -> None:
         sock.setblocking(False)
         self.role = role
         self.is_open = True
         self.is_greeted = False
-        self.peer_pid = peer_pid
+        self.is_supervised = is_supervised
         self.watched: set[str] = set()
         self._sock = sock
         self._loop = loop
@@ -192,7 +192,8 @@ class Connection:
             "role": self.role,
             "is_greeted": self.is_greeted,
             "watched": sorted(self.watched),
-            "peer_pid": self.peer_pid,
+            "grown": self._grown,
+            "is_supervised": self.is_supervised,
             "inbox": (lines + data).decode("latin-1"),
             "inbox_fds": carried + fds,
             "outbox": [(data.decode("latin-1"), own) for data, own in self._outbox.state()],
@@ -202,6 +203,7 @@ class Connection:
         """Go on where a predecessor stopped."""
         self.is_greeted = state["is_greeted"]
         self.watched = set(state["watched"])
+        self._grown = dict(state.get("grown") or {})
         for data, fds in state["outbox"]:
             self._outbox.put_raw(data.encode("latin-1"), fds)
         self._waiting = self._inbox.feed(state["inbox"].encode("latin-1"), state["inbox_fds"])
@@ -219,7 +221,7 @@ class Door:
         self,
         listener: socket.socket,
         loop: Loop,
-        on_peer: Callable[[socket.socket, int | None], object],
+        on_peer: Callable[[socket.socket, Process | None], object],
     ) -> None:
         self._listener = listener
         self._on_peer = on_peer
@@ -248,11 +250,11 @@ class Door:
             self._loop.unwatch(self._listener.fileno())
             self._loop.call_later(_RETRY_SECONDS, self._watch)
             return
-        uid, pid = peer_of(sock)
+        uid, process = peer_of(sock)
         if uid not in (0, os.geteuid()):
             sock.close()
             return
-        self._on_peer(sock, pid)
+        self._on_peer(sock, process)
 
 
 def listen(path: str) -> socket.socket:
@@ -277,19 +279,6 @@ def pair() -> tuple[socket.socket, socket.socket]:
     for sock in (ours, theirs):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_SIZE)
     return ours, theirs
-
-
-def peer_of(sock: socket.socket) -> tuple[int, int | None]:
-    """User and process at the other end; an unknown user is -1."""
-    try:
-        if sys.platform == "darwin":
-            # struct xucred: version, uid, …
-            return struct.unpack_from("=II", sock.getsockopt(0, 1, 76))[1], None
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    except OSError:
-        return -1, None
-    pid, uid, _ = struct.unpack("3i", raw)
-    return uid, pid
 
 
 def close_all(fds: Sequence[int]) -> None:

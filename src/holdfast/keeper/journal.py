@@ -1,7 +1,8 @@
 """The exits that nobody has forgotten yet, on disk before they are announced.
 
 Owns STATE/exits.jsonl: append-only, emptied when all is forgotten, rewritten when mostly
-stale. A full disk never stops the keeper: what could not be written waits in memory.
+stale. A disk that is full or refuses never stops the keeper: what could not be written, or
+not even opened, waits in memory until `mend` finds the file willing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     Exit = dict[str, Any]
@@ -22,13 +23,52 @@ _COMPACT_ABOVE = 1 << 20
 class Journal:
     """Exits by run id, in order of ending."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        inherited: Exit | None = None,
+        may_wait: bool = False,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        """`inherited` is the `state` of the program image before this one. With `may_wait` a
+        file that cannot be opened is tried again by `mend`, else it is an OSError."""
         self._path = path
+        self._on_refused = on_refused
         self._exits: dict[str, Exit] = {}
         self._pending = b""
         self._size = 0
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._load()
+        self._fd = -1
+        self._is_loaded = inherited is not None
+        if inherited is not None:
+            self._exits = {it["run_id"]: it for it in inherited["exits"]}
+            self._pending = inherited["pending"].encode("ascii")
+        try:
+            self._open()
+        except OSError:
+            if not may_wait:
+                raise
+            self._refused()
+        else:
+            self._write()
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything is in the file."""
+        return self._fd >= 0 and not self._pending
+
+    def state(self) -> Exit:
+        """What the next program image must know even if the file cannot tell."""
+        return {"exits": self.exits(), "pending": self._pending.decode("ascii")}
+
+    def mend(self) -> None:
+        """Try again what was refused."""
+        if self._fd < 0:
+            try:
+                self._open()
+            except OSError:
+                return
+        self._write()
 
     def exits(self) -> list[Exit]:
         return list(self._exits.values())
@@ -48,22 +88,42 @@ class Journal:
         self._append(lines)
 
     def forget(self, run_ids: Iterable[str]) -> None:
-        gone = [run_id for run_id in run_ids if self._exits.pop(run_id, None) is not None]
-        if not gone:
+        # A file that was not read yet may hold any of them.
+        gone = [
+            run_id
+            for run_id in run_ids
+            if self._exits.pop(run_id, None) is not None or not self._is_loaded
+        ]
+        if not gone or (not self._exits and self._empty()):
             return
-        if not self._exits:
-            self._empty()
-        elif self._size <= _COMPACT_ABOVE or not self._compact():
+        if self._size <= _COMPACT_ABOVE or not self._compact():
             self._append([json.dumps({"forget": gone})])
 
     def close(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
-    def _load(self) -> None:
-        with open(self._path, "rb") as file:
-            data = file.read()
-        self._size = len(data)
-        for line in data.split(b"\n"):
+    def _open(self) -> None:
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            if not self._is_loaded:
+                self._load(os.pread(fd, size, 0))
+        except OSError:
+            os.close(fd)
+            raise
+        self._fd, self._size = fd, size
+        if size and not self._exits:
+            self._empty()
+
+    def _load(self, data: bytes) -> None:
+        """What is in the file came before what waits in memory."""
+        self._is_loaded = True
+        if data and not data.endswith(b"\n"):
+            self._pending = b"\n" + self._pending
+        self._exits = {}
+        for line in (data + self._pending).split(b"\n"):
             try:
                 entry = json.loads(line)
             except ValueError:
@@ -74,26 +134,45 @@ class Journal:
                 self._exits[ended["run_id"]] = ended
             for run_id in entry.get("forget", ()):
                 self._exits.pop(run_id, None)
-        if data and not self._exits:
-            self._empty()
-        elif data and not data.endswith(b"\n"):
-            self._pending = b"\n"
 
     def _append(self, lines: list[str]) -> None:
         self._pending += "".join(line + "\n" for line in lines).encode("ascii")
+        self._write()
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
         try:
+            if self._fd < 0:
+                self._open()
             written = os.write(self._fd, self._pending)
         except OSError:
+            self._refused()
             return
         self._pending = self._pending[written:]
         self._size += written
+        if self._pending:
+            self._refused()
 
-    def _empty(self) -> None:
-        os.ftruncate(self._fd, 0)
+    def _refused(self) -> None:
+        if self._on_refused is not None:
+            self._on_refused()
+
+    def _empty(self) -> bool:
+        """Nothing is left to tell; false if the file refuses."""
+        if self._fd < 0:
+            return False
+        try:
+            os.ftruncate(self._fd, 0)
+        except OSError:
+            return False
         self._pending, self._size = b"", 0
+        return True
 
     def _compact(self) -> bool:
         """Replace the file by one without the forgotten; on failure the old one stays."""
+        if self._fd < 0:
+            return False
         fresh = self._path + ".new"
         data = "".join(json.dumps({"exit": ended}) + "\n" for ended in self._exits.values())
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -112,3 +191,11 @@ class Journal:
             return False
         finally:
             os.close(fd)
+            _discard(fresh)
+
+
+def _discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # renamed to where it belongs, or not ours to remove

@@ -64,8 +64,13 @@ class Placement:
         root = self._cgroups.root
         if root is None:
             return
-        for entry in os.scandir(root):
-            if entry.is_dir() and entry.name not in self._children.runs:
+        try:
+            with os.scandir(root) as entries:
+                found = [entry for entry in entries if entry.is_dir()]
+        except OSError:
+            return  # what stays behind is harmless
+        for entry in found:
+            if entry.name not in self._children.runs:
                 self._cgroups.remove(entry.path)
 
     def _place(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FLUSH_SECONDS = 0.005
 CHUNK_MICROSECONDS = 1000
 RETRY_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 SMALLEST_SEGMENT = 4096
 LARGEST_SEGMENT = (1 << 32) - 1
 PENDING_BYTES = 64 << 10
@@ -46,6 +47,7 @@ class Recorder:
         "_flush_timer",
         "_flushed_at",
         "_is_marked",
+        "_look_at",
         "_loop",
         "_lost",
         "_max_size",
@@ -100,6 +102,7 @@ class Recorder:
         self._lost = state.get("lost", 0)
         self._why = "recording was interrupted" if self._lost else ""
         self._retry_at = 0.0
+        self._look_at = 0.0
 
     @property
     def position(self) -> int:
@@ -118,6 +121,7 @@ class Recorder:
         self._run = number
         self._is_marked = False
         self.run_bytes = 0
+        self._look_at = 0.0
 
     def attach(
         self, fd: int, stream: str, *, on_eof: Callback, transit: int | None = None
@@ -142,10 +146,10 @@ class Recorder:
         """The keeper before us died during this run: note it, index what it left behind,
         and count what the run has printed."""
         self.begin_run(run_number)
-        self._files.locate()
-        if self._files.is_empty:
-            return
         try:
+            self._files.locate()
+            if self._files.is_empty:
+                return
             if not self._files.is_open:
                 self._files.open(_now(), is_replacement=True)
             started_at = self._files.find_run(run_number)
@@ -188,8 +192,8 @@ class Recorder:
 
     def settle(self) -> None:
         """A stream ended: nothing may come any more that would write down an open gap."""
-        if self._why and self._lost and self.room():
-            self._end_gap(_now())
+        if self._why and self._lost and self.room() and self._is_gap_written():
+            self._end_gap()
         self.flush()
 
     def close(self) -> None:
@@ -224,7 +228,10 @@ class Recorder:
         files = self._files
         now = _now()
         if self._why:
-            self._end_gap(now)
+            if self._lost:
+                self._finish_chunk()
+                files.pending += index.pack_gap(now, files.position, self._lost)
+            self._end_gap()
         if not self._is_marked:
             self._mark_run(now)
         offset = files.ends[stream]
@@ -270,14 +277,25 @@ class Recorder:
 
     # How it is done.
 
-    def _end_gap(self, now: int) -> None:
+    def _end_gap(self) -> None:
         lost, why = self._lost, self._why
         self._lost = 0
         self._why = ""
-        if lost:
-            self._finish_chunk()
-            self._files.pending += index.pack_gap(now, self._files.position, lost)
         self._on_gap(self.service, "end", lost, why)
+
+    def _is_gap_written(self) -> bool:
+        """Try to write down what was lost, though no byte comes after it."""
+        files = self._files
+        self._finish_chunk()
+        files.pending += index.pack_gap(_now(), files.position, self._lost)
+        try:
+            files.write_index()
+        except OSError as error:
+            # Whole records are written in order, so the last one was not.
+            del files.pending[-index.RECORD_SIZE :]
+            self.refuse(error)
+            return False
+        return True
 
     def _try_room(self) -> int:
         try:
@@ -290,6 +308,11 @@ class Recorder:
         files = self._files
         if not files.is_open:
             files.open(_now())
+        elif self._why or self._loop.now() >= self._look_at:
+            self._look_at = self._loop.now() + LOOK_SECONDS
+            if files.is_gone():
+                self._finish_chunk()
+                files.replace(_now())
         room = self._max_size - files.ends[0] - files.ends[1]
         if room <= 0 or files.index_end + len(files.pending) >= self._max_size:
             self._finish_chunk()

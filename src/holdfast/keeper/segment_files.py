@@ -115,6 +115,17 @@ class SegmentFiles:
             self._files[stream] = fd
         return fd
 
+    def is_gone(self) -> bool:
+        """Somebody deleted a file that is open here: nobody will ever read it."""
+        fds = (fd for fd in (self._index, *self._files) if fd >= 0)
+        return any(os.fstat(fd).st_nlink == 0 for fd in fds)
+
+    def replace(self, now: int) -> None:
+        """Begin the next segment instead of one that is gone."""
+        self.pending.clear()
+        self._close_descriptors()
+        self._create(self._number + 1, now)
+
     def rotate(self, now: int) -> None:
         """Complete this segment's index, then begin the next: readers rely on that order."""
         self.write_index()
@@ -258,4 +269,9 @@ class SegmentFiles:
 
 def _open_file(name: str) -> int:
     # Not O_APPEND: splice refuses it.
-    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(name, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(name), 0o700, exist_ok=True)
+        return os.open(name, flags, 0o600)

@@ -35,7 +35,7 @@ class Upgrade:
         prefix: list[str],
         package: str,
         import_path: list[str],
-        on_failure: Callable[[str], None],
+        on_failure: Callable[[str, str], None],
     ) -> None:
         self._keeper = keeper
         self._program = os.path.join(package, "holdfast", "keeper", "__main__.py")
@@ -78,12 +78,17 @@ class Upgrade:
         os.close(self._output)
         if status != 0:
             outcome = os.waitstatus_to_exitcode(status)
-            self._on_failure(f"the new keeper failed its check ({outcome}): {said[-2000:]}")
+            why = f"the new keeper failed its check ({outcome}): {said[-2000:]}"
+            self._on_failure("upgrade_failed", why)
+            return
+        if self._keeper.is_shutting_down:
+            self._on_failure("busy", "a shutdown is under way")
             return
         try:
             self._execute()
-        except OSError as error:
-            self._on_failure(f"executing the new keeper: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+            why = f"executing the new keeper: {type(error).__name__}: {error}"
+            self._on_failure("upgrade_failed", why)
 
     def _execute(self) -> None:
         keeper = self._keeper

@@ -33,6 +33,9 @@ CONTROL_WORDS = frozenset(
     ("hello", "list", "end", "signal", "tree", "supervise", "shutdown", "upgrade", "prune", "watch")
 )
 HARMLESS_WORDS = frozenset(["hello", "list"])
+_AGENTS_LOOK_ONLY = (
+    "a supervised run may not direct its own keeper, nor may a peer whose process is gone"
+)
 
 
 class Words:
@@ -73,10 +76,10 @@ class Words:
             return None
         return {"fd": self.upgrade[0].fileno(), "id": self.upgrade[1]}
 
-    def on_upgrade_failed(self, why: str) -> None:
+    def on_upgrade_failed(self, code: str, why: str) -> None:
         assert self.upgrade is not None
         (connection, name), self.upgrade = self.upgrade, None
-        error = {"code": "upgrade_failed", "message": why}
+        error = {"code": code, "message": why}
         connection.send({"id": name, "ok": False, "error": error})
 
     def _find(self, connection: Connection, name: Any, has_kept: bool) -> Word:
@@ -86,24 +89,9 @@ class Words:
         if connection.role == "control":
             if name not in CONTROL_WORDS or has_kept:
                 raise Refusal("refused", f"{name} is the supervisor's to ask")
-            if name not in HARMLESS_WORDS and self._is_supervised(connection.peer_pid):
-                raise Refusal("refused", "a supervised run may not direct its own keeper")
+            if name not in HARMLESS_WORDS and connection.is_supervised:
+                raise Refusal("refused", _AGENTS_LOOK_ONLY)
         return word
-
-    def _is_supervised(self, pid: int | None) -> bool:
-        """Whether this process was started by one of our own runs."""
-        if pid is None:
-            return False
-        mains = {run.pid for run in self.keeper.children.runs.values()}
-        if host.run_id_of(pid) in self.keeper.children.runs:
-            return True
-        ancestor: int | None = pid
-        while ancestor is not None and ancestor > 1:
-            if ancestor in mains:
-                return True
-            found = host.process(ancestor)
-            ancestor = found.ppid if found is not None else None
-        return False
 
     def _greet(self, connection: Connection) -> None:
         connection.is_greeted = True
@@ -149,7 +137,9 @@ class Words:
         if message["run_id"] in keeper.children.runs:
             raise Refusal("exists", f"a run {message['run_id']} exists already")
         found = host.process(pid)
-        if found is None or not found.is_alive or pid <= 1 or pid == os.getpid():
+        if pid in (1, os.getpid(), keeper.supervisor.pid):
+            raise Refusal("refused", f"process {pid} runs this machine or this Holdfast")
+        if found is None or not found.is_alive or pid < 1:
             raise Refusal("not_found", f"no process {pid} is here")
         wanted = message.get("start_time")
         if wanted is not None and wanted != found.start_time:
