@@ -195,7 +195,8 @@ def test_left_cgroups_are_swept(make_keeper: Callable[..., KeeperProcess]) -> No
 def test_a_stop_goes_on_where_it_was(keeper: KeeperProcess, recover: object, how: str) -> None:
     """A keeper replaced during a stop sends no second signal and grants no second grace."""
     assert callable(recover)
-    keeper.spawn("sh", "-c", "trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done")
+    code = "trap 'echo term' TERM; echo ready; while :; do sleep 0.02; done"
+    pid = keeper.spawn("sh", "-c", code)["pid"]
     run_id = keeper.last
     keeper.wait_output(run_id, b"ready")
     began = time.monotonic()
@@ -207,9 +208,10 @@ def test_a_stop_goes_on_where_it_was(keeper: KeeperProcess, recover: object, how
         successor = recover(keeper)
     else:
         keeper.link.do("upgrade")
-    ended = successor.link.notice("ended")
+    wait_for(lambda: not is_alive(pid))
     seconds = time.monotonic() - began
     assert 1.4 < seconds < 1.5 + 0.45, "the grace did not begin anew"
+    ended = successor.link.notice("ended")
     assert 1.4 < ended["seconds"] < 2.0
     hows = {it["how"] for it in ended["report"] if it["name"] == "sh"}
     assert hows <= {"SIGKILL", "cgroup.kill"}

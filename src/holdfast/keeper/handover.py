@@ -5,7 +5,8 @@ keeper that upgrades itself, and by a supervisor that turns into a keeper. Only 
 
 A table: `version`, `lock` (descriptor), `state`, `runtime`, `started_at`, `kept`,
 `held` {name: descriptor}, `runs` [RUN + `parts` {out, err, stdin, terminal, pidfd:
-descriptor}], `pending` [spawn requests without an answer]; an upgrade adds `listener`, `connections`, `supervisor` and more.
+descriptor}], `pending` [spawn requests without an answer]; an upgrade adds `listener`,
+`connections`, `supervisor` and more.
 """
 
 from __future__ import annotations
