@@ -7,10 +7,17 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from holdfast.keeper import connections, host
+from holdfast.keeper.departures import Departures
+from holdfast.keeper.launch_supervisor import Supervisor
+from holdfast.keeper.loop import Loop
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
+from tests.keeper.stage import in_a_subreaper
 
 pytestmark = pytest.mark.unprivileged
 
@@ -310,3 +317,61 @@ def _settled(ticks: object) -> bool:
     before = ticks()
     time.sleep(1.0)
     return bool(ticks() == before)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"lease": {"seconds": "soon"}}, {"stop": {"grace": "long"}}, {"number": "first"}]
+)
+@pytest.mark.parametrize("kind", ["service", "task"])
+def test_nothing_lives_on_unknown(keeper: KeeperProcess, bad: dict[str, Any], kind: str) -> None:
+    """A run that cannot be taken care of is refused, and its process does not stay."""
+    before = len(os.listdir(f"/proc/{keeper.pid}/fd"))
+    asked = keeper.request("sleep", "1000", kind=kind, **bad)
+    answer = keeper.link.ask("spawn", **asked)
+    assert (answer["ok"], answer["error"]["code"]) == (False, "bad_request")
+
+    def left() -> list[int]:
+        leaders = [it.pid for it in host.all_processes() if it.session == it.pid and it.is_alive]
+        return [pid for pid in leaders if host.run_id_of(pid) == asked["run_id"]]
+
+    wait_for(lambda: not left(), what="its end")
+    wait_for(lambda: not keeper.link.do("list")["runs"], what="the table to be empty")
+    wait_for(lambda: len(os.listdir(f"/proc/{keeper.pid}/fd")) <= before + 2)
+    keeper.spawn("true")
+    assert keeper.exit_of(keeper.last)["code"] == 0
+
+
+@in_a_subreaper
+def test_a_failing_listener_costs_no_exit() -> None:
+    """Exits that were reaped together are told, whatever another listener does."""
+    told: list[int] = []
+
+    def fail(status: int) -> None:
+        raise OSError(24, "Too many open files")
+
+    pids = [os.posix_spawn("/bin/true", ["true"], {}) for _ in range(3)]
+    children = SimpleNamespace(by_pid={}, runs={}, others={})
+    children.others = {pids[0]: fail, pids[1]: told.append, pids[2]: told.append}
+    departures = Departures(cast("Any", children), *cast("Any", [None] * 4))
+    for pid in pids:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    departures.reap()
+    assert told == [0, 0]
+
+
+def test_a_supervisor_is_launched_again_when_descriptors_are_short(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a descriptor for its link the launch is put off, not forgotten."""
+
+    def refuse() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(connections, "pair", refuse)
+    loop = Loop()
+    none = cast("Any", None)
+    supervisor = Supervisor(loop, none, none, [], [], str(tmp_path), -1, none)
+    supervisor.launch()
+    assert (supervisor.state, supervisor.failures) == ("backoff", 1)
+    assert "Too many" in (supervisor.last_error or "")
+    assert supervisor._backoff is not None

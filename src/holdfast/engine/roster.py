@@ -151,7 +151,7 @@ class Roster:
             run["service"]: run for run in facts.get("runs") or () if run.get("kind") != "task"
         }
         exits: dict[str, list[dict[str, Any]]] = {}
-        for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("ended_at") or 0.0):
+        for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("number") or 0):
             if ended["run_id"] in loaded.ended or ended.get("kind") == "task":
                 self._ports.recorder.forget(ended["run_id"])
             else:

@@ -7,6 +7,7 @@ restarts, and works the same with no supervisor there.
 from __future__ import annotations
 
 import os
+import signal
 
 from holdfast.keeper import host, terminal
 from holdfast.keeper.deathwatch import Deathwatch
@@ -93,18 +94,41 @@ class Children:
         finally:
             for fd in theirs:
                 os.close(fd)
-        run = self._make(asked, pid, host.start_time(pid) or "", is_child=True)
-        if kind == "task":
-            handed, ours = ours, {}
-        else:
-            handed = {}
-        self._equip(run, ours, None)
+        handed, ours = (ours, {}) if kind == "task" else ({}, ours)
+        try:
+            return self._begin(asked, pid, ours), handed
+        except BaseException:
+            self._undo(asked["run_id"], pid)
+            for fd in handed.values():
+                os.close(fd)
+            raise
+
+    def _begin(self, asked: Facts, pid: int, parts: dict[str, int]) -> Run:
+        """Make a process that was just created a run."""
+        try:
+            run = self._make(asked, pid, host.start_time(pid) or "", is_child=True)
+        except BaseException:
+            for fd in parts.values():
+                os.close(fd)
+            raise
+        self._equip(run, parts, None)
         if run.kind != "task":
             self._record(run, None)
         if lease := asked.get("lease"):
             self.lease(run, lease["seconds"], lease.get("kind") or "job")
         self.placement.add(run)
-        return run, handed
+        return run
+
+    def _undo(self, run_id: str, pid: int) -> None:
+        """Something failed when the process was there already: nobody would know of it."""
+        run = self.runs.get(run_id)
+        if run is not None:
+            self.departures.begin(run, signal.SIGKILL, 0.0)
+            return
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)  # still our child: the number is its own
 
     def adopt(self, asked: Facts, pid: int, start_time: str, parts: dict[str, int]) -> Run:
         """Take care of a process that somebody else started; its identity is verified."""

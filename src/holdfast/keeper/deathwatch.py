@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop
 
     OnDeath = Callable[[int | None], None]
+    Watched = tuple[int | None, OnDeath, Callable[[], None]]
 
 _REAP_PATIENCE_SECONDS = 2.0
 _POLL_SECONDS = 1.0
@@ -28,7 +29,7 @@ class Deathwatch:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._watched: dict[int, tuple[int | None, OnDeath, Callable[[], None]]] = {}
+        self._watched: dict[int, Watched] = {}
         self._by_pidfd: dict[int, int] = {}
         self._has_exit_info = bool(host.facts()["pidfd_info"])
         if sys.platform == "linux":
@@ -47,10 +48,10 @@ class Deathwatch:
     ) -> None:
         """The pidfd stays the caller's, and must stay open until `on_death`. `on_zombie` is
         called when it is dead, but its parent has not taken its status yet."""
-        self._watched[pid] = (pidfd, on_death, on_zombie)
+        self._watched[pid] = watched = (pidfd, on_death, on_zombie)
         if sys.platform == "linux":
             if pidfd is None:
-                self._look(pid, start_time)
+                self._look(pid, start_time, watched)
                 return
             self._by_pidfd[pidfd] = pid
             self._poll.register(pidfd, select.EPOLLIN | select.EPOLLET)
@@ -60,7 +61,7 @@ class Deathwatch:
             try:
                 self._poll.control([event], 0)
             except OSError:
-                self._loop.call_later(0, lambda: self._dead(pid))
+                self._loop.call_later(0, lambda: self._dead(pid, watched))
 
     def unwatch(self, pid: int) -> None:
         pidfd, *_ = self._watched.pop(pid, (None,))
@@ -91,20 +92,22 @@ class Deathwatch:
                 self._watched[pid][2]()
 
     def _give_up_later(self, pid: int) -> None:
-        self._loop.call_later(_REAP_PATIENCE_SECONDS, lambda: self._dead(pid))
+        watched = self._watched[pid]
+        self._loop.call_later(_REAP_PATIENCE_SECONDS, lambda: self._dead(pid, watched))
 
-    def _look(self, pid: int, start_time: str) -> None:
+    def _look(self, pid: int, start_time: str, watched: Watched) -> None:
         """Without a pidfd (Linux before 5.3) only looking again tells."""
-        if pid not in self._watched:
+        if self._watched.get(pid) is not watched:
             return
         found = host.process(pid)
         if found is None or found.start_time != start_time or not found.is_alive:
             self._dead(pid)
         else:
-            self._loop.call_later(_POLL_SECONDS, lambda: self._look(pid, start_time))
+            self._loop.call_later(_POLL_SECONDS, lambda: self._look(pid, start_time, watched))
 
-    def _dead(self, pid: int) -> None:
-        if pid not in self._watched:
+    def _dead(self, pid: int, watched: Watched | None = None) -> None:
+        """`watched`: only if it is still this very process that is watched under its pid."""
+        if pid not in self._watched or watched not in (None, self._watched[pid]):
             return
         pidfd, on_death, _ = self._watched[pid]
         self.unwatch(pid)

@@ -7,6 +7,7 @@ Works the same with no supervisor there.
 from __future__ import annotations
 
 import os
+import sys
 
 from holdfast.keeper.ending import Ending
 
@@ -81,6 +82,7 @@ class Departures:
     def reap(self) -> None:
         """Collect every child that has ended, write all exits at once, then tell."""
         ended: list[tuple[Run, int | None, Any]] = []
+        others: list[tuple[Callable[[int], None], int]] = []
         strangers = False
         while True:
             try:
@@ -92,14 +94,18 @@ class Departures:
             if (run := self._children.by_pid.get(pid)) is not None:
                 ended.append((run, status, usage))
             elif (on_exit := self._children.others.pop(pid, None)) is not None:
-                on_exit(status)
+                others.append((on_exit, status))
             else:
                 strangers = True
-        self._on_exits(ended)
-        if strangers:
-            for run in list(self._children.runs.values()):
-                if run.ending is not None:
-                    run.ending.check()
+        try:
+            self._on_exits(ended)
+            if strangers:
+                for run in list(self._children.runs.values()):
+                    if run.ending is not None:
+                        run.ending.check()
+        finally:
+            for on_exit, status in others:
+                _tell(on_exit, status)
 
     def foreign_exit(self, run: Run, status: int | None) -> None:
         if run.exit is None:
@@ -151,3 +157,11 @@ class Departures:
             self._say_ended(run)
         if not self._children.runs and self.on_empty is not None:
             self.on_empty()
+
+
+def _tell(on_exit: Callable[[int], None], status: int) -> None:
+    """What somebody else does about its child must not cost another one its turn."""
+    try:
+        on_exit(status)
+    except Exception:  # noqa: BLE001 - the border between the reaping and its listeners
+        sys.excepthook(*sys.exc_info())

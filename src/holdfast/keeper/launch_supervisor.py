@@ -96,8 +96,26 @@ class Supervisor:
             self._backoff = None
         if self.pid is not None:
             return
+        try:
+            pid, ours = self._start()
+        except (SpawnError, OSError) as error:
+            self._set("backoff")
+            self.last_error = str(error)
+            self._wait()
+            return
+        self._launched = self._loop.now()
+        self._adopt(pid)
+        self._on_link(ours)
+
+    def _start(self) -> tuple[int, socket.socket]:
+        """Its pid and our end of the link."""
         ours, theirs = connections.pair()
-        err = self._open_err()
+        try:
+            err = self._open_err()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         passed = (theirs.fileno(), self._lock_fd)
         argv = [
             *self._argv,
@@ -111,21 +129,15 @@ class Supervisor:
         for fd in passed:
             os.set_inheritable(fd, True)
         try:
-            pid = self._spawner.spawn(launch)
-        except SpawnError as error:
+            return self._spawner.spawn(launch), ours
+        except BaseException:
             ours.close()
-            self._set("backoff")
-            self.last_error = str(error)
-            self._wait()
-            return
+            raise
         finally:
             for fd in passed:
                 os.set_inheritable(fd, False)
             theirs.close()
             os.close(err)
-        self._launched = self._loop.now()
-        self._adopt(pid)
-        self._on_link(ours)
 
     def resume(self, facts: Facts) -> None:
         """Continue with the supervisor of the program image before this one."""
