@@ -160,6 +160,7 @@ class Supervisor:
         if self._store.database.moved_aside:
             self._tell_moved_aside()
         self._announce_self(kept)
+        self._shutdown.resume(kept)
         self._roster.restore(facts, kept, loaded)
         self._is_running = True
         early, self._early = self._early, []

@@ -19,9 +19,16 @@ Message = dict[str, Any]
 class Link:
     def __init__(self) -> None:
         self.asked: list[Message] = []
+        self.kept: dict[str, str] = {}
 
     def request(self, message: Message, then: object) -> None:
         self.asked.append(message)
+
+    def keep(self, key: str, value: str | None) -> None:
+        if value is None:
+            self.kept.pop(key, None)
+        else:
+            self.kept[key] = value
 
     def flush(self) -> None: ...
 
@@ -111,6 +118,55 @@ def test_a_second_request_hurries_the_first() -> None:
         second = asyncio.ensure_future(scene.shutdown.begin(why="test", now=True))
         assert await scene.last_word() == {"do": "shutdown", "exit_code": 0}
         assert await first == await second
+
+    asyncio.run(story())
+
+
+def test_a_shutdown_that_was_cut_short_is_finished() -> None:
+    """The next supervisor learns of it from the keeper, and ends as the first one would have."""
+
+    async def story() -> None:
+        scene = Scene(spec("web"))
+        scene.keeper.obeys = False
+        begun = asyncio.ensure_future(scene.shutdown.begin(why="test", exit_code=3))
+        await asyncio.sleep(0)
+        assert scene.keeper.runs
+        begun.cancel()
+        second = Scene(spec("web"))
+        second.shutdown.resume(scene.link.kept)
+        assert second.roster.runners["web"].is_retiring
+        assert await second.last_word() == {"do": "shutdown", "exit_code": 3}
+        assert not second.keeper.runs
+        third = Scene(spec("web"))
+        third.shutdown.resume({})
+        assert not third.roster.runners["web"].is_retiring
+
+    asyncio.run(story())
+
+
+def test_what_is_kept_on_purpose_is_not_resumed() -> None:
+    """When the supervisor was only to be off, the next one finds nothing to finish."""
+
+    async def story() -> None:
+        scene = Scene(spec("web"))
+        ending = asyncio.ensure_future(scene.shutdown.begin(why="test", keep_running=True))
+        await asyncio.sleep(0)
+        assert "shutdown" in scene.link.kept
+        assert await scene.last_word() == {"do": "supervise", "on": False}
+        await ending
+        assert scene.link.kept == {}
+        assert scene.keeper.runs
+
+    asyncio.run(story())
+
+
+def test_the_keeper_hears_that_its_signal_was_noted() -> None:
+    """Else it would end everything itself, in no order."""
+
+    async def story() -> None:
+        scene = Scene(spec("web"))
+        scene.shutdown.on_signal(15)
+        assert scene.link.asked == [{"do": "noted"}]
 
     asyncio.run(story())
 

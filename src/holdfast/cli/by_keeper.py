@@ -1,4 +1,4 @@
-"""What `status`, `stop` and `down` do when no supervisor can start: ask the keeper itself.
+"""What `status`, `stop` and `down` do when no supervisor answers: ask the keeper itself.
 
 The keeper knows runs, not services: states are told as far as it can see them, and the
 rest as unknown.
@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.client.keeper_line import KeeperLine
-from holdfast.client.reach import SupervisorAway, lock_is_held
+from holdfast.client.reach import SupervisorAway, SupervisorHung, lock_is_held
 from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
 
 STOP_MARGIN_SECONDS = 15.0
@@ -34,7 +34,7 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
         services = {name: services[name] for name in call.operands}
     return {
         "supervisor": {
-            "status": facts["supervisor"]["state"],
+            "status": "hung" if isinstance(away, SupervisorHung) else facts["supervisor"]["state"],
             "uptime": None,
             "managed_services": len(services),
             "pid": facts["supervisor"].get("pid"),
@@ -94,7 +94,10 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     warn(call, away)
     line = KeeperLine(call.places.keeper_socket)
     runs = _visible(line.facts)
-    line.ask("shutdown", **({"grace": 0} if now else {}))
+    fields: dict[str, Any] = {"grace": 0} if now else {}
+    if isinstance(away, SupervisorHung):
+        fields["abandon"] = True
+    line.ask("shutdown", **fields)
     longest = max((run["stop"]["grace"] for run in runs), default=0.0)
     deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
     ends: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from holdfast.cli.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.reach import reach
+from holdfast.client.reach import HUNG_SECONDS, reach
 from holdfast.vocabulary.places import Places, find_places
 
 TYPE_CHECKING = False
@@ -72,12 +72,25 @@ class Call:
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
         """Ask; once more if the supervisor was replaced meanwhile and asking twice is safe."""
         try:
-            return self.connect().ask(command, **fields)
+            return self._ask(command, fields)
         except ConnectionLost:
             self.close()
             if command not in SAFE_TO_REPEAT:
                 raise
-        return self.connect().ask(command, **fields)
+        return self._ask(command, fields)
+
+    def _ask(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
+        connection = self.connect()
+        request = connection.send(command, **fields)
+        while True:
+            try:
+                return connection.answer(request, HUNG_SECONDS)
+            except TimeoutError:
+                self.see_if_alive()
+
+    def see_if_alive(self) -> None:
+        """Whether the supervisor is only busy; SupervisorHung when it answers nobody."""
+        reach(self.places, any_version=True).close()
 
     def say(self, text: str = "") -> None:
         sys.stdout.write(text + "\n")

@@ -9,10 +9,13 @@ from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how, events_in
 from holdfast.client.connection import Connection, ConnectionLost, error_from
-from holdfast.client.reach import SupervisorAway, keeper_facts, lock_is_held, reach
+from holdfast.client.reach import Outlived, SupervisorAway, keeper_facts, lock_is_held, reach
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
 
 GONE_SECONDS = 30.0
+LAST_STEPS_SECONDS = 2.0
+ASK_SECONDS = 5.0
+TRIES = 10
 POLL_SECONDS = 0.02
 ENDED_STATES = frozenset({"stopped", "exited", "failed"})
 
@@ -27,6 +30,10 @@ def down(call: Call) -> int:
     except SupervisorAway as away:
         if not keep:
             kept = _down_without_supervisor(call, away, ends, now=now)
+        elif not away.is_off:
+            _switch_off(call, away)
+    except Outlived:
+        raise
     except NoDaemon:
         return _nothing_was_up(call)
     seconds = time.monotonic() - started
@@ -111,21 +118,33 @@ def _down_without_supervisor(
 
 def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> list[str]:
     """Ask for it, and ask again if the supervisor is replaced meanwhile; answers who is kept."""
-    for _ in range(3):
-        connection = reach(call.places, any_version=True)
+    is_asked = False
+    for _ in range(TRIES):
+        try:
+            connection = reach(call.places, any_version=True)
+        except SupervisorAway as away:
+            if not is_asked or not away.is_off:
+                raise
+            return _left_by(call, away)
+        except Outlived:
+            raise
+        except NoDaemon:
+            if not is_asked:
+                raise
+            return []
+        is_asked = True
         followed = connection.send("events", follow=True, limit=0)
         asked = connection.send("shutdown", keep_running=keep_running, now=now)
-        kept: list[str] = []
         try:
-            _follow(connection, ends, followed, asked, kept)
-        except ConnectionLost:
-            pass
+            kept = _follow(call, connection, ends, followed, asked)
         finally:
             connection.close()
+        if kept is None:
+            continue
         if keep_running or kept:
             if _supervisor_is_off(call):
                 return kept
-        elif is_gone(call.places.state):
+        elif is_gone(call.places.state, LAST_STEPS_SECONDS):
             return []
     raise TimedOut("Holdfast is still there", "`holdfast down --now` kills at once")
 
@@ -140,18 +159,48 @@ def is_gone(state: str, seconds: float = GONE_SECONDS) -> bool:
     return True
 
 
-def _follow(connection: Connection, ends: Ends, followed: int, asked: int, kept: list[str]) -> None:
-    """Read until the answer has come and the supervisor hangs up."""
-    is_answered = False
+def _left_by(call: Call, away: SupervisorAway) -> list[str]:
+    """The supervisor has gone without our hearing its answer: who is kept, or nobody at all."""
+    runs = away.facts.get("runs") or []
+    left = [run["service"] for run in runs if not run.get("hidden") and not run.get("ending")]
+    if not left and not is_gone(call.places.state):
+        raise away
+    return left
+
+
+def _switch_off(call: Call, away: SupervisorAway) -> None:
+    """Let the keeper end a supervisor that does not answer, or try no longer to start one."""
+    from holdfast.cli import by_keeper
+    from holdfast.client.keeper_line import KeeperLine
+
+    by_keeper.warn(call, away)
+    line = KeeperLine(call.places.keeper_socket)
+    try:
+        line.ask("supervise", on=False)
+    finally:
+        line.close()
+    if not _supervisor_is_off(call):
+        raise TimedOut("the supervisor is still there", away.hint)
+
+
+def _follow(
+    call: Call, connection: Connection, ends: Ends, followed: int, asked: int
+) -> list[str] | None:
+    """Read until the supervisor hangs up; answers who is kept, None if it died before it said."""
+    kept: list[str] | None = None
     while True:
-        frame = connection.receive(GONE_SECONDS if is_answered else None)
+        try:
+            frame = connection.receive(ASK_SECONDS if kept is None else GONE_SECONDS)
+        except ConnectionLost:
+            return kept
+        if frame is None and kept is not None:
+            return kept
         if frame is None:
-            return
-        if frame.get("id") == asked:
+            call.see_if_alive()
+        elif frame.get("id") == asked:
             if not frame.get("ok"):
                 raise error_from(frame.get("error") or {})
-            is_answered = True
-            kept += (frame.get("result") or {}).get("kept") or []
+            kept = (frame.get("result") or {}).get("kept") or []
         elif frame.get("id") == followed:
             for event in events_in(frame):
                 ends.take(event)

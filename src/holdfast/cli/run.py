@@ -36,6 +36,9 @@ def run(call: Call) -> int:
         fields["service"] = call.options["name"]
     if "restart" in call.options:
         fields["restart_policy"] = call.options["restart"]
+    elif is_waiting:
+        # Its exit code is what is waited for; another try would only hide it.
+        fields["restart_policy"] = "never"
     if call.options.get("terminal"):
         fields["terminal"] = True
     if call.options.get("stdin"):

@@ -69,11 +69,11 @@ VERBS = (
         most=None,
         options=(
             Option("--name", "the service's name; the command's by default", "NAME"),
-            Option("--wait", "show its output until it ends, and exit as it did"),
+            Option("--wait", "show its output until it ends, and exit as it did; no restarts"),
             Option("--terminal", "give it a terminal, for `holdfast attach`"),
             Option(
                 "--restart",
-                "when to start it again; on_failure by default",
+                "when to start it again; on_failure by default, with --wait never",
                 choices=("always", "on_failure", "never"),
             ),
             Option("--stdin", "keep its standard input open, instead of empty"),

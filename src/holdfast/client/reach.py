@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FIRST_ANSWER_SECONDS = 1.5
 PATIENCE_SECONDS = 10.0
+HUNG_SECONDS = 5.0
+SETTLED_SECONDS = 10.0
 POLL_SECONDS = 0.02
 KEEPER_CHECK_SECONDS = 0.25
 TRIES_BEFORE_AWAY = 3
@@ -48,11 +50,29 @@ class SupervisorAway(NoDaemon):
         )
 
 
+class SupervisorHung(SupervisorAway):
+    """A supervisor process is there, but it does not even answer a hello."""
+
+    code = TimedOut.code
+    exit_code = TimedOut.exit_code
+
+    def __init__(self, places: Places, facts: dict[str, Any]) -> None:
+        super().__init__(places, facts)
+        pid = (facts.get("supervisor") or {}).get("pid")
+        self.message = f"the supervisor (pid {pid}) does not answer; the keeper holds the services"
+        self.hint = (
+            "`status`, `logs`, `stop` and `down` work without it; "
+            f"after `kill -9 {pid}` the keeper starts a new one"
+        )
+        self.details = {"supervisor_pid": pid}
+
+
 def reach(
     places: Places, *, patience: float = PATIENCE_SECONDS, any_version: bool = False
 ) -> Connection:
     """A greeted connection to the supervisor of these places."""
-    deadline = time.monotonic() + patience
+    begun = time.monotonic()
+    deadline = begun + patience
     connection: Connection | None = None
     try:
         wait = min(FIRST_ANSWER_SECONDS, patience)
@@ -77,7 +97,11 @@ def reach(
             now = time.monotonic()
             if now >= next_keeper_check:
                 next_keeper_check = now + KEEPER_CHECK_SECONDS
-                _check_keeper(places, is_line_open=connection is not None)
+                _check_keeper(
+                    places,
+                    is_line_open=connection is not None,
+                    waited=now - begun if connection is not None else 0.0,
+                )
             if now >= deadline:
                 raise _no_answer(places, patience)
             if connection is None:
@@ -94,7 +118,7 @@ def _no_answer(places: Places, patience: float) -> TimedOut:
     )
 
 
-def _check_keeper(places: Places, *, is_line_open: bool) -> None:
+def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
     """Raise when waiting is of no use: nobody is there, or the supervisor is away."""
     facts = keeper_facts(places)
     if facts is None:
@@ -108,6 +132,9 @@ def _check_keeper(places: Places, *, is_line_open: bool) -> None:
     failures = supervisor.get("failures") or 0
     if state == "off" or (state == "backoff" and failures >= TRIES_BEFORE_AWAY):
         raise SupervisorAway(places, facts)
+    is_settled = time.time() - (supervisor.get("since") or 0.0) > SETTLED_SECONDS
+    if state == "running" and is_settled and waited >= HUNG_SECONDS:
+        raise SupervisorHung(places, facts)
 
 
 def keeper_facts(places: Places) -> dict[str, Any] | None:
@@ -140,11 +167,30 @@ def lock_is_held(state: str) -> bool:
 
 
 def nothing_runs(places: Places) -> NoDaemon:
+    """Nobody is there; what a Holdfast that was killed has left running is named."""
+    if os.path.exists(os.path.join(places.state, "keeper.json")):
+        from holdfast.client.outlived import outlived
+
+        if left := outlived(places.state):
+            return Outlived(left, places)
     if places.config:
         hint = f"`holdfast up` starts the services of {places.config}"
     else:
         hint = "`holdfast init` writes a configuration, `holdfast run -- COMMAND` needs none"
     return NoDaemon(f"nothing runs here ({places.project})", hint, {"project": places.project})
+
+
+class Outlived(NoDaemon):
+    """Keeper and supervisor were killed; some of their services live on."""
+
+    def __init__(self, left: dict[str, int], places: Places) -> None:
+        named = ", ".join(f"{name} pid {pid}" for name, pid in left.items())
+        are = "1 service" if len(left) == 1 else f"{len(left)} services"
+        super().__init__(
+            f"{are} outlived their Holdfast ({named})",
+            "`holdfast up` takes them over; after that `holdfast down` stops them",
+            {"project": places.project, "survivors": left},
+        )
 
 
 def _connect(path: str) -> Connection | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import msgspec
+
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
@@ -19,7 +21,17 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import ShutdownResult
 
 ANSWER_SECONDS = 0.02
+KEPT = "shutdown"
 _log = logger("shutdown")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A shutdown as the keeper remembers it, for the supervisor that has to finish it."""
+
+    why: str = "a shutdown that was cut short"
+    keep_running: bool = False
+    now: bool = False
+    exit_code: int = 0
 
 
 class Shutdown:
@@ -31,29 +43,56 @@ class Shutdown:
         self._link = link
         self._task: asyncio.Task[ShutdownResult] | None = None
         self._ending: asyncio.Task[ShutdownResult] | None = None
-        self._exit_code = 0
-        self._keeps_all = False
+        self._begun = Kept()
 
     async def begin(
         self, *, keep_running: bool = False, now: bool = False, exit_code: int = 0, why: str
     ) -> ShutdownResult:
         """Stop what is to be stopped; answers what was done, and who is left."""
         if self._task is None:
-            self._exit_code, self._keeps_all = exit_code, keep_running
+            self._begun = Kept(why, keep_running, now, exit_code)
+            self._remember()
             self._store.event(Kind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
-            self._task = asyncio.create_task(self._stop_all(now=now))
+            self._task = asyncio.create_task(self._stop_all())
         elif now:
+            self._begun = msgspec.structs.replace(self._begun, now=True)
+            self._remember()
             for runner in self._roster.runners.values():
                 if runner.run is not None:
                     runner.stop(grace=0)
         return await asyncio.shield(self._task)
 
+    def resume(self, kept: dict[str, str]) -> None:
+        """Finish what an earlier supervisor had begun; to be asked before services are restored."""
+        if KEPT not in kept:
+            return
+        try:
+            begun = msgspec.json.decode(kept[KEPT], type=Kept)
+        except msgspec.MsgspecError as error:
+            _log.error("a shutdown was cut short, and how it was asked is unknown: %s", error)
+            begun = Kept()
+        _log.warning("going on with a shutdown that was cut short: %s", begun.why)
+        self._roster.retire()
+        self._ending = asyncio.ensure_future(
+            self.begin(
+                keep_running=begun.keep_running,
+                now=begun.now,
+                exit_code=begun.exit_code,
+                why=begun.why,
+            )
+        )
+
+    def _remember(self) -> None:
+        self._link.keep(KEPT, msgspec.json.encode(self._begun).decode())
+
     def _finish(self) -> None:
         """The last word to the keeper; it retires us then."""
-        if self._keeps_all or self._left():
+        if self._begun.keep_running or self._left():
+            self._link.keep(KEPT, None)
             self._link.request({"do": "supervise", "on": False}, _log_refusal)
         else:
-            self._link.request({"do": "shutdown", "exit_code": self._exit_code}, _log_refusal)
+            code = self._begun.exit_code
+            self._link.request({"do": "shutdown", "exit_code": code}, _log_refusal)
         self._link.flush()
 
     def on_failed(self, runner: ServiceRunner) -> None:
@@ -67,23 +106,24 @@ class Shutdown:
 
     def on_signal(self, number: int) -> None:
         """The keeper was asked to end; a second time means at once."""
+        self._link.request({"do": "noted"}, _log_refusal)
         why, is_second = f"signal {number} to the keeper", self._task is not None
         self._ending = asyncio.ensure_future(self.begin(why=why, now=is_second))
 
-    async def _stop_all(self, *, now: bool) -> ShutdownResult:
+    async def _stop_all(self) -> ShutdownResult:
         self._roster.retire()
-        if not self._keeps_all:
+        if not self._begun.keep_running:
             names = [
                 name
                 for name, runner in self._roster.runners.items()
                 if runner.declaration.spec.on_supervisor_exit == "stop"
             ]
-            await self._roster.stop(names, grace=0.0 if now else None)
+            await self._roster.stop(names, grace=0.0 if self._begun.now else None)
         await self._store.written()
         # Whoever asked is answered before the keeper ends us.
         asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._finish)
         left = self._left()
-        if self._keeps_all:
+        if self._begun.keep_running:
             message = "the supervisor is off; keeper and services stay"
         elif left:
             message = f"everything else is stopped; kept running: {', '.join(left)}"

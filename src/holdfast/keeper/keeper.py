@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs import Facts
 
 PROTOCOL = 1
+_NOTED_SECONDS = 3.0
+_HOPELESS_FAILURES = 3
 
 
 class Options:
@@ -80,6 +82,7 @@ class Keeper:
         self.peers: list[Connection] = []
         self.exit_code = 0
         self.is_shutting_down = False
+        self.is_end_noted = False
         self._requests_to_end = 0
         self._spare_runs: set[str] = set()
         nofile = table.get("nofile")
@@ -204,8 +207,26 @@ class Keeper:
         self._requests_to_end += 1
         if self._requests_to_end == 1 and self.link is not None and self.link.is_greeted:
             self.announce({"notice": "shutdown_requested", "signal": number})
+            self.loop.call_later(_NOTED_SECONDS, self._see_to_the_end)
             return
         self.shutdown(0.0 if self._requests_to_end > 2 else None)
+
+    def _see_to_the_end(self) -> None:
+        """The supervisor was asked to end everything; if it hangs or cannot start, we do."""
+        is_hopeless = self.supervisor.failures >= _HOPELESS_FAILURES
+        if self.is_shutting_down or self.supervisor.state == "off":
+            return
+        if self.is_end_noted and not is_hopeless:
+            self.loop.call_later(_NOTED_SECONDS, self._see_to_the_end)
+            return
+        self.abandon_supervisor()
+        self.shutdown()
+
+    def abandon_supervisor(self) -> None:
+        """It does not answer: end it without asking, for good."""
+        self.supervisor.retire(lambda: None)
+        if self.supervisor.pid is not None:
+            os.kill(self.supervisor.pid, 9)
 
     def shutdown(
         self, grace: float | None = None, exit_code: int | None = None, keep: Any = None

@@ -116,9 +116,17 @@ def do_upgrade(words: Words, connection: Connection, message: Message, fds: list
     words.upgrade = (connection, message.get("id"))
 
 
+def do_noted(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    """The supervisor has taken `shutdown_requested` on itself."""
+    words.keeper.is_end_noted = True
+    return {}
+
+
 def do_shutdown(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     grace, code = message.get("grace"), message.get("exit_code")
     keeper, keep = words.keeper, message.get("keep")
+    if message.get("abandon"):
+        keeper.abandon_supervisor()
     keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code, keep))
     return {}
 

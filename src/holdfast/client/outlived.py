@@ -1,0 +1,55 @@
+"""Which services outlived their keeper and supervisor, when both were killed.
+
+Reads the database of the dead, read-only, and compares with what the kernel says now. Only
+for when nobody answers: it costs what a daemon's answer must not. Where the kernel tells no
+start times through /proc, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import os
+
+BUSY_SECONDS = 0.5
+
+
+def outlived(state: str) -> dict[str, int]:
+    """Services whose recorded process is alive, with its pid; empty when nothing is known."""
+    boot = _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    return {
+        service: pid
+        for service, pid, start_time, boot_id in _open_runs(os.path.join(state, "holdfast.db"))
+        if boot_id == boot and _start_time(pid) == start_time
+    }
+
+
+def _open_runs(path: str) -> list[tuple[str, int, str, str]]:
+    import sqlite3
+    from contextlib import closing
+    from urllib.parse import quote
+
+    try:
+        database = sqlite3.connect(f"file:{quote(path)}?mode=ro", timeout=BUSY_SECONDS, uri=True)
+        with closing(database):
+            return database.execute(
+                "SELECT service, pid, start_time, boot_id FROM runs"
+                " WHERE ended_at IS NULL AND start_time IS NOT NULL ORDER BY service, number"
+            ).fetchall()
+    except sqlite3.Error:
+        return []
+
+
+def _start_time(pid: int) -> str | None:
+    """The kernel's start time of a living process; a zombie is none."""
+    # The name may itself hold spaces and parentheses: it ends at the last one.
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return fields[19].decode()
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
