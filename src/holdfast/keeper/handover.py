@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     Table = dict[str, Any]
 
 VERSION = 1
+_RUN = ("run_id", "service", "pid", "start_time", "parts")
+_CONNECTION = ("fd", "is_greeted", "watched", "inbox", "inbox_fds", "outbox")
+_SUPERVISOR = ("pid", "state", "failures", "last_exit", "last_error")
 
 
 class HandoverError(Exception):
@@ -54,6 +57,18 @@ def read(fd: int) -> Table:
     if not isinstance(table, dict) or table.get("version") != VERSION:
         raise HandoverError("the table has another version")
     return table
+
+
+def check(table: Table) -> None:
+    """Everything without which a run, a peer or the supervisor could not be taken over."""
+    for what, needed, found in (
+        ("run", _RUN, table.get("runs")),
+        ("connection", _CONNECTION, table.get("connections")),
+        ("supervisor", _SUPERVISOR, [table["supervisor"]] if "supervisor" in table else ()),
+    ):
+        for facts in found or ():
+            if missing := [name for name in needed if name not in facts]:
+                raise HandoverError(f"a {what} in the table has no {', '.join(missing)}")
 
 
 def descriptors(table: Table) -> list[int]:

@@ -6,13 +6,14 @@ in `words`, the life of runs in `children`.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import time
 
 import holdfast
-from holdfast.keeper import host
+from holdfast.keeper import complaints, host
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.children import Children
 from holdfast.keeper.connections import Connection, Door, hand_parts, listen
@@ -21,18 +22,23 @@ from holdfast.keeper.journal import Journal
 from holdfast.keeper.launch_supervisor import Supervisor, default_argv
 from holdfast.keeper.logs import Logs
 from holdfast.keeper.memory import Memory
+from holdfast.keeper.mending import Mending
+from holdfast.keeper.peers import is_supervised
 from holdfast.keeper.spawn import Spawner
 from holdfast.keeper.words import Words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from holdfast.keeper.handover import Table
+    from holdfast.keeper.host import Process
     from holdfast.keeper.loop import Loop
-    from holdfast.keeper.runs import Facts
+    from holdfast.keeper.runs import Facts, Run
 
 PROTOCOL = 1
+_LOOK_SECONDS = 1.0
 _NOTED_SECONDS = 3.0
 _HOPELESS_FAILURES = 3
 
@@ -95,10 +101,19 @@ class Keeper:
             host.raise_nofile()
         host.set_subreaper()
         self.cgroups = Cgroups(_hash_of(options.state))
+        # Whoever takes over processes must live, whatever is refused; a first start may fail.
+        self._is_successor = bool(table)
+        self._mending = Mending(loop)
+        self._unrestored: list[Facts] = []
         logs_folder = os.path.join(options.state, "logs")
-        os.makedirs(logs_folder, 0o700, exist_ok=True)
+        self._begin("making the folder of logs", lambda: _make_folder(logs_folder))
         self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
-        self.journal = Journal(os.path.join(options.state, "exits.jsonl"))
+        self.journal = Journal(
+            os.path.join(options.state, "exits.jsonl"),
+            inherited=table.get("journal"),
+            may_wait=self._is_successor,
+            on_refused=lambda: self._mending.later("writing exits.jsonl", self._mend_journal),
+        )
         self.children = Children(
             loop,
             self.spawner,
@@ -130,19 +145,44 @@ class Keeper:
 
     def open(self, listener: socket.socket | None = None) -> None:
         """Listen for peers and, on its behalf, for the supervisor's; write down where we are."""
-        if self.held.get("line") is None:
-            self.held.hold("line", listen(self._socket_path("line")).detach())
-        listener = listener or listen(self._socket_path("keeper"))
-        self._door = Door(listener, self.loop, self._on_peer)
-        self._write_description()
+        self._begin("opening line.sock", self._open_line)
+        self._begin("opening keeper.sock", lambda: self._open_door(listener))
+        self._begin("writing keeper.json", self._write_description)
         self.children.placement.sweep()
+
+    def _begin(self, what: str, do: Callable[[], None]) -> None:
+        if self._is_successor:
+            self._mending.attempt(what, do)
+        else:
+            do()
+
+    def _open_line(self) -> None:
+        if self.held.get("line") is None:
+            _make_folder(self._options.runtime)
+            self.held.hold("line", listen(self._socket_path("line")).detach())
+
+    def _open_door(self, listener: socket.socket | None) -> None:
+        if listener is None:
+            _make_folder(self._options.runtime)
+            listener = listen(self._socket_path("keeper"))
+        self._door = Door(listener, self.loop, self._on_peer)
+
+    def _mend_journal(self) -> None:
+        self.journal.mend()
+        if not self.journal.is_settled:
+            raise OSError("the file refuses, the exits wait in memory")
 
     def set_link(self, sock: socket.socket) -> Connection:
         self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
         return self.link
 
-    def _on_peer(self, sock: socket.socket, pid: int | None) -> Connection:
-        peer = Connection(sock, "control", self.loop, self._words.handle, self._on_closed, pid)
+    def _on_peer(self, sock: socket.socket, process: Process | None) -> None:
+        runs, root = self.children.runs, self.cgroups.root
+        self._add_peer(sock, is_supervised(process, runs, root, self.supervisor.pid))
+
+    def _add_peer(self, sock: socket.socket, is_agent: bool) -> Connection:
+        handle, on_closed = self._words.handle, self._on_closed
+        peer = Connection(sock, "control", self.loop, handle, on_closed, is_agent)
         self.peers.append(peer)
         return peer
 
@@ -232,10 +272,12 @@ class Keeper:
         self, grace: float | None = None, exit_code: int | None = None, keep: Any = None
     ) -> None:
         """End every run that is still there, then the supervisor, then this process."""
-        if exit_code is not None:
-            self.exit_code = exit_code
-        self.is_shutting_down = True
         kept = set(self.children.runs) if keep is True else set(keep or ())
+        if grace is not None and not float(grace) >= 0:
+            raise ValueError(f"a grace of {grace} seconds")
+        if exit_code is not None:
+            self.exit_code = int(exit_code)
+        self.is_shutting_down = True
         doomed = [run for run in self.children.runs.values() if run.run_id not in kept]
         self.children.departures.on_empty = self._on_runs_ended
         for run in doomed:
@@ -291,7 +333,8 @@ class Keeper:
             "oom_score": self.spawner.oom_score,
             "umask": self.spawner.umask,
             "logs": self.logs.states(),
-            "runs": self.children.table(),
+            "journal": self.journal.state(),
+            "runs": self.children.table() + self._unrestored,
             "supervisor": self.supervisor.facts(),
             "connections": link + [peer.state() for peer in self.peers],
             "answer": self._words.pending_upgrade(),
@@ -300,7 +343,33 @@ class Keeper:
     def restore_runs(self, table: Table) -> None:
         states = table.get("logs") or {}
         for facts in table.get("runs") or ():
-            self.children.restore(facts, states.get(facts["service"]))
+            try:
+                self.children.restore(facts, states.get(facts["service"]))
+            except Exception as error:  # noqa: BLE001 - the other runs must go on
+                self._on_unrestored(facts, error)
+
+    def _on_unrestored(self, facts: Facts, error: Exception) -> None:
+        """Its process lives: what is known of it stays in the table, its descriptors open."""
+        complaints.on_fault(type(error), error, error.__traceback__)
+        run = self.children.runs.get(facts.get("run_id") or "")
+        if run is None:
+            what = "it is out of control until the next upgrade, which tries again"
+            self._unrestored.append(facts)
+        else:
+            what = "it can be ended, but its output may not be recorded"
+            for part, fd in (facts.get("parts") or {}).items():
+                if _is_open(fd):
+                    run.parts.setdefault(part, fd)
+            if not run.is_child:
+                self._await(run)
+        name = f"{facts.get('service')} (process {facts.get('pid')}, run {facts.get('run_id')})"
+        complaints.say(f"taking over {name} failed: {what}")
+
+    def _await(self, run: Run) -> None:
+        if run.exit is None and host.start_time(run.pid) == run.start_time:
+            self.loop.call_later(_LOOK_SECONDS, lambda: self._await(run))
+        else:
+            self.children.departures.foreign_exit(run, None)
 
     def restore_connections(self, table: Table) -> None:
         for state in table.get("connections") or ():
@@ -309,8 +378,11 @@ class Keeper:
                 connection = self.set_link(sock)
                 self.children.supervisor_present(state["is_greeted"])
             else:
-                connection = self._on_peer(sock, state["peer_pid"])
-            connection.restore(state)
+                connection = self._add_peer(sock, state.get("is_supervised", True))
+            try:
+                connection.restore(state)
+            except Exception as error:  # noqa: BLE001 - what is lost is one peer's half-read words
+                complaints.on_fault(type(error), error, error.__traceback__)
             if (answer := table.get("answer")) and answer["fd"] == state["fd"]:
                 facts = {"version": holdfast.__version__, "pid": os.getpid()}
                 connection.send({"id": answer["id"], "ok": True, **facts})
@@ -337,12 +409,26 @@ class Keeper:
             "runtime": self._options.runtime,
             "started_at": self.started_at,
         }
+        data = json.dumps(description).encode() + b"\n"
         fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, json.dumps(description).encode() + b"\n")
+            if os.write(fd, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         finally:
             os.close(fd)
         os.rename(path + ".new", path)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _make_folder(path: str) -> None:
+    os.makedirs(path, 0o700, exist_ok=True)
 
 
 def _hash_of(state: str) -> str:

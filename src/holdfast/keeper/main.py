@@ -14,7 +14,7 @@ import socket
 import sys
 
 import holdfast
-from holdfast.keeper import handover
+from holdfast.keeper import complaints, handover
 from holdfast.keeper.keeper import Keeper, Options
 from holdfast.keeper.loop import Loop
 
@@ -37,13 +37,14 @@ def main(arguments: list[str]) -> int:
     asked = _parse(arguments)
     if "--check" in asked:
         return _check(int(asked["--check"]))
+    complaints.install()
     ready_fd = int(asked["--ready-fd"]) if "--ready-fd" in asked else None
     try:
         keeper = _start(asked)
     except (StartError, handover.HandoverError, OSError) as error:
         code = error.code if isinstance(error, StartError) else "start_failed"
         _say(ready_fd, {"error": {"code": code, "message": str(error)}})
-        sys.stderr.write(f"holdfast keeper: {error}\n")
+        complaints.say(str(error))
         return 1
     _say(ready_fd, {"ready": True})
     keeper.loop.run()
@@ -61,7 +62,11 @@ def _parse(arguments: list[str]) -> dict[str, str]:
 
 def _check(table_fd: int) -> int:
     """Rehearsal of an upgrade: everything is imported by now, and the table is legible."""
-    handover.read(table_fd)
+    table = handover.read(table_fd)
+    handover.check(table)
+    program = os.path.join(os.path.dirname(holdfast.__file__), "supervisor.py")
+    if not os.path.exists(program):
+        raise StartError("start_failed", f"there is no {program}")
     sys.stdout.write(json.dumps({"version": holdfast.__version__}) + "\n")
     return 0
 
@@ -85,8 +90,7 @@ def _start(asked: dict[str, str]) -> Keeper:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.on_signal(number, lambda number=number: keeper.on_signal(number))  # type: ignore[misc]
     keeper.restore_runs(table)
-    listener = table.get("listener") if is_resumed else None
-    keeper.open(socket.socket(fileno=listener) if listener is not None else None)
+    keeper.open(_inherited_listener(table) if is_resumed else None)
     if is_resumed:
         keeper.supervisor.resume(table["supervisor"])
         keeper.restore_connections(table)
@@ -103,12 +107,30 @@ def _start(asked: dict[str, str]) -> Keeper:
     return keeper
 
 
+def _inherited_listener(table: Table) -> socket.socket | None:
+    fd = table.get("listener")
+    try:
+        return socket.socket(fileno=fd) if fd is not None else None
+    except OSError as error:
+        complaints.say(f"taking over keeper.sock: {error}")
+        return None
+
+
 def _options(asked: dict[str, str]) -> Options:
     state = os.path.abspath(asked["--state"])
     runtime = os.path.abspath(asked["--runtime"])
+    is_successor = "--resume" in asked or "--recover" in asked
+    if "--recover" in asked:
+        # What was the supervisor complained in another file.
+        complaints.use(os.path.join(state, "keeper.err"))
     for folder in (state, runtime):
-        os.makedirs(folder, 0o700, exist_ok=True)
-        os.chmod(folder, 0o700)
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            os.chmod(folder, 0o700)
+        except OSError as error:
+            if not is_successor:
+                raise
+            complaints.say(f"making {folder}: {error}")
     project = asked.get("--project")
     if project is None and "--recover" in asked:
         project = _project_of_predecessor(state)

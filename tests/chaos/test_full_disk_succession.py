@@ -1,0 +1,96 @@
+"""A keeper is succeeded while its state folder is on a full disk: nothing is let go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hold, is_alive, wait_for
+
+
+@pytest.fixture
+def disk(hold: Hold) -> Iterator[Path]:
+    """A file system of 3 MB that holds the state."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    disk = hold.folder / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this host does not allow a mount")
+    hold.environ["HOLDFAST_STATE_DIR"] = str(disk / "state")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def _fill(disk: Path) -> None:
+    with (disk / "ballast").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    # No name can be added either.
+    try:
+        for number in range(100_000):
+            (disk / f"filler{number}").touch()
+    except OSError:
+        pass
+
+
+def _empty(disk: Path) -> None:
+    for path in (disk / "ballast", *disk.glob("filler*")):
+        path.unlink(missing_ok=True)
+
+
+def _pids(hold: Hold) -> dict[str, int]:
+    return {name: facts["pid"] for name, facts in hold.json("status")["services"].items()}
+
+
+@pytest.mark.parametrize("succession", ["upgrade", "kill"])
+def test_full_disk(hold: Hold, disk: Path, succession: str) -> None:
+    """An upgrade or a kill -9 of the keeper on a full disk: same pids, status answers, and
+    what could not be written is written once there is room."""
+    hold.services(web=["sh", "-c", "while :; do echo tick; sleep 0.05; done"], db=["sleep", "1000"])
+    hold.cli("up", "-d")
+    before = _pids(hold)
+    old = hold.json("status")["supervisor"]
+    keeper = old["keeper_pid"]
+    try:
+        _fill(disk)
+        if succession == "upgrade":
+            hold.cli("upgrade")
+            hold.cli("upgrade")
+        else:
+            os.kill(keeper, signal.SIGKILL)
+            wait_for(
+                lambda: (
+                    hold.cli("status", "--json", expect=None).returncode == 0
+                    and hold.json("status")["supervisor"]["keeper_pid"] == old["pid"]
+                ),
+                30,
+                "the supervisor to be the keeper",
+            )
+            keeper = old["pid"]
+        assert hold.json("status")["supervisor"]["keeper_pid"] == keeper
+        assert _pids(hold) == before
+        assert all(is_alive(pid) for pid in before.values())
+        hold.cli("restart", "db")
+        assert _pids(hold)["web"] == before["web"]
+        _empty(disk)
+        description = disk / "state" / "keeper.json"
+        wait_for(
+            lambda: json.loads(description.read_text())["pid"] == keeper,
+            what="the description to be written",
+        )
+    finally:
+        _empty(disk)
+        hold.cli("down", "--now", expect=None)
+        for pid in (keeper, *before.values()):
+            wait_for(lambda pid=pid: not is_alive(pid), what=f"the end of {pid}")
