@@ -36,6 +36,7 @@ from holdfast.engine.watches import Watches
 from holdfast.vocabulary.events import Event, Kind
 
 PRELOAD_AFTER_SECONDS = 1.0
+PARENT_SECONDS = 2.0
 SWITCH_SECONDS = 0.0005
 _log = logger("supervisor")
 
@@ -70,7 +71,9 @@ class Supervisor:
         self._link_fd = link_fd
         self._lock_fd = lock_fd
         self._started_mono = time.monotonic()
+        self._keeper_pid = os.getppid()
         self._is_keeper_gone = False
+        self._is_built = False
         self._is_running = False
         self._early: list[dict[str, Any]] = []
         self._has_spares: asyncio.Event
@@ -88,21 +91,39 @@ class Supervisor:
             on_notice=self._on_notice,
             on_gone=self._on_keeper_gone,
         )
+        beginning = asyncio.create_task(self._begin(loop))
+        ending = asyncio.create_task(self._end.wait())
+        # A keeper that dies while we begin will never answer what we wait for.
+        await asyncio.wait({beginning, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if beginning.done():
+            beginning.result()
+            await ending
+        else:
+            beginning.cancel()
+        if self._is_built:
+            await self._close()
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         facts = await self._link.hello(holdfast.__version__)
         self._build(loop)
+        self._is_built = True
         self._restore(facts)
         await self._open_door()
         _log.info("supervisor %s is up, pid %d", holdfast.__version__, os.getpid())
         loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
-        await self._end.wait()
-        await self._close()
 
     def after_loop(self) -> None:
         """If the keeper died, become it; nothing else runs in this process any more."""
-        if self._is_keeper_gone:
-            self._link.turn_into_keeper(
-                lock_fd=self._lock_fd, state=self._state, runtime=self._runtime, umask=self._umask
-            )
+        if not self._is_keeper_gone:
+            return
+        if not self._is_built or not processes.parent_is_gone(self._keeper_pid, PARENT_SECONDS):
+            # Two keepers would fight over the same services. The one that lives starts another
+            # supervisor; and without its table we could not take its place.
+            _log.error("the link to keeper %d broke; leaving", self._keeper_pid)
+            sys.exit(1)
+        self._link.turn_into_keeper(
+            lock_fd=self._lock_fd, state=self._state, runtime=self._runtime, umask=self._umask
+        )
 
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
         link, bus = self._link, EventBus()

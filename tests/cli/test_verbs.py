@@ -44,7 +44,7 @@ LINES = [
     (
         ["events", "-n5", "--since", "3"],
         "events",
-        {"services": [], "limit": 5, "since": 3},
+        {"services": [], "limit": 1000, "since": 3},
     ),
     (
         ["wait", "web", "--for", "log:ready", "--timeout", "500ms"],

@@ -93,11 +93,16 @@ def test_full_socket_keeps_order_and_descriptors(pair: Pair) -> None:
             os.close(copy)
 
 
-@pytest.mark.parametrize("line", [b"nonsense\n", b"[1]\n", b'{"fds": 1}\n', b'{"fds": -1}\n'])
+@pytest.mark.parametrize("line", [b"nonsense\n", b"[1]\n", b'{"fds": "x"}\n', b'{"fds": -1}\n'])
 def test_broken_framing(line: bytes) -> None:
     """A peer that breaks the framing is told apart from one that asks for nonsense."""
     with pytest.raises(wire.WireError):
         wire.Inbox().feed(line)
+
+
+def test_descriptors_that_the_kernel_dropped() -> None:
+    """A message whose descriptors did not come is taken without them."""
+    assert wire.Inbox().feed(b'{"fds": 2}\n') == [({"fds": 2}, [])]
 
 
 def test_endless_line() -> None:

@@ -5,23 +5,36 @@ psutil is imported by `preload`, in the background: nothing here needs it at sta
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import socket
 import struct
 import sys
+import time
 from typing import NamedTuple
 
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.results import ProcessInfo
 
 _LOCAL_PEERCRED, _LOCAL_PEERPID, _SOL_LOCAL = 0x001, 0x002, 0
-_MAX_DEPTH = 200
+_SO_PEERPIDFD = 77
+_MAX_STEPS = 1000
+
+
+class Process(NamedTuple):
+    """A process as it was at one moment; pid and start time together are its identity."""
+
+    pid: int
+    start_time: str
+    ppid: int
 
 
 class Peer(NamedTuple):
-    """The process at the other end of a Unix socket."""
+    """Who is at the other end of a Unix socket; without a process if that is gone or hidden."""
 
     uid: int
-    pid: int | None
+    process: Process | None
 
 
 def preload() -> None:
@@ -36,20 +49,80 @@ def peer_of(sock: socket.socket) -> Peer:
         data = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
         uid = struct.unpack_from("=II", data)[1]
         pid = struct.unpack("=i", sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))[0]
-        return Peer(uid, pid or None)
+        return Peer(uid, process(pid) if pid > 0 else None)
     data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", data)
-    return Peer(uid, pid or None)
+    found = process(pid) if pid > 0 else None
+    # Asked after the look: while who connected lives, the pid is nobody else's.
+    return Peer(uid, None if _has_left(sock) else found)
 
 
-def ancestors(pid: int) -> list[int]:
-    """The process and its parents, nearest first."""
-    chain: list[int] = []
-    current: int | None = pid
-    while current and current not in chain and len(chain) < _MAX_DEPTH:
-        chain.append(current)
-        current = _parent(current)
-    return chain
+def _has_left(sock: socket.socket) -> bool:
+    """Whether the process that connected has ended, where the kernel (6.5) can tell."""
+    try:
+        pidfd: int = struct.unpack("i", sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))[0]
+    except OSError as error:
+        return error.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ENOSYS)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(0))
+    finally:
+        os.close(pidfd)
+
+
+def process(pid: int) -> Process | None:
+    """A live process as it is now."""
+    if sys.platform == "darwin":
+        import psutil
+
+        try:
+            one = psutil.Process(pid)
+            return Process(pid, str(one.create_time()), one.ppid())
+        except psutil.Error:
+            return None
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        # A leader that left its other threads behind looks like a zombie but still runs.
+        if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
+            return None
+        return Process(pid, fields[19].decode(), int(fields[1]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def lineage(first: Process) -> list[Process]:
+    """The process and its ancestors, nearest first; nothing where they change too fast."""
+    line = [first]
+    for _ in range(_MAX_STEPS):
+        last = line[-1]
+        if last.ppid <= 0:
+            return line
+        parent, again = process(last.ppid), process(last.pid)
+        if again is None or again.start_time != last.start_time:
+            line.pop()
+            if not line:
+                return []
+        elif again.ppid != last.ppid:
+            line[-1] = again
+        elif parent is None:
+            # It exists, since it is still the parent, and is hidden: another user's.
+            return line
+        else:
+            line.append(parent)
+    return []
+
+
+def is_in_cgroup(pid: int, root: str) -> bool:
+    """Whether a process is in a cgroup beneath this one; yes if nobody can tell."""
+    name = os.fsencode(os.path.basename(root))
+    try:
+        with open(f"/proc/{pid}/cgroup", "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return True
+    return any(line.startswith(b"0::") and name in line[3:].split(b"/") for line in lines)
 
 
 def run_id_of(pid: int) -> str | None:
@@ -121,10 +194,16 @@ def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
         pid = _listener(port)
     if pid is None:
         raise Failed("no process was named", "give a pid, a pid file or a port")
+    if pid in (1, os.getpid(), os.getppid()):
+        whose = "the init process of this machine" if pid == 1 else "part of this Holdfast"
+        raise Failed(
+            f"process {pid} cannot be adopted: it is {whose}",
+            "name the process of your service; `ps -e` lists what runs",
+        )
     try:
         process = psutil.Process(pid)
         return Found(pid, tuple(process.cmdline()), _folder(process))
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError, OverflowError):
         raise Failed(f"there is no process {pid}", "`ps` lists what runs") from None
     except psutil.AccessDenied:
         raise Failed(f"process {pid} belongs to somebody else", "run it as your user") from None
@@ -153,19 +232,14 @@ def _listener(port: int) -> int:
     raise Failed(f"no process of yours listens on port {port}", "`ss -ltnp` shows who does")
 
 
-def _parent(pid: int) -> int | None:
-    if sys.platform == "darwin":
-        import psutil
-
-        try:
-            return psutil.Process(pid).ppid()
-        except psutil.Error:
-            return None
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
+def parent_is_gone(pid: int, seconds: float) -> bool:
+    """Whether our parent has died. Its end of a socket closes a moment before that shows."""
+    deadline = time.monotonic() + seconds
+    while os.getppid() == pid:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def raise_descriptor_limit() -> None:

@@ -7,6 +7,7 @@ when its run is over; never reads one. Speaks to nobody.
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ Then = Callable[[Message], None]
 _NOT_FACTS = frozenset(
     {"do", "id", "kept", "argv", "env", "environ", "cwd", "user", "rlimits", "umask", "nice"}
 )
+_OWN_DESCRIPTORS = 64
 _REPLY_FIELDS = frozenset({"ok", "id", "parts", "fds"})
 _RUN_DEFAULTS: Message = {
     "kind": "service", "paused": False, "ending": False, "cgroup": None, "lease": None,
@@ -33,6 +35,8 @@ class Succession:
         self.held: dict[str, int] = {}
         self._spares: dict[str, dict[str, int]] = {}
         self._began: dict[str, float] = {}
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._room = limit - min(_OWN_DESCRIPTORS, limit // 2)
         self._ends: dict[str, _End] = {}
         self._asked: dict[str, Message] = {}
 
@@ -76,11 +80,19 @@ class Succession:
 
         return ending
 
+    def _within_room(self, spares: dict[str, int]) -> dict[str, int]:
+        """The spares, or none: what we need ourselves comes first."""
+        if not spares or max(spares.values()) < self._room:
+            return spares
+        close_all(list(spares.values()))
+        return {}
+
     def on_notice(self, message: Message, fds: list[int]) -> None:
         match message["notice"]:
             case "spare":
                 self._drop_spares(message["run_id"])
-                self._spares[message["run_id"]] = dict(zip(message["parts"], fds, strict=False))
+                spares = dict(zip(message["parts"], fds, strict=False))
+                self._spares[message["run_id"]] = self._within_room(spares)
             case "held":
                 name = message["name"]
                 if name in self.held:
@@ -167,7 +179,7 @@ class Succession:
             "adopted": request["do"] == "adopt",
         }
         self.runs[run_id] = {**_RUN_DEFAULTS, **facts, **own, **known}
-        self._spares[run_id] = spares
+        self._spares[run_id] = self._within_room(spares)
         self._began[run_id] = self._clock() - (reply.get("age") or 0.0)
 
     def _drop_run(self, run_id: str) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Coroutine
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.adapters import processes
-from holdfast.adapters.processes import Peer
+from holdfast.adapters.processes import Peer, Process
 from holdfast.app.registry import HANDLERS
 from holdfast.rules.permissions import permit, role_of
 from holdfast.vocabulary.actors import Actor, Role
@@ -24,10 +24,17 @@ from holdfast.vocabulary.results import Result
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 
 
-class Supervised(Protocol):
-    """Tells which run a process belongs to, if any."""
+class Standing(NamedTuple):
+    """Whether a process is supervised (None: that cannot be told), and its run if known."""
 
-    def run_of(self, pid: int) -> str | None: ...
+    is_supervised: bool | None
+    run_id: str | None = None
+
+
+class Supervised(Protocol):
+    """Tells whether a peer is something that we supervise, and of which run."""
+
+    def standing_of(self, process: Process | None) -> Standing: ...
 
 
 class Application:
@@ -40,11 +47,12 @@ class Application:
 
     def identify(self, peer: Peer) -> Actor:
         """The actor at the other end of a Unix socket; raises Refused for another user."""
-        run_id = self._supervised.run_of(peer.pid) if peer.pid else None
-        role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=run_id is not None)
+        is_supervised, run_id = self._supervised.standing_of(peer.process)
+        role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=is_supervised)
         if role is Role.STRANGER:
             raise Refused("this Holdfast belongs to another user", "use one of your own")
-        return Actor(role, f"uid {peer.uid} pid {peer.pid}", run_id)
+        pid = peer.process.pid if peer.process else "unknown"
+        return Actor(role, f"uid {peer.uid} pid {pid}", run_id)
 
     def dispatch(self, actor: Actor, command: Command) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items."""
@@ -69,22 +77,33 @@ class Application:
 
 
 class SupervisedProcesses:
-    """Finds the run of a process by what it says, by its ancestors, by its adopted parent."""
+    """The same rule as at the keeper's socket (`keeper.peers`): who is gone, who says it is of
+    a live run, who is in our cgroup and who descends from a run or from the keeper."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
 
-    def run_of(self, pid: int) -> str | None:
-        runs = self._context.link.runs
-        claimed = processes.run_id_of(pid)
-        if claimed in runs:
-            return claimed
-        mains = {run["pid"]: run_id for run_id, run in runs.items() if run.get("pid")}
-        chain = processes.ancestors(pid)
-        for ancestor in chain:
-            if ancestor in mains:
-                return str(mains[ancestor])
+    def standing_of(self, process: Process | None) -> Standing:
+        if process is None:
+            return Standing(None)
+        link = self._context.link
+        claimed = processes.run_id_of(process.pid)
+        if claimed in link.runs:
+            return Standing(True, claimed)
+        line = processes.lineage(process)
+        mains = {(run.get("pid"), run.get("start_time")): name for name, run in link.runs.items()}
+        for one in line:
+            if (one.pid, one.start_time) in mains:
+                return Standing(True, mains[one.pid, one.start_time])
+        root = link.cgroup_root
+        if root is not None and processes.is_in_cgroup(process.pid, root):
+            return Standing(True, claimed)
+        pids = {one.pid for one in line}
         # Orphans of runs become the keeper's children; so is the supervisor, but no client.
-        if self._context.link.keeper_pid in chain and os.getpid() not in chain:
-            return claimed or "unknown"
-        return None
+        if link.keeper_pid in pids and os.getpid() not in pids:
+            return Standing(True, claimed)
+        # Asked last: of a process that ended meanwhile, nothing above was read for sure.
+        now = processes.process(process.pid)
+        if not line or now is None or now.start_time != process.start_time:
+            return Standing(None)
+        return Standing(False)

@@ -81,18 +81,27 @@ class Inbox:
         rest = lines.pop()
         self._pieces = [rest] if rest else []
         self._size = len(rest)
-        return [self._decode(line) for line in lines if line]
+        messages: list[tuple[Message, list[int]]] = []
+        try:
+            for line in filter(None, lines):
+                messages.append(self._decode(line))  # noqa: PERF401 - those before the bad one count
+        except WireError:
+            # Nobody will see these messages: their descriptors are ours to close again.
+            self._fds[:0] = [fd for _, own in messages for fd in own]
+            raise
+        return messages
 
     def _decode(self, line: bytes) -> tuple[Message, list[int]]:
         try:
             message = self._load(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WireError(f"not JSON: {error}") from None
         if not isinstance(message, dict):
             raise WireError("a message must be an object")
         count = message.get("fds", 0)
-        if not isinstance(count, int) or not 0 <= count <= len(self._fds):
-            raise WireError("a message names descriptors that did not come")
+        if not isinstance(count, int) or count < 0:
+            raise WireError("a message must count its descriptors")
+        # The kernel drops descriptors that the receiver has no room for: then fewer came.
         mine, self._fds = self._fds[:count], self._fds[count:]
         return message, mine
 
@@ -104,6 +113,19 @@ class Inbox:
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()
+
+
+def _copies(fds: Sequence[int]) -> list[int]:
+    """Copies of all of them, or of none."""
+    copies: list[int] = []
+    try:
+        for fd in fds:
+            copies.append(os.dup(fd))  # noqa: PERF401 - what was made must be known if one fails
+    except OSError:
+        for fd in copies:
+            os.close(fd)
+        return []
+    return copies
 
 
 class Outbox:
@@ -119,10 +141,12 @@ class Outbox:
         self.size = 0
 
     def put(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Queue a message; the descriptors are copied, the caller keeps its own."""
-        if fds:
-            message["fds"] = len(fds)
-        self.put_raw(encode(message), [os.dup(fd) for fd in fds])
+        """Queue a message; the descriptors are copied, the caller keeps its own. Without room
+        for copies it goes without them: a link is worth more than a spare."""
+        copies = _copies(fds)
+        if copies:
+            message["fds"] = len(copies)
+        self.put_raw(encode(message), copies)
 
     def put_raw(self, data: bytes, fds: list[int]) -> None:
         self._queue.append((data, fds))
@@ -139,7 +163,11 @@ class Outbox:
         sent = self._send(sock, data, fds)
         if sent == len(data):
             return True
-        self.put_raw(data[sent:], [] if sent else [os.dup(fd) for fd in fds])
+        if sent:
+            self.put_raw(data[sent:], [])
+        else:
+            message.pop("fds", None)
+            self.put(message, fds)
         return False
 
     def flush(self, sock: socket.socket) -> bool:

@@ -1,0 +1,63 @@
+"""A link that breaks while both sides live: one keeper, whatever happens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import socket
+import subprocess
+
+import pytest
+
+from tests.harness import Hold, is_alive, wait_for
+
+_PIDFD_GETFD = 438
+
+
+def test_few_descriptors(hold: Hold) -> None:
+    """Too few descriptors for all spares: no service dies, no second keeper appears."""
+    hold.services(**{f"s{i}": ["sleep", "300"] for i in range(20)})
+    command = "ulimit -n 64; exec " + shlex.join(hold.command("up", "-d"))
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=hold.project, env=hold.environ,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    keeper, old = hold.keeper_pid, hold.supervisor_pid
+    alive = {name: s["pid"] for name, s in hold.status()["services"].items() if s["pid"]}
+    assert len(alive) >= 10
+    os.kill(old, 9)
+    wait_for(lambda: hold.supervisor_pid != old)
+    assert hold.keeper_pid == keeper
+    for name, pid in alive.items():
+        assert hold.service(name)["pid"] == pid
+        assert is_alive(pid)
+
+
+def test_a_broken_link_makes_no_second_keeper(hold: Hold) -> None:
+    """The link breaks though the keeper lives: the supervisor leaves, another is started."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    pid, old, keeper = hold.service("web")["pid"], hold.supervisor_pid, hold.keeper_pid
+    with _link_of(old) as link:
+        link.shutdown(socket.SHUT_RDWR)
+    wait_for(lambda: hold.supervisor_pid != old)
+    assert hold.keeper_pid == keeper
+    assert hold.service("web")["pid"] == pid
+    wait_for(lambda: not is_alive(old))
+
+
+def _link_of(supervisor: int) -> socket.socket:
+    """A copy of the supervisor's end of its link, taken out of its hands."""
+    with open(f"/proc/{supervisor}/cmdline", "rb") as file:
+        words = file.read().split(b"\0")
+    pidfd = os.pidfd_open(supervisor)
+    try:
+        number = int(words[words.index(b"--link") + 1])
+        fd = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, pidfd, number, 0)
+    finally:
+        os.close(pidfd)
+    if fd < 0:
+        pytest.skip(f"this host does not lend descriptors: {os.strerror(ctypes.get_errno())}")
+    return socket.socket(fileno=fd)
