@@ -1,0 +1,257 @@
+"""A keeper that takes over lives, whatever the file system refuses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.keeper import complaints
+from holdfast.keeper.connections import Connection
+from holdfast.keeper.loop import Loop
+from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
+from tests.keeper.test_recovery import Recovered
+
+
+@pytest.fixture
+def disk(folder: Path) -> Iterator[Path]:
+    """A file system of 1 MB that will hold the state."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    state = folder / "state"
+    state.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(state)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this host does not allow a mount")
+    yield state
+    subprocess.run(["umount", "-l", str(state)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "ballast").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def recover() -> Iterator[Callable[..., Recovered]]:
+    """Kill a keeper and recover from the copies of its peer, some facts spoiled."""
+    made: list[Recovered] = []
+    pids: list[int] = []
+
+    def do(keeper: KeeperProcess, spoil: Callable[[Message], Any] | None = None) -> Recovered:
+        keeper.link.do("hello", role="supervisor")
+        keeper.link.notice("spares_done")
+        runs = keeper.link.do("list")["runs"]
+        pids.extend(run["pid"] for run in runs)
+        keeper.process.kill()
+        keeper.process.wait()
+        for run in runs:
+            if spoil is not None:
+                spoil(run)
+        made.append(Recovered(keeper, runs, {}))
+        return made[-1]
+
+    yield do
+    for keeper in made:
+        keeper.end()
+    for pid in pids:
+        kill(pid)
+
+
+def test_exits_on_a_full_disk_outlive_upgrades(
+    disk: Path, make_keeper: Callable[..., KeeperProcess]
+) -> None:
+    """An exit that the full disk did not take goes on in memory, and into the file in the end."""
+    keeper = make_keeper()
+    keeper.spawn("sleep", "1000")
+    fill(disk)
+    keeper.spawn("sh", "-c", "exit 7")
+    name = keeper.last
+    keeper.exit_of(name)
+    for _ in range(2):
+        assert keeper.link.do("upgrade")["pid"] == keeper.pid
+        [ended] = keeper.link.do("list")["exits"]
+        assert (ended["run_id"], ended["code"]) == (name, 7)
+    assert name.encode() not in (disk / "exits.jsonl").read_bytes()
+    (disk / "ballast").unlink()
+    wait_for(lambda: name.encode() in (disk / "exits.jsonl").read_bytes(), what="the exit")
+    assert len(keeper.link.do("list")["runs"]) == 1
+
+
+def test_nothing_in_the_state_folder_can_be_written(
+    keeper: KeeperProcess, recover: Callable[..., Recovered]
+) -> None:
+    """Neither journal, description nor logs can be opened: runs go on, and all is mended."""
+    keeper.spawn("sh", "-c", "while :; do echo tick; sleep 0.02; done")
+    pid = keeper.link.do("list")["runs"][0]["pid"]
+    for name in ("exits.jsonl", "keeper.json.new", "logs"):
+        path = keeper.state / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        if name == "logs":
+            path.touch()
+        else:
+            path.mkdir()
+    keeper.link.do("upgrade")
+    second = recover(keeper)
+    assert second.link.do("list")["runs"][0]["pid"] == pid
+    second.spawn("sh", "-c", "exit 3")
+    ended = second.last
+    assert second.exit_of(ended)["code"] == 3
+    for name in ("exits.jsonl", "keeper.json.new"):
+        (keeper.state / name).rmdir()
+    keeper.logs.unlink()
+    wait_for(lambda: (keeper.state / "exits.jsonl").is_file(), what="the journal")
+    wait_for(lambda: ended.encode() in (keeper.state / "exits.jsonl").read_bytes())
+    description = keeper.state / "keeper.json"
+    wait_for(lambda: json.loads(description.read_text())["pid"] == second.pid)
+    wait_for(lambda: keeper.logs.is_dir() and list(keeper.logs.iterdir()), what="the logs")
+    assert "keeper.json" in (keeper.state / "keeper.err").read_text()
+
+
+def test_a_socket_that_cannot_be_bound(
+    keeper: KeeperProcess, recover: Callable[..., Recovered]
+) -> None:
+    """A recovered keeper opens its door as soon as its name is free."""
+    keeper.spawn("sleep", "1000")
+    door = keeper.runtime / "keeper.sock"
+    door.unlink()
+    door.mkdir()
+    second = recover(keeper)
+    assert len(second.link.do("list")["runs"]) == 1
+    door.rmdir()
+    wait_for(door.is_socket, what="the door")
+    assert second.control().do("hello", role="control")["pid"] == second.pid
+
+
+def test_one_run_that_cannot_be_restored(
+    keeper: KeeperProcess, recover: Callable[..., Recovered]
+) -> None:
+    """The other runs go on, its process lives, and keeper.err names it."""
+    for number in range(3):
+        keeper.spawn("sleep", "1000", run_id=f"run-{number}")
+    pids = {run["run_id"]: run["pid"] for run in keeper.link.do("list")["runs"]}
+
+    def spoil(run: Message) -> None:
+        if run["run_id"] == "run-1":
+            run["stop"] = "spoiled"
+
+    second = recover(keeper, spoil)
+    found = {run["run_id"]: run["pid"] for run in second.link.do("list")["runs"]}
+    assert found == {name: pid for name, pid in pids.items() if name != "run-1"}
+    assert all(is_alive(pid) for pid in pids.values())
+    assert f"process {pids['run-1']}, run run-1" in (keeper.state / "keeper.err").read_text()
+    second.link.do("upgrade")
+    assert is_alive(pids["run-1"])
+
+
+def test_a_first_start_says_what_is_wrong(
+    folder: Path, make_keeper: Callable[..., KeeperProcess]
+) -> None:
+    """A keeper with nothing to lose does not start half-way."""
+    (folder / "state" / "exits.jsonl").mkdir(parents=True)
+    keeper = make_keeper("--no-supervisor", link=False)
+    assert "exits.jsonl" in keeper.ready["error"]["message"]
+    assert keeper.process.wait(10) == 1
+
+
+def test_deleted_logs(keeper: KeeperProcess) -> None:
+    """The folder of logs comes back while the services run, without a gap being told."""
+    keeper.spawn("sh", "-c", "while :; do echo tick; sleep 0.02; done")
+    name = keeper.last
+    keeper.wait_output(name, b"tick")
+    shutil.rmtree(keeper.logs)
+    keeper.wait_output(name, b"tick\ntick\n")
+
+
+def test_an_upgrade_yields_to_a_shutdown(keeper: KeeperProcess) -> None:
+    """A shutdown that begins during the rehearsal wins; the upgrade is answered busy."""
+    keeper.spawn("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+    keeper.wait_output(keeper.last, b"ready")
+    asked = keeper.link.send("upgrade")
+    keeper.link.do("shutdown", grace=60)
+    assert keeper.link.wait(asked)["error"]["code"] == "busy"
+
+
+@pytest.mark.parametrize("wrong", [{"grace": "soon"}, {"grace": -1}, {"keep": 7}])
+def test_a_shutdown_that_makes_no_sense(keeper: KeeperProcess, wrong: Message) -> None:
+    """It changes nothing: an upgrade is possible afterwards."""
+    keeper.link.ask("shutdown", **wrong)
+    assert keeper.link.do("upgrade")["pid"] == keeper.pid
+
+
+def test_a_slow_follower_is_told_after_an_upgrade() -> None:
+    """What grew while a peer did not read is carried to the next program image."""
+    loop = Loop()
+    ours, theirs = socket.socketpair()
+
+    def make(sock: socket.socket) -> Connection:
+        return Connection(sock, "supervisor", loop, lambda *_: None, lambda _: None)
+
+    first = make(ours)
+    while first.state()["outbox"] == []:
+        first.send({"notice": "x" * 65536})
+    first.grew("web", 5)
+    first.grew("web", 9)
+    state = json.loads(json.dumps(first.state()))
+    second = make(ours.dup())
+    second.restore(state)
+    received = b""
+    theirs.settimeout(0.05)
+
+    def read() -> None:
+        nonlocal received
+        try:
+            received += theirs.recv(1 << 20)
+        except TimeoutError:
+            pass
+        if b'"position":9' in received.replace(b" ", b""):
+            loop.stop()
+        else:
+            loop.call_later(0, read)
+
+    loop.call_later(10, loop.stop)
+    loop.call_later(0, read)
+    loop.run()
+    assert b'"position":9' in received.replace(b" ", b"")
+    signal.set_wakeup_fd(-1)
+    for it in (first, second, theirs, loop._wake, loop._waker, loop._selector):
+        it.close()
+
+
+def test_complaints_are_bounded(tmp_path: Path) -> None:
+    """A fault that repeats for ever is told ever less, and the file has a limit."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from holdfast.keeper import complaints\n"
+        "complaints.install()\n"
+        "for n in range(1000): complaints.say('the same')\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: sys.excepthook(*sys.exc_info())\n"
+        "if len(sys.argv) > 2:\n"
+        "    for n in range(3000): complaints.say('x' * 1000 + str(n))\n"
+    )
+    source = str(Path(complaints.__file__).parents[2])
+    err = tmp_path / "keeper.err"
+    command = [sys.executable, "-I", "-S", "-c", code, source]
+    with err.open("wb") as file:
+        subprocess.run(command, stderr=file, check=True)
+    assert err.read_text().count("the same") == 10
+    assert "ZeroDivisionError" in err.read_text()
+    with err.open("wb") as file:
+        subprocess.run([*command, "more"], stderr=file, check=True)
+    assert err.stat().st_size < complaints.FILE_LIMIT + 4096
