@@ -24,9 +24,13 @@ class Link:
 
     def __init__(self, alive: set[int]) -> None:
         self.alive = alive
+        self.strays: list[Message] = []
+        self.boot_id = "boot"
         self.asked: list[Message] = []
 
     async def ask(self, message: Message) -> Message:
+        if message["do"] == "strays":
+            return {"strays": self.strays}
         self.asked.append(message)
         if message["pid"] not in self.alive:
             raise Failed("no such process")
@@ -116,5 +120,34 @@ def test_survivors_of_unknown_services_can_be_stopped() -> None:
         runner = scene.roster.runners["web"]
         assert runner.status().pid == 7
         assert runner.declaration.spec.restart_policy == "never"
+
+    asyncio.run(story())
+
+
+def test_a_stray_is_adopted_like_a_survivor() -> None:
+    """What was started but never recorded becomes the service's run; it is looked for once."""
+
+    async def story() -> None:
+        scene = Scene({7})
+        stray = {"run_id": "run-7", "service": "web", "pid": 7, "start_time": "5"}
+        scene.link.strays = [{**stray, "started_at": 1.0}]
+        assert await scene.survivors.settle(["web"]) == ["web"]
+        assert scene.roster.runners["web"].status().pid == 7
+        assert await scene.survivors.settle(["web"]) == []
+        assert len(scene.link.asked) == 1
+
+    asyncio.run(story())
+
+
+def test_a_stray_of_an_accounted_run_is_left_alone() -> None:
+    """A daemon that outlived its recorded run is not taken for the service."""
+
+    async def story() -> None:
+        scene = Scene({7})
+        stray = {"run_id": "run-7", "service": "web", "pid": 7, "start_time": "5"}
+        scene.link.strays = [{**stray, "started_at": 1.0}]
+        scene.roster.runners["web"].accounted = "run-7"
+        assert await scene.survivors.settle(["web"]) == []
+        assert scene.link.asked == []
 
     asyncio.run(story())

@@ -118,6 +118,7 @@ def test_environment(keeper: KeeperProcess, way: Message) -> None:
         b"ODD",
         b"HOLDFAST_RUN_ID",
         b"HOLDFAST_SERVICE",
+        b"HOLDFAST_STATE",
     }
 
 

@@ -130,6 +130,11 @@ class Succession:
     def _on_request(self, message: Message) -> None:
         """Something was asked of a run."""
         run_id = message.get("run_id")
+        if message["do"] == "end" and run_id in self._asked:
+            # Asked for before the keeper said that it began: to be ended as soon as it is found.
+            asked = self._asked[run_id]
+            asked["is_end_asked"] = True
+            asked["end"] = {**asked["stop"], **_given(message, "signal", "grace")}
         if run_id not in self.runs:
             return
         run = self.runs[run_id]

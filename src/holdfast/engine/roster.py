@@ -97,7 +97,7 @@ class Roster:
         runner = self._add(declaration)
         record = self.records.pop(name, None)
         if record is not None:
-            runner.number = record.number
+            runner.number, runner.accounted = record.number, record.accounted
         self.remember(runner)
         runner.save()
         self._ports.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)

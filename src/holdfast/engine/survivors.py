@@ -27,9 +27,11 @@ class Survivors:
     def __init__(self, roster: Roster, link: KeeperLink) -> None:
         self._roster = roster
         self._link = link
+        self._has_looked = False
 
     async def settle(self, services: list[str]) -> list[str]:
         """Adopt, stop or close what is open of these services; answers who was adopted."""
+        await self._look_for_strays()
         adopted = set()
         for name in services:
             for run in sorted(self._roster.open_runs.pop(name, []), key=lambda it: -it.number):
@@ -51,6 +53,38 @@ class Survivors:
                     runner.adopt(answer, is_survivor=True)
                     adopted.append(name)
         return adopted
+
+    async def _look_for_strays(self) -> None:
+        """Runs that began just before keeper and supervisor died are not in the database."""
+        if self._has_looked:
+            return
+        self._has_looked = True
+        try:
+            answer = await self._link.ask({"do": "strays"})
+        except Failed as error:
+            _log.info("no strays are looked for: %s", error)
+            return
+        roster = self._roster
+        known = {run.run_id for runs in roster.open_runs.values() for run in runs}
+        for found in answer.get("strays") or ():
+            name, run_id = found["service"], found["run_id"]
+            runner, record = roster.runners.get(name), roster.records.get(name)
+            last = runner or record
+            if run_id in known or (last is not None and last.accounted == run_id):
+                continue
+            number = (last.number if last is not None else 0) + 1
+            _log.warning("%s: process %d was started, but not recorded", name, found["pid"])
+            roster.open_runs.setdefault(name, []).append(
+                OpenRun(
+                    run_id,
+                    name,
+                    number,
+                    found["pid"],
+                    found["start_time"],
+                    self._link.boot_id,
+                    found["started_at"],
+                )
+            )
 
     async def _settle(self, name: str, run: OpenRun) -> bool:
         runner = self._roster.runners[name]

@@ -15,9 +15,10 @@ from holdfast.keeper import host
 class Cgroups:
     """Makes, fills, empties and removes the cgroups of one keeper."""
 
-    __slots__ = ("root",)
+    __slots__ = ("project", "root")
 
     def __init__(self, project_hash: str) -> None:
+        self.project = project_hash
         self.root = _make_root(project_hash)
 
     @property

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 
-from holdfast.keeper import host, terminal
+from holdfast.keeper import host, strays, terminal
 from holdfast.keeper.deathwatch import Deathwatch
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.feed import Feed
@@ -70,8 +72,12 @@ class Children:
         """Start a run; a task's pipes are the caller's to hand over and close."""
         kind = asked.get("kind") or "service"
         env = dict(asked.get("env") or {})
-        env["HOLDFAST_RUN_ID"] = asked["run_id"]
-        env["HOLDFAST_SERVICE"] = asked["service"]
+        env[strays.RUN_ID] = asked["run_id"]
+        env[strays.SERVICE] = asked["service"]
+        env[strays.STATE] = self._cgroups.project
+        if kind == "task":
+            # Never to be taken for the service itself.
+            del env[strays.STATE]
         ours: dict[str, int] = {}
         theirs: list[int] = []
         try:
@@ -176,6 +182,40 @@ class Children:
         elif run.exit is not None:
             self.departures.begin(run, run.stop["signal"], run.stop["grace"])
         return run
+
+    def take_pending(self, pending: list[Facts]) -> None:
+        """Find out which of these runs an earlier keeper began before it could say so.
+
+        It held the other end of our link until the program was executed; so whatever there
+        will ever be is there by now.
+        """
+        wanted = {
+            facts["run_id"]: facts
+            for facts in pending
+            if facts["run_id"] not in self.runs and facts["run_id"] not in self._journal
+        }
+        if not wanted:
+            return
+        for stray in strays.find(lambda marks: marks[strays.RUN_ID] in wanted, self._own_pids()):
+            known = {"pid": stray.pid, "start_time": stray.start_time, "age": stray.age}
+            known |= {"started_at": time.time() - stray.age, "parts": strays.reopen(stray.pid)}
+            try:
+                self.restore({**wanted[stray.run_id], **known}, None)
+            except Exception:  # noqa: BLE001 - every other run must go on
+                sys.excepthook(*sys.exc_info())
+
+    def strays(self) -> list[strays.Stray]:
+        """Services of this state folder that live although neither table nor journal has them."""
+
+        def is_unknown(marks: dict[str, str]) -> bool:
+            is_ours = marks.get(strays.STATE) == self._cgroups.project and strays.SERVICE in marks
+            run_id = marks[strays.RUN_ID]
+            return is_ours and run_id not in self.runs and run_id not in self._journal
+
+        return [it for it in strays.find(is_unknown, self._own_pids()) if it.start_time]
+
+    def _own_pids(self) -> set[int]:
+        return {os.getpid(), *self.known_children()}
 
     def _make(self, asked: Facts, pid: int, start_time: str, *, is_child: bool) -> Run:
         tree = Tree(

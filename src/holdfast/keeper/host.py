@@ -355,6 +355,16 @@ def run_id_of(pid: int, patience_seconds: float = 0.001) -> str | None:
     return None
 
 
+def marks_of(pid: int, patience_seconds: float = 0.001) -> dict[str, str]:
+    """Whatever Holdfast put into the initial environment of a process."""
+    marks = {}
+    for item in (_environment(pid, patience_seconds) or b"").split(b"\0"):
+        if item.startswith(b"HOLDFAST_"):
+            name, _, value = item.decode("utf-8", "replace").partition("=")
+            marks[name] = value
+    return marks
+
+
 def _environment(pid: int, patience_seconds: float) -> bytes | None:
     if sys.platform == "darwin":
         return darwin.environment(pid)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import binascii
 import os
-import stat
 import sys
+import time
 
 from holdfast.keeper import host, terminal
 from holdfast.keeper.connections import close_all, hand_parts
 from holdfast.keeper.launch import SpawnError
 from holdfast.keeper.own_words import OWN_WORDS
 from holdfast.keeper.refusal import Refusal
+from holdfast.keeper.strays import SERVICE, reopen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -154,6 +155,22 @@ class Words:
         run = keeper.children.adopt(message, pid, found.start_time, parts)
         hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
 
+    def do_strays(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """Runs of this state folder that live, but that no keeper told anybody about."""
+        now = time.time()
+        return {
+            "strays": [
+                {
+                    "run_id": it.run_id,
+                    "service": it.marks[SERVICE],
+                    "pid": it.pid,
+                    "start_time": it.start_time,
+                    "started_at": now - it.age,
+                }
+                for it in self.keeper.children.strays()
+            ]
+        }
+
     def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
         run, number = self.run(message), int(message["signal"])
         match message.get("to") or "main":
@@ -223,23 +240,6 @@ class Words:
             raise Refusal("bad_request", f"{kind!r} is no kind of lease")
         self.keeper.children.lease(run, message["seconds"], kind)
         return {}
-
-
-def reopen(pid: int) -> dict[str, int]:
-    """Our own ends of the pipes a process writes to, where the kernel lets us have them."""
-    parts: dict[str, int] = {}
-    seen: set[tuple[int, int]] = set()
-    for part, number, flags in (("out", 1, os.O_RDONLY), ("err", 2, os.O_RDONLY)):
-        path = f"/proc/{pid}/fd/{number}"
-        try:
-            facts = os.stat(path)
-            if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
-                continue
-            seen.add((facts.st_dev, facts.st_ino))
-            parts[part] = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-    return parts
 
 
 _WORDS: dict[str, Any] = {

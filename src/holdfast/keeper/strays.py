@@ -1,0 +1,90 @@
+"""Runs that live, but of which no table tells: found by what their environment says.
+
+A keeper that dies between a spawn and its answer leaves such a run. Looks through all
+processes, which is slow: only for a keeper that has just begun. Touches none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from holdfast.keeper import host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from holdfast.keeper.host import Process
+
+    Marks = dict[str, str]
+
+RUN_ID, SERVICE, STATE = "HOLDFAST_RUN_ID", "HOLDFAST_SERVICE", "HOLDFAST_STATE"
+_EXEC_PATIENCE_SECONDS = 0.02
+
+
+class Stray:
+    """The main process of a run, or the place where it was: then it has no start time."""
+
+    __slots__ = ("marks", "pid", "start_time")
+
+    def __init__(self, pid: int, start_time: str, marks: Marks) -> None:
+        self.pid = pid
+        self.start_time = start_time
+        self.marks = marks
+
+    @property
+    def run_id(self) -> str:
+        return self.marks[RUN_ID]
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was created, as far as the system tells."""
+        now = host.ticks_now()
+        if now is None or not self.start_time:
+            return 0.0
+        return max(0.0, (now - int(self.start_time)) / os.sysconf("SC_CLK_TCK"))
+
+
+def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:
+    """One stray for each run that is wanted and of which a process lives."""
+    runs: dict[str, list[tuple[Process, Marks]]] = {}
+    for process in host.all_processes():
+        # Session 0: a kernel thread.
+        if not process.session or not process.is_alive or process.pid in barred:
+            continue
+        marks = host.marks_of(process.pid, _EXEC_PATIENCE_SECONDS)
+        if RUN_ID in marks and is_wanted(marks):
+            runs.setdefault(marks[RUN_ID], []).append((process, marks))
+    return [_main_of(members) for members in runs.values()]
+
+
+def _main_of(members: list[tuple[Process, Marks]]) -> Stray:
+    """A run's main process leads the session it was born in; daemons of its own are younger."""
+    leaders = [(it, marks) for it, marks in members if it.session == it.pid]
+    if leaders:
+        process, marks = min(leaders, key=lambda it: (_order(it[0].start_time), it[0].pid))
+        return Stray(process.pid, process.start_time, marks)
+    process, marks = members[0]
+    return Stray(process.session, "", marks)
+
+
+def _order(start_time: str) -> float:
+    return float(start_time)
+
+
+def reopen(pid: int) -> dict[str, int]:
+    """Our own ends of the pipes a process writes to, where the kernel lets us have them."""
+    parts: dict[str, int] = {}
+    seen: set[tuple[int, int]] = set()
+    for part, number, flags in (("out", 1, os.O_RDONLY), ("err", 2, os.O_RDONLY)):
+        path = f"/proc/{pid}/fd/{number}"
+        try:
+            facts = os.stat(path)
+            if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+            parts[part] = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+    return parts

@@ -1,0 +1,109 @@
+"""Death between two steps that belong together: still one instance of a service, ever."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.test_replaced import Installed
+from tests.harness import is_alive, wait_for
+
+_SPAWN = "        run, handed = keeper.children.spawn(message)\n"
+
+
+class Doomed(Installed):
+    """Its keeper dies right after it created a process, when the test asks for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flag = self.folder / "die"
+        self.truth = self.folder / "truth"
+        words = self.site / "holdfast" / "keeper" / "words.py"
+        text = words.read_text()
+        assert text.count(_SPAWN) == 1
+        words.write_text(text.replace(_SPAWN, _SPAWN + self._death()))
+
+    def _death(self) -> str:
+        return (
+            f"        if os.path.exists({str(self.flag)!r}):\n"
+            f"            with open({str(self.flag)!r}) as file: asked = file.read()\n"
+            f"            os.unlink({str(self.flag)!r})\n"
+            f"            if asked == 'both': os.kill(keeper.supervisor.pid, {signal.SIGKILL:d})\n"
+            f"            os.kill(os.getpid(), {signal.SIGKILL:d})\n"
+        )
+
+    def started(self) -> list[int]:
+        return [int(line) for line in self.truth.read_text().split()] if self.truth.exists() else []
+
+    def living(self) -> list[int]:
+        return [pid for pid in self.started() if is_alive(pid)]
+
+    def declare(self) -> None:
+        # The configuration makes one dollar sign of two.
+        code = f"echo $$$$ >>{self.truth}; echo begun; while :; do sleep 0.05; echo tick; done"
+        self.services(web=["bash", "-c", code], other=["sleep", "300"])
+
+
+@pytest.fixture
+def hold() -> Iterator[Doomed]:
+    with Doomed() as one:
+        one.declare()
+        yield one
+
+
+def _die_at_restart(hold: Doomed, who: str) -> int:
+    """The pid of the instance whose start nobody was told about."""
+    hold.up()
+    wait_for(lambda: len(hold.started()) == 1)
+    hold.flag.write_text(who)
+    hold.cli("restart", "web", expect=None)
+    wait_for(lambda: len(hold.started()) == 2, what="the second instance")
+    return hold.started()[1]
+
+
+def test_keeper_dies_between_spawn_and_answer(hold: Doomed) -> None:
+    """The instance that it had just created is found, goes on, and stays the only one."""
+    hold.up("other")
+    keeper = hold.keeper_pid
+    pid = _die_at_restart(hold, "keeper")
+    wait_for(lambda: hold.keeper_pid != keeper, what="the successor")
+    web = hold.wait_status("web", "running")
+    assert web["pid"] == pid
+    assert hold.living() == [pid]
+    assert len(hold.started()) == 2
+    wait_for(lambda: b"tick" in hold.raw("web", "--run", 2))
+    hold.cli("stop", "web")
+    assert not is_alive(pid)
+    hold.cli("start", "web")
+    assert len(wait_for(hold.living)) == 1
+
+
+def test_both_die_between_spawn_and_answer(hold: Doomed) -> None:
+    """The next `up` finds what no database knows of, adopts it, and starts no second one."""
+    hold.up("other")
+    keeper, supervisor = hold.keeper_pid, hold.supervisor_pid
+    pid = _die_at_restart(hold, "both")
+    wait_for(lambda: not is_alive(keeper) and not is_alive(supervisor))
+    assert is_alive(pid)
+    hold.up()
+    web = hold.wait_status("web", "running")
+    assert (web["pid"], web["adopted"]) == (pid, True)
+    assert hold.living() == [pid]
+    assert len(hold.started()) == 2
+    hold.cli("stop", "web")
+    assert not is_alive(pid)
+
+
+def test_strays_of_others_are_left_alone(hold: Doomed) -> None:
+    """Another Holdfast with a service of the same name takes nothing of ours."""
+    pid = _die_at_restart(hold, "both")
+    with Installed() as other:
+        other.services(web=["sleep", "300"])
+        other.up()
+        assert other.service("web")["pid"] != pid
+        assert is_alive(pid)
+    assert is_alive(pid)
+    hold.up()
+    assert hold.wait_status("web", "running")["pid"] == pid
