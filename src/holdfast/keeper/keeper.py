@@ -347,6 +347,7 @@ class Keeper:
                 self.children.restore(facts, states.get(facts["service"]))
             except Exception as error:  # noqa: BLE001 - the other runs must go on
                 self._on_unrestored(facts, error)
+        self.children.take_pending(table.get("pending") or [])
 
     def _on_unrestored(self, facts: Facts, error: Exception) -> None:
         """Its process lives: what is known of it stays in the table, its descriptors open."""
