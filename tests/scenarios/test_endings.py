@@ -48,7 +48,7 @@ def hang(hold: Hold) -> int:
     supervisor, _ = own_pids(hold)
     # One that has only just begun is waited for longer.
     wait_for(lambda: (hold.status()["supervisor"]["uptime"] or 0) > 10.5, 20)
-    hold._disconnect()  # noqa: SLF001
+    hold._disconnect()
     os.kill(supervisor, signal.SIGSTOP)
     return supervisor
 

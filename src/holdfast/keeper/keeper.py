@@ -18,6 +18,7 @@ from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.children import Children
 from holdfast.keeper.connections import Connection, Door, hand_parts, listen
 from holdfast.keeper.descriptors import Descriptors
+from holdfast.keeper.end_requests import EndRequests
 from holdfast.keeper.journal import Journal
 from holdfast.keeper.launch_supervisor import Supervisor, default_argv
 from holdfast.keeper.logs import Logs
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 _LOOK_SECONDS = 1.0
-_NOTED_SECONDS = 3.0
-_HOPELESS_FAILURES = 3
 
 
 class Options:
@@ -88,8 +87,7 @@ class Keeper:
         self.peers: list[Connection] = []
         self.exit_code = 0
         self.is_shutting_down = False
-        self.is_end_noted = False
-        self._requests_to_end = 0
+        self.end_requests = EndRequests(self)
         self._spare_runs: set[str] = set()
         nofile = table.get("nofile")
         self.spawner = Spawner(
@@ -241,32 +239,6 @@ class Keeper:
         connection.send({"notice": "spares_done"})
 
     # Ending.
-
-    def on_signal(self, number: int) -> None:
-        """Asked to end from outside: the supervisor's to do, if it is there and answers."""
-        self._requests_to_end += 1
-        if self._requests_to_end == 1 and self.link is not None and self.link.is_greeted:
-            self.announce({"notice": "shutdown_requested", "signal": number})
-            self.loop.call_later(_NOTED_SECONDS, self._see_to_the_end)
-            return
-        self.shutdown(0.0 if self._requests_to_end > 2 else None)
-
-    def _see_to_the_end(self) -> None:
-        """The supervisor was asked to end everything; if it hangs or cannot start, we do."""
-        is_hopeless = self.supervisor.failures >= _HOPELESS_FAILURES
-        if self.is_shutting_down or self.supervisor.state == "off":
-            return
-        if self.is_end_noted and not is_hopeless:
-            self.loop.call_later(_NOTED_SECONDS, self._see_to_the_end)
-            return
-        self.abandon_supervisor()
-        self.shutdown()
-
-    def abandon_supervisor(self) -> None:
-        """It does not answer: end it without asking, for good."""
-        self.supervisor.retire(lambda: None)
-        if self.supervisor.pid is not None:
-            os.kill(self.supervisor.pid, 9)
 
     def shutdown(
         self, grace: float | None = None, exit_code: int | None = None, keep: Any = None

@@ -87,8 +87,9 @@ def _start(asked: dict[str, str]) -> Keeper:
     loop = Loop()
     keeper = Keeper(options, loop, lock_fd, table, table.get("umask", umask))
     loop.on_signal(signal.SIGCHLD, keeper.children.departures.reap)
+    on_end = keeper.end_requests.on_signal
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.on_signal(number, lambda number=number: keeper.on_signal(number))  # type: ignore[misc]
+        loop.on_signal(number, lambda number=number: on_end(number))  # type: ignore[misc]
     keeper.restore_runs(table)
     keeper.open(_inherited_listener(table) if is_resumed else None)
     if is_resumed:

@@ -118,7 +118,7 @@ def do_upgrade(words: Words, connection: Connection, message: Message, fds: list
 
 def do_noted(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     """The supervisor has taken `shutdown_requested` on itself."""
-    words.keeper.is_end_noted = True
+    words.keeper.end_requests.is_noted = True
     return {}
 
 
@@ -126,7 +126,7 @@ def do_shutdown(words: Words, connection: Connection, message: Message, fds: lis
     grace, code = message.get("grace"), message.get("exit_code")
     keeper, keep = words.keeper, message.get("keep")
     if message.get("abandon"):
-        keeper.abandon_supervisor()
+        keeper.end_requests.abandon_supervisor()
     keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code, keep))
     return {}
 
