@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from holdfast.keeper import host
 from holdfast.keeper.cgroups import Cgroups
@@ -210,12 +210,18 @@ class Stage:
     def wait_until_empty(self, tree: Tree) -> None:
         wait_for(lambda: not self.members(tree) and tree.is_empty())
 
-    def begin(self, tree: Tree, number: int = signal.SIGTERM, grace: float = 5.0) -> Ending:
+    def begin(
+        self,
+        tree: Tree,
+        number: int = signal.SIGTERM,
+        grace: float = 5.0,
+        earlier: dict[str, Any] | None = None,
+    ) -> Ending:
         def on_done(report: Report, seconds: float, is_empty: bool) -> None:
             hows = {int(entry["pid"]): str(entry["how"]) for entry in report}
             self.results[_name(tree)] = (hows, seconds, is_empty)
 
-        ending = Ending(tree, number, grace, self.loop, on_done)
+        ending = Ending(tree, number, grace, self.loop, on_done, earlier)
         self.endings.append(ending)
         return ending
 

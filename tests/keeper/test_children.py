@@ -15,7 +15,6 @@ import pytest
 from holdfast.keeper import connections, host
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.launch_supervisor import Supervisor
-from holdfast.keeper.loop import Loop
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 from tests.keeper.stage import in_a_subreaper
 
@@ -368,10 +367,12 @@ def test_a_supervisor_is_launched_again_when_descriptors_are_short(
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(connections, "pair", refuse)
-    loop = Loop()
+    later: list[tuple[float, Any]] = []
+    loop = SimpleNamespace(call_later=lambda seconds, call: later.append((seconds, call)))
     none = cast("Any", None)
-    supervisor = Supervisor(loop, none, none, [], [], str(tmp_path), -1, none)
+    supervisor = Supervisor(cast("Any", loop), none, none, [], [], str(tmp_path), -1, none)
     supervisor.launch()
     assert (supervisor.state, supervisor.failures) == ("backoff", 1)
     assert "Too many" in (supervisor.last_error or "")
-    assert supervisor._backoff is not None
+    ((seconds, call),) = later
+    assert (seconds, call) == (0.25, supervisor.launch)

@@ -423,3 +423,40 @@ def test_process_that_may_not_be_signalled(monkeypatch: pytest.MonkeyPatch) -> N
 def test_process_is_small() -> None:
     """A process record has no dictionary: hundreds are made in a walk."""
     assert not hasattr(Process(1, 0, "init", "S", "0", 1, 1), "__dict__")
+
+
+@in_a_subreaper
+def test_an_ending_begun_by_another_keeper_signals_nobody_again() -> None:
+    """It waits for the rest of the grace, then kills, and reports what the other one saw."""
+    with Stage() as stage:
+        tree = stage.start(
+            "signal.signal(signal.SIGTERM, lambda *_: say(7))\nsay(1)\nwhile True: time.sleep(9)"
+        )
+        stage.says()
+        first = stage.begin(tree, grace=30)
+        assert stage.says() == 7
+        state = {**first.state(is_whole=True), "grace": 0.2}
+        state["seen"].append([999_999_999, "1", "gone", "SIGTERM"])
+        first.is_done = True  # its keeper is no more
+        stage.endings.clear()
+        stage.begin(tree, grace=state["grace"], earlier=state)
+        stage.finish()
+        hows, seconds, is_empty = stage.results["run-1"]
+        assert (hows, is_empty) == ({tree.pid: "SIGKILL", 999_999_999: "SIGTERM"}, True)
+        assert seconds >= 0.2
+        with pytest.raises(AssertionError):
+            stage.says()
+
+
+@in_a_subreaper
+def test_an_ending_handed_over_while_killing_goes_on_killing() -> None:
+    """No grace is granted to what was being killed already."""
+    with Stage() as stage:
+        tree = stage.start("ignore()\nsay(1)\nforever()")
+        stage.says()
+        earlier = {"signal": signal.SIGTERM, "grace": 0.0, "signalled": True, "ago": 5.0}
+        stage.begin(tree, grace=0.0, earlier=earlier)
+        stage.finish()
+        hows, seconds, is_empty = stage.results["run-1"]
+        assert (hows, is_empty) == ({tree.pid: "SIGKILL"}, True)
+        assert 5.0 <= seconds < 7.0

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import time
 
-from holdfast.keeper import host, strays, terminal
+from holdfast.keeper import host, terminal
 from holdfast.keeper.deathwatch import Deathwatch
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.feed import Feed
@@ -19,6 +17,7 @@ from holdfast.keeper.launch import Launch, SpawnError
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.placement import Placement
 from holdfast.keeper.runs import Run
+from holdfast.keeper.strays import Strays
 from holdfast.keeper.tree import Tree
 
 TYPE_CHECKING = False
@@ -65,6 +64,7 @@ class Children:
         self._deathwatch = Deathwatch(loop)
         self.departures = Departures(self, loop, logs, journal, announce)
         self.placement = Placement(loop, cgroups, self)
+        self.strays = Strays(self, journal, cgroups.project)
 
     # Beginning.
 
@@ -72,12 +72,7 @@ class Children:
         """Start a run; a task's pipes are the caller's to hand over and close."""
         kind = asked.get("kind") or "service"
         env = dict(asked.get("env") or {})
-        env[strays.RUN_ID] = asked["run_id"]
-        env[strays.SERVICE] = asked["service"]
-        env[strays.STATE] = self._cgroups.project
-        if kind == "task":
-            # Never to be taken for the service itself.
-            del env[strays.STATE]
+        env.update(self.strays.marks(asked["run_id"], asked["service"], kind))
         ours: dict[str, int] = {}
         theirs: list[int] = []
         try:
@@ -130,11 +125,8 @@ class Children:
         run = self.runs.get(run_id)
         if run is not None:
             self.departures.begin(run, signal.SIGKILL, 0.0)
-            return
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except OSError:
-            os.kill(pid, signal.SIGKILL)  # still our child: the number is its own
+        else:
+            host.send_group_signals(pid, host.start_time(pid) or "", (signal.SIGKILL,))
 
     def adopt(self, asked: Facts, pid: int, start_time: str, parts: dict[str, int]) -> Run:
         """Take care of a process that somebody else started; its identity is verified."""
@@ -182,40 +174,6 @@ class Children:
         elif run.exit is not None:
             self.departures.begin(run, run.stop["signal"], run.stop["grace"])
         return run
-
-    def take_pending(self, pending: list[Facts]) -> None:
-        """Find out which of these runs an earlier keeper began before it could say so.
-
-        It held the other end of our link until the program was executed; so whatever there
-        will ever be is there by now.
-        """
-        wanted = {
-            facts["run_id"]: facts
-            for facts in pending
-            if facts["run_id"] not in self.runs and facts["run_id"] not in self._journal
-        }
-        if not wanted:
-            return
-        for stray in strays.find(lambda marks: marks[strays.RUN_ID] in wanted, self._own_pids()):
-            known = {"pid": stray.pid, "start_time": stray.start_time, "age": stray.age}
-            known |= {"started_at": time.time() - stray.age, "parts": strays.reopen(stray.pid)}
-            try:
-                self.restore({**wanted[stray.run_id], **known}, None)
-            except Exception:  # noqa: BLE001 - every other run must go on
-                sys.excepthook(*sys.exc_info())
-
-    def strays(self) -> list[strays.Stray]:
-        """Services of this state folder that live although neither table nor journal has them."""
-
-        def is_unknown(marks: dict[str, str]) -> bool:
-            is_ours = marks.get(strays.STATE) == self._cgroups.project and strays.SERVICE in marks
-            run_id = marks[strays.RUN_ID]
-            return is_ours and run_id not in self.runs and run_id not in self._journal
-
-        return [it for it in strays.find(is_unknown, self._own_pids()) if it.start_time]
-
-    def _own_pids(self) -> set[int]:
-        return {os.getpid(), *self.known_children()}
 
     def _make(self, asked: Facts, pid: int, start_time: str, *, is_child: bool) -> Run:
         tree = Tree(

@@ -240,15 +240,23 @@ class Keeper:
 
     # Ending.
 
+    def check_shutdown(self, grace: Any, exit_code: Any, keep: Any) -> None:
+        """Refuse what makes no sense before anything has begun."""
+        if grace is not None and not (isinstance(grace, (int, float)) and grace >= 0):
+            raise ValueError(f"{grace!r} is no grace in seconds")
+        if exit_code is not None and not isinstance(exit_code, int):
+            raise ValueError(f"{exit_code!r} is no exit code")
+        if keep is not None and not isinstance(keep, (bool, list)):
+            raise ValueError(f"{keep!r} is no list of runs to keep")
+
     def shutdown(
         self, grace: float | None = None, exit_code: int | None = None, keep: Any = None
     ) -> None:
         """End every run that is still there, then the supervisor, then this process."""
+        self.check_shutdown(grace, exit_code, keep)
         kept = set(self.children.runs) if keep is True else set(keep or ())
-        if grace is not None and not float(grace) >= 0:
-            raise ValueError(f"a grace of {grace} seconds")
         if exit_code is not None:
-            self.exit_code = int(exit_code)
+            self.exit_code = exit_code
         self.is_shutting_down = True
         doomed = [run for run in self.children.runs.values() if run.run_id not in kept]
         self.children.departures.on_empty = self._on_runs_ended
@@ -319,7 +327,10 @@ class Keeper:
                 self.children.restore(facts, states.get(facts["service"]))
             except Exception as error:  # noqa: BLE001 - the other runs must go on
                 self._on_unrestored(facts, error)
-        self.children.take_pending(table.get("pending") or [])
+        try:
+            self.children.strays.take_pending(table.get("pending") or [])
+        except Exception as error:  # noqa: BLE001 - the runs that are known must go on
+            complaints.on_fault(type(error), error, error.__traceback__)
 
     def _on_unrestored(self, facts: Facts, error: Exception) -> None:
         """Its process lives: what is known of it stays in the table, its descriptors open."""

@@ -1,13 +1,15 @@
 """Runs that live, but of which no table tells: found by what their environment says.
 
 A keeper that dies between a spawn and its answer leaves such a run. Looks through all
-processes, which is slow: only for a keeper that has just begun. Touches none of them.
+processes, which is slow: only for a keeper that has just begun. Ends none of them.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
+import time
 
 from holdfast.keeper import host
 
@@ -15,7 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from holdfast.keeper.children import Children
     from holdfast.keeper.host import Process
+    from holdfast.keeper.journal import Journal
+    from holdfast.keeper.runs import Facts
 
     Marks = dict[str, str]
 
@@ -37,6 +42,16 @@ class Stray:
     def run_id(self) -> str:
         return self.marks[RUN_ID]
 
+    def facts(self) -> Facts:
+        """Itself as the protocol describes it."""
+        return {
+            "run_id": self.run_id,
+            "service": self.marks[SERVICE],
+            "pid": self.pid,
+            "start_time": self.start_time,
+            "started_at": time.time() - self.age,
+        }
+
     @property
     def age(self) -> float:
         """Seconds since it was created, as far as the system tells."""
@@ -44,6 +59,52 @@ class Stray:
         if now is None or not self.start_time:
             return 0.0
         return max(0.0, (now - int(self.start_time)) / os.sysconf("SC_CLK_TCK"))
+
+
+class Strays:
+    """Marks the runs of one state folder, and finds those that are in no table."""
+
+    def __init__(self, children: Children, journal: Journal, project: str) -> None:
+        self._children = children
+        self._journal = journal
+        self._project = project
+
+    def marks(self, run_id: str, service: str, kind: str) -> Marks:
+        """What the environment of a new run is to say."""
+        # A task is never to be taken for the service itself.
+        state = "" if kind == "task" else self._project
+        return {RUN_ID: run_id, SERVICE: service, STATE: state}
+
+    def take_pending(self, pending: list[Facts]) -> None:
+        """Go on with those of these runs that an earlier keeper began before it could say so.
+
+        A process that is about to execute its program holds the other end of our link; so
+        whatever there will ever be is there by now.
+        """
+        wanted = {facts["run_id"]: facts for facts in pending if self._is_new(facts["run_id"])}
+        if not wanted:
+            return
+        for stray in find(lambda marks: marks[RUN_ID] in wanted, self._barred()):
+            facts = {**wanted[stray.run_id], **stray.facts(), "age": stray.age}
+            try:
+                self._children.restore({**facts, "parts": reopen(stray.pid)}, None)
+            except Exception:  # noqa: BLE001 - every other run must go on
+                sys.excepthook(*sys.exc_info())
+
+    def unknown(self) -> list[Stray]:
+        """Services of this state folder that live although neither table nor journal has them."""
+
+        def is_unknown(marks: Marks) -> bool:
+            is_ours = marks.get(STATE) == self._project and SERVICE in marks
+            return is_ours and self._is_new(marks[RUN_ID])
+
+        return [it for it in find(is_unknown, self._barred()) if it.start_time]
+
+    def _is_new(self, run_id: str) -> bool:
+        return run_id not in self._children.runs and run_id not in self._journal
+
+    def _barred(self) -> set[int]:
+        return {os.getpid(), *self._children.known_children()}
 
 
 def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import binascii
 import os
 import sys
-import time
 
 from holdfast.keeper import host, terminal
 from holdfast.keeper.connections import close_all, hand_parts
 from holdfast.keeper.launch import SpawnError
 from holdfast.keeper.own_words import OWN_WORDS
 from holdfast.keeper.refusal import Refusal
-from holdfast.keeper.strays import SERVICE, reopen
+from holdfast.keeper.strays import reopen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,19 +156,7 @@ class Words:
 
     def do_strays(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
         """Runs of this state folder that live, but that no keeper told anybody about."""
-        now = time.time()
-        return {
-            "strays": [
-                {
-                    "run_id": it.run_id,
-                    "service": it.marks[SERVICE],
-                    "pid": it.pid,
-                    "start_time": it.start_time,
-                    "started_at": now - it.age,
-                }
-                for it in self.keeper.children.strays()
-            ]
-        }
+        return {"strays": [it.facts() for it in self.keeper.children.strays.unknown()]}
 
     def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
         run, number = self.run(message), int(message["signal"])
