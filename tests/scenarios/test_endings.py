@@ -82,6 +82,22 @@ def test_a_hung_supervisor_is_gone_around(hold: Hold) -> None:
     assert not any(map(is_alive, [services["db"]["pid"], supervisor]))
 
 
+def test_down_does_not_wait_for_one_that_hangs_meanwhile(hold: Hold) -> None:
+    """A supervisor that falls silent after `down` has asked it is gone around, too."""
+    slow = ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]
+    hold.services(web={"command": slow, "stop": {"grace": 8}})
+    hold.up()
+    pid = hold.service("web")["pid"]
+    wait_for(lambda: (hold.status()["supervisor"]["uptime"] or 0) > 10.5, 20)
+    with down_of(hold) as down:
+        wait_for_shutdown(hold)
+        supervisor = hang(hold)
+        _, err = down.communicate(timeout=40)
+        assert down.returncode == 0, (err, hold.own_logs())
+        assert f"the supervisor (pid {supervisor}) does not answer" in err
+    assert not any(map(is_alive, [pid, supervisor]))
+
+
 def test_a_supervisor_that_is_only_busy_is_waited_for(hold: Hold) -> None:
     """A stop that takes longer than a hung supervisor is given is not taken for one."""
     slow = ["sh", "-c", "trap 'sleep 6.5; exit 0' TERM; while :; do sleep 0.05; done"]
