@@ -189,8 +189,8 @@ def test_an_upgrade_yields_to_a_shutdown(keeper: KeeperProcess) -> None:
 
 @pytest.mark.parametrize("wrong", [{"grace": "soon"}, {"grace": -1}, {"keep": 7}])
 def test_a_shutdown_that_makes_no_sense(keeper: KeeperProcess, wrong: Message) -> None:
-    """It changes nothing: an upgrade is possible afterwards."""
-    keeper.link.ask("shutdown", **wrong)
+    """It is refused and changes nothing: an upgrade is possible afterwards."""
+    assert keeper.link.ask("shutdown", **wrong)["error"]["code"] == "bad_request"
     assert keeper.link.do("upgrade")["pid"] == keeper.pid
 
 

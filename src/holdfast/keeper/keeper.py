@@ -6,7 +6,6 @@ in `words`, the life of runs in `children`.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
@@ -19,6 +18,7 @@ from holdfast.keeper.children import Children
 from holdfast.keeper.connections import Connection, Door, hand_parts, listen
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.end_requests import EndRequests
+from holdfast.keeper.files import is_open, make_folder, replace_file
 from holdfast.keeper.journal import Journal
 from holdfast.keeper.launch_supervisor import Supervisor, default_argv
 from holdfast.keeper.logs import Logs
@@ -104,7 +104,7 @@ class Keeper:
         self._mending = Mending(loop)
         self._unrestored: list[Facts] = []
         logs_folder = os.path.join(options.state, "logs")
-        self._begin("making the folder of logs", lambda: _make_folder(logs_folder))
+        self._begin("making the folder of logs", lambda: make_folder(logs_folder))
         self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
         self.journal = Journal(
             os.path.join(options.state, "exits.jsonl"),
@@ -156,12 +156,12 @@ class Keeper:
 
     def _open_line(self) -> None:
         if self.held.get("line") is None:
-            _make_folder(self._options.runtime)
+            make_folder(self._options.runtime)
             self.held.hold("line", listen(self._socket_path("line")).detach())
 
     def _open_door(self, listener: socket.socket | None) -> None:
         if listener is None:
-            _make_folder(self._options.runtime)
+            make_folder(self._options.runtime)
             listener = listen(self._socket_path("keeper"))
         self._door = Door(listener, self.loop, self._on_peer)
 
@@ -342,7 +342,7 @@ class Keeper:
         else:
             what = "it can be ended, but its output may not be recorded"
             for part, fd in (facts.get("parts") or {}).items():
-                if _is_open(fd):
+                if is_open(fd):
                     run.parts.setdefault(part, fd)
             if not run.is_child:
                 self._await(run)
@@ -381,7 +381,6 @@ class Keeper:
         return os.path.join(self._options.state, "keeper.json")
 
     def _write_description(self) -> None:
-        path = self._description_path()
         description = {
             "pid": os.getpid(),
             "start_time": host.start_time(os.getpid()),
@@ -393,26 +392,7 @@ class Keeper:
             "runtime": self._options.runtime,
             "started_at": self.started_at,
         }
-        data = json.dumps(description).encode() + b"\n"
-        fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            if os.write(fd, data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        finally:
-            os.close(fd)
-        os.rename(path + ".new", path)
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
-
-
-def _make_folder(path: str) -> None:
-    os.makedirs(path, 0o700, exist_ok=True)
+        replace_file(self._description_path(), json.dumps(description).encode() + b"\n")
 
 
 def _hash_of(state: str) -> str:

@@ -1,0 +1,33 @@
+"""Files and folders of the keeper itself: private, and replaced as a whole or not at all.
+
+Lets every refusal of the file system through as OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+def make_folder(path: str) -> None:
+    os.makedirs(path, 0o700, exist_ok=True)
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Readers see the old content or the new, also when the disk is full."""
+    fresh = path + ".new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(fd, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    finally:
+        os.close(fd)
+    os.rename(fresh, path)
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
