@@ -103,6 +103,7 @@ def test_a_process_of_before_the_reboot_is_nobody_of_ours(hold: Hold) -> None:
         assert is_alive(pid)
     finally:
         kill_9(pid)
+        wait_for(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
