@@ -200,9 +200,9 @@ def test_a_stop_goes_on_where_it_was(keeper: KeeperProcess, recover: object, how
     run_id = keeper.last
     keeper.wait_output(run_id, b"ready")
     began = time.monotonic()
-    keeper.link.do("end", run_id=run_id, grace=1.5)
+    keeper.link.do("end", run_id=run_id, grace=3.0)
     keeper.wait_output(run_id, b"term")
-    time.sleep(0.5)  # a part of the grace passes
+    time.sleep(1.5)  # a part of the grace passes
     successor = keeper
     if how == "recovery":
         successor = recover(keeper)
@@ -210,9 +210,9 @@ def test_a_stop_goes_on_where_it_was(keeper: KeeperProcess, recover: object, how
         keeper.link.do("upgrade")
     wait_for(lambda: not is_alive(pid))
     seconds = time.monotonic() - began
-    assert 1.4 < seconds < 1.5 + 0.45, "the grace did not begin anew"
+    assert 2.9 < seconds < 4.3, "the grace did not begin anew"
     ended = successor.link.notice("ended")
-    assert 1.4 < ended["seconds"] < 2.0
-    hows = {it["how"] for it in ended["report"] if it["name"] == "sh"}
-    assert hows <= {"SIGKILL", "cgroup.kill"}
+    assert 2.9 < ended["seconds"] < 4.3
+    (how_it_ended,) = (it["how"] for it in ended["report"] if it["pid"] == pid)
+    assert how_it_ended in ("SIGKILL", "cgroup.kill")
     assert successor.output(run_id).count(b"term") == 1

@@ -89,14 +89,7 @@ class Keeper:
         self.is_shutting_down = False
         self.end_requests = EndRequests(self)
         self._spare_runs: set[str] = set()
-        nofile = table.get("nofile")
-        self.spawner = Spawner(
-            (nofile[0], nofile[1]) if nofile else host.raise_nofile(),
-            table["oom_score"] if "oom_score" in table else host.lower_oom(),
-            umask,
-        )
-        if nofile:
-            host.raise_nofile()
+        self.spawner = _spawner(table, umask)
         host.set_subreaper()
         self.cgroups = Cgroups(_hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
@@ -393,6 +386,13 @@ class Keeper:
             "started_at": self.started_at,
         }
         replace_file(self._description_path(), json.dumps(description).encode() + b"\n")
+
+
+def _spawner(table: Table, umask: int) -> Spawner:
+    """Starts programs with the limits that the first of us was born with."""
+    nofile, now = table.get("nofile"), host.raise_nofile()
+    score = table["oom_score"] if "oom_score" in table else host.lower_oom()
+    return Spawner((nofile[0], nofile[1]) if nofile else now, score, umask)
 
 
 def _hash_of(state: str) -> str:
