@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from holdfast.adapters.processes import Peer, ancestors
+from holdfast.adapters import processes
+from holdfast.adapters.processes import Peer, Process, lineage
 from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
@@ -18,11 +19,22 @@ class Link:
 
     def __init__(self, runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> None:
         self.runs, self.keeper_pid = runs, keeper_pid
+        self.cgroup_root: str | None = None
 
 
 class Desk:
     def __init__(self, link: Link) -> None:
         self.link = link
+
+
+def process(pid: int) -> Process:
+    found = processes.process(pid)
+    assert found is not None
+    return found
+
+
+def peer() -> Peer:
+    return Peer(os.geteuid(), process(os.getpid()))
 
 
 def application(runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> Application:
@@ -32,19 +44,19 @@ def application(runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> Appl
 
 def test_a_peer_of_ours_is_the_owner() -> None:
     """The user who runs Holdfast needs no token."""
-    assert application({}).identify(Peer(os.geteuid(), os.getpid())).role is Role.OWNER
+    assert application({}).identify(peer()).role is Role.OWNER
 
 
 def test_another_user_is_refused() -> None:
     """A different uid that is not root never becomes an actor."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).identify(Peer(os.geteuid() + 4242, os.getpid()))
+        application({}).identify(peer()._replace(uid=os.geteuid() + 4242))
 
 
 def test_a_descendant_of_a_run_is_an_agent() -> None:
     """Found by its ancestors, even if it cleared its environment; it may look, not change."""
-    runs: dict[str, dict[str, object]] = {"run-1": {"pid": os.getppid()}}
-    actor = application(runs).identify(Peer(os.geteuid(), os.getpid()))
+    runs: dict[str, dict[str, object]] = {"run-1": process(os.getppid())._asdict()}
+    actor = application(runs).identify(peer())
     assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
     with pytest.raises(Refused, match="may look, not change") as caught:
         application(runs).dispatch(actor, Shutdown())
@@ -52,6 +64,45 @@ def test_a_descendant_of_a_run_is_an_agent() -> None:
     assert caught.value.hint
 
 
-def test_ancestors_begin_with_the_process_itself() -> None:
+def test_who_is_gone_is_an_agent() -> None:
+    """A peer that has ended, or is another process by now, may look, not change."""
+    assert application({}).identify(peer()._replace(process=None)).role is Role.AGENT
+    other = process(os.getpid())._replace(start_time="1")
+    assert application({}).identify(peer()._replace(process=other)).role is Role.AGENT
+
+
+def test_another_user_who_is_gone_is_refused() -> None:
+    """Doubt never gives a stranger the right to look."""
+    with pytest.raises(Refused, match="belongs to another user"):
+        application({}).identify(Peer(os.geteuid() + 4242, None))
+
+
+def test_a_recycled_pid_is_no_run() -> None:
+    """Who has the pid of a run that ended is not taken for it."""
+    runs: dict[str, dict[str, object]] = {"run-1": {"pid": os.getppid(), "start_time": "1"}}
+    assert application(runs).identify(peer()).role is Role.OWNER
+
+
+@pytest.mark.parametrize(("root", "role"), [("", Role.OWNER), ("/holdfast-12ab", Role.AGENT)])
+def test_who_is_in_our_cgroup_is_an_agent(
+    monkeypatch: pytest.MonkeyPatch, root: str, role: Role
+) -> None:
+    """Wherever it came from, and whatever it says."""
+    desk = Desk(Link({}))
+    desk.link.cgroup_root = root or None
+    monkeypatch.setattr(processes, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
+    assert Application(desk, SupervisedProcesses(desk)).identify(peer()).role is role
+
+
+def test_an_orphan_of_the_keeper_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the keeper, but not below the supervisor."""
+    own = peer()
+    assert application({}, os.getppid()).identify(own).role is Role.OWNER
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert application({}, os.getppid()).identify(own).role is Role.AGENT
+
+
+def test_lineage_begins_with_the_process_itself() -> None:
     """The chain goes from the process to its parents."""
-    assert ancestors(os.getpid())[:2] == [os.getpid(), os.getppid()]
+    line = lineage(process(os.getpid()))
+    assert [one.pid for one in line[:2]] == [os.getpid(), os.getppid()]

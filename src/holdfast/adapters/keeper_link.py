@@ -70,6 +70,12 @@ class KeeperLink:
     def keeper_pid(self) -> int:
         return int(self.facts.get("pid") or 0)
 
+    @property
+    def cgroup_root(self) -> str | None:
+        """The cgroup beneath which runs are, where the keeper has one."""
+        root = (self.facts.get("host") or {}).get("cgroup")
+        return str(root) if root else None
+
     async def hello(self, version: str) -> Message:
         """Say who we are; answers the keeper's facts with runs, exits and kept."""
         facts = await self.ask(

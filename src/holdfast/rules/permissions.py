@@ -26,16 +26,19 @@ GRANTED: dict[Role, frozenset[Permission]] = {
 
 _REASONS: dict[Role, str] = {
     Role.OWNER: "the owner of this Holdfast may do everything",
-    Role.AGENT: "a process that Holdfast itself supervises may look, not change",
+    Role.AGENT: "a process that Holdfast itself supervises, or that is gone, may look, not change",
     Role.STRANGER: "only the user who started this Holdfast, and root, may use it",
 }
 
 
-def role_of(*, peer_uid: int, own_uid: int, is_supervised: bool) -> Role:
-    """A supervised process is never the owner, whoever it runs as."""
+def role_of(*, peer_uid: int, own_uid: int, is_supervised: bool | None) -> Role:
+    """A supervised process is never the owner, whoever it runs as; nor is one of which nobody
+    can tell (None) whether it is supervised."""
     if is_supervised:
         return Role.AGENT
-    return Role.OWNER if peer_uid in (own_uid, 0) else Role.STRANGER
+    if peer_uid not in (own_uid, 0):
+        return Role.STRANGER
+    return Role.AGENT if is_supervised is None else Role.OWNER
 
 
 def permit(actor: Actor, needed: Permission) -> Verdict:

@@ -22,7 +22,7 @@ def decode_frame(line: bytes) -> dict[str, Any]:
     """A request as it came; raises UsageError for what is no JSON object."""
     try:
         return _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
             f"not a JSON object: {error}",
             'send one object a line: {"id": 1, "command": "status"}',
