@@ -22,6 +22,7 @@ BOUNDED = {
     "engine/survivors.py": "the age of a process that outlived all of us, never negative",
     "engine/views.py": "shown to people, never negative",
     "keeper/recorder.py": "the unit of a stamp",
+    "keeper/strays.py": "the stamp of a start that nobody was told about",
 }
 
 
