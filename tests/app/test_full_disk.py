@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disk import fill, small_disk
 from tests.harness import Hold, is_alive, wait_for
 
 
 @pytest.fixture
 def full_disk(hold: Hold) -> Iterator[Path]:
     """A file system of 3 MB; what fills it is the test's."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    disk = hold.folder / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this host does not allow a mount")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with small_disk(hold.folder / "disk") as disk:
+        yield disk
 
 
 def test_a_supervisor_starts_and_ends_on_a_full_disk(hold: Hold, full_disk: Path) -> None:
@@ -35,12 +28,7 @@ def test_a_supervisor_starts_and_ends_on_a_full_disk(hold: Hold, full_disk: Path
         hold.cli("up", "-d")
         before = hold.json("status")
         events = hold.cli("events", "--json").stdout.splitlines()
-        with (full_disk / "ballast").open("wb", buffering=0) as file:
-            try:
-                while file.write(b"x" * 4096):
-                    pass
-            except OSError:
-                pass
+        fill(full_disk)
         for _ in range(2):
             old = hold.json("status")["supervisor"]["pid"]
             os.kill(old, signal.SIGKILL)

@@ -5,37 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disk import fill, small_disk
 from tests.harness import Hold, is_alive, wait_for
 
 
 @pytest.fixture
 def disk(hold: Hold) -> Iterator[Path]:
     """A file system of 3 MB that holds the state."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    disk = hold.folder / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this host does not allow a mount")
-    hold.environ["HOLDFAST_STATE_DIR"] = str(disk / "state")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with small_disk(hold.folder / "disk") as disk:
+        hold.environ["HOLDFAST_STATE_DIR"] = str(disk / "state")
+        yield disk
 
 
 def _fill(disk: Path) -> None:
-    with (disk / "ballast").open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
-            pass
+    fill(disk)
     # No name can be added either.
     try:
         for number in range(100_000):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 import holdfast
 from tests.chaos.load import Load
+from tests.disk import fill, small_disk
 from tests.harness import PYTHON, Hold, is_alive, kill_9, wait_for
 
 
@@ -119,20 +119,13 @@ def test_supervisor_cannot_start(installed: Installed) -> None:
 
 
 @pytest.fixture
-def small_disk(hold: Hold) -> Iterator[Path]:
+def disk(hold: Hold) -> Iterator[Path]:
     """A file system of 3 MB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    disk = hold.folder / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this host does not allow a mount")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with small_disk(hold.folder / "disk") as disk:
+        yield disk
 
 
-def test_disk_full(hold: Hold, small_disk: Path) -> None:
+def test_disk_full(hold: Hold, disk: Path) -> None:
     """Disk full: the services go on, the gap is recorded, recording resumes."""
     flag, truth = hold.folder / "more", hold.folder / "truth"
     code = (
@@ -143,20 +136,14 @@ def test_disk_full(hold: Hold, small_disk: Path) -> None:
         "for n in range(100_000):\n"
         "    os.write(1, b'%099d\\n' % n * 10); os.write(truth, b'x'); time.sleep(0.02)\n"
     )
-    hold.environ["HOLDFAST_STATE_DIR"] = str(small_disk / "state")
+    hold.environ["HOLDFAST_STATE_DIR"] = str(disk / "state")
     hold.environ["HOLDFAST_FREE_FLOOR"] = "100000"
     hold.services(web=[PYTHON, "-I", "-S", "-c", code])
     try:
         hold.cli("up", "-d")
         wait_for(lambda: hold.raw("web") == b"before\n")
         pid = hold.json("status")["services"]["web"]["pid"]
-        ballast = small_disk / "ballast"
-        with ballast.open("wb", buffering=0) as file:
-            try:
-                while file.write(b"x" * 4096):
-                    pass
-            except OSError:
-                pass
+        ballast = fill(disk)
         flag.touch()
         wait_for(lambda: truth.exists() and truth.stat().st_size > 50, what="it to go on")
         assert hold.json("status")["services"]["web"]["pid"] == pid

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -18,6 +17,7 @@ import pytest
 from holdfast.keeper import complaints
 from holdfast.keeper.connections import Connection
 from holdfast.keeper.loop import Loop
+from tests.disk import fill, small_disk
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
 from tests.keeper.test_recovery import Recovered
 
@@ -25,24 +25,8 @@ from tests.keeper.test_recovery import Recovered
 @pytest.fixture
 def disk(folder: Path) -> Iterator[Path]:
     """A file system of 1 MB that will hold the state."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    state = folder / "state"
-    state.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(state)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this host does not allow a mount")
-    yield state
-    subprocess.run(["umount", "-l", str(state)], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "ballast").open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
-            pass
+    with small_disk(folder / "state", "1m") as disk:
+        yield disk
 
 
 @pytest.fixture
