@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from holdfast.vocabulary.service_spec import UNLIMITED, RestartSpec
+from holdfast.engine.declaration import recording
+from holdfast.vocabulary.service_spec import UNLIMITED, RestartSpec, ServiceSpec, StopSpec
 from tests.engine.stage import Stage
 
 MakeStage = Callable[..., Stage]
@@ -277,3 +279,11 @@ def test_the_exit_before_the_end_request_finishes_the_stop(make_stage: MakeStage
     assert answer.result().outcome in ("stopped", "already_stopped")
     assert stage.runner.state.value in ("stopped", "exited")
     assert stage.runner.run is None
+
+
+def test_a_stop_signal_by_a_name_that_only_we_know() -> None:
+    """A real-time signal that the configuration allows reaches the keeper as its number."""
+    spec = ServiceSpec(
+        name="web", argv=("web",), working_dir="/", stop=StopSpec(signal="SIGRTMIN+3")
+    )
+    assert recording(spec)["stop"]["signal"] == signal.SIGRTMIN + 3

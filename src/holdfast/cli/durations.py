@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import time
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _FORM = "not a duration; write 200ms, 30s, 10m, 2h or 7d"
 
 
 def parse(text: str) -> float:
     """Seconds; a bare number is seconds. Raises ValueError that shows the form."""
-    rest, total, found = text.strip().lower(), 0.0, False
-    while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789."))
-        after = rest[digits:]
-        letters = len(after) - len(after.lstrip("abcdefghijklmnopqrstuvwxyz"))
-        unit = after[:letters]
-        is_number = rest[:digits].replace(".", "", 1).isdigit()
-        if not is_number or (not unit and found) or (unit and unit not in _SECONDS):
-            raise ValueError(_FORM)
-        total += float(rest[:digits]) * _SECONDS.get(unit, 1.0)
-        rest = after[letters:]
-        found = True
-    if not found:
-        raise ValueError(_FORM)
-    return total
+    from holdfast.vocabulary.quantities import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ValueError(_FORM) from None
 
 
 def parse_when(text: str) -> float:

@@ -7,11 +7,11 @@ keeper's memory, because environments hold secrets and the database must not.
 from __future__ import annotations
 
 import hashlib
-import signal
 from typing import Any
 
 import msgspec
 
+from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.service_spec import ServiceSpec
 
 DEFAULT_COLUMNS, DEFAULT_ROWS, DEFAULT_TERM = 80, 24, "xterm-color"
@@ -105,17 +105,5 @@ def recording(spec: ServiceSpec) -> dict[str, Any]:
     """How a run is recorded and ended: what `spawn` and `adopt` share."""
     return {
         "log": {"max_size": spec.log.max_size, "total_size": spec.log.total_size},
-        "stop": {"signal": int(signal_number(spec.stop.signal)), "grace": spec.stop.grace},
+        "stop": {"signal": parse_signal(spec.stop.signal), "grace": spec.stop.grace},
     }
-
-
-def signal_number(name: str) -> signal.Signals:
-    """The signal of that name or number; raises ValueError."""
-    text = name.strip().upper()
-    if text.isdigit():
-        return signal.Signals(int(text))
-    text = text if text.startswith("SIG") else f"SIG{text}"
-    try:
-        return signal.Signals[text]
-    except KeyError:
-        raise ValueError(f'no signal "{name}"') from None

@@ -9,6 +9,7 @@ from holdfast.engine.ports import Recorder
 from holdfast.rules import restart as restarts
 from holdfast.rules.restart import Ending
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import signal_name
 from holdfast.vocabulary.service_spec import ServiceSpec
 
 _NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
@@ -32,7 +33,7 @@ def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
     reason = restarts.reason_of(spec, ending)
     if facts.get("cause"):
         reason = f"its {facts['cause']} ran out; {reason}"
-    name = restarts.signal_name(number) if number else None
+    name = signal_name(number) if number else None
     last = LastExit(ending.code, name, seconds, facts.get("log_bytes") or 0)
     return Understood(ending, last, reason)
 

@@ -149,10 +149,6 @@ def lower_oom() -> int | None:
     return int(original)
 
 
-def set_oom(pid: int, score: int) -> bool:
-    return write(f"/proc/{pid}/oom_score_adj", b"%d" % score)
-
-
 def set_subreaper() -> bool:
     """Let orphaned descendants come to this process instead of init."""
     if sys.platform != "linux":

@@ -6,9 +6,9 @@ No clock and no randomness of its own: durations and a random number come in.
 
 from __future__ import annotations
 
-import signal as signals
 from typing import NamedTuple
 
+from holdfast.vocabulary.quantities import signal_name
 from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
 
 SPACING_SECONDS = 1.0
@@ -78,13 +78,6 @@ def reason_of(spec: ServiceSpec, ending: Ending) -> str:
     if ending.spawn_error is None and is_start_failure(spec, ending):
         words += f" within {spec.start_seconds:g} s of its start"
     return words
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -> Decision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.engine.declaration import Overrides, signal_number
+from holdfast.engine.declaration import Overrides
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.commands.services import (
     Pause,
@@ -17,6 +17,7 @@ from holdfast.vocabulary.commands.services import (
 )
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.results import Outcome, Outcomes
 
 
@@ -69,16 +70,16 @@ async def signal(context: Context, command: Signal) -> Outcomes:
     if command.to not in ("main", "group", "tree"):
         raise UsageError(f'to: "{command.to}" is none of main, group, tree')
     try:
-        number = signal_number(command.signal)
-    except ValueError as error:
-        raise UsageError(str(error), "for example SIGHUP, USR1 or 15") from None
+        number = parse_signal(command.signal)
+    except ValueError:
+        hint = "for example SIGHUP, USR1 or 15"
+        raise UsageError(f'no signal "{command.signal}"', hint) from None
     outcomes: dict[str, Outcome] = {}
     for runner in _named(context, command.services):
-        message = {"do": "signal", "run_id": runner.live_run_id(), "signal": int(number)}
+        message = {"do": "signal", "run_id": runner.live_run_id(), "signal": number}
         await context.link.ask({**message, "to": command.to})
-        context.store.event(
-            Kind.SIGNAL_SENT, runner.name, runner.last_run_id, signal=number.name, to=command.to
-        )
+        facts = {"signal": signal_name(number), "to": command.to}
+        context.store.event(Kind.SIGNAL_SENT, runner.name, runner.last_run_id, **facts)
         outcomes[runner.name] = runner.outcome("signalled")
     return Outcomes(services=outcomes)
 
