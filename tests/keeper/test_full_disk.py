@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -81,6 +82,8 @@ def test_nothing_in_the_state_folder_can_be_written(
     """Neither journal, description nor logs can be opened: runs go on, and all is mended."""
     keeper.spawn("sh", "-c", "while :; do echo tick; sleep 0.02; done")
     pid = keeper.link.do("list")["runs"][0]["pid"]
+    # Meanwhile it would make the folder of logs again.
+    os.kill(keeper.pid, signal.SIGSTOP)
     for name in ("exits.jsonl", "keeper.json.new", "logs"):
         path = keeper.state / name
         if path.is_dir():
@@ -90,6 +93,7 @@ def test_nothing_in_the_state_folder_can_be_written(
             path.touch()
         else:
             path.mkdir()
+    os.kill(keeper.pid, signal.SIGCONT)
     keeper.link.do("upgrade")
     second = recover(keeper)
     assert second.link.do("list")["runs"][0]["pid"] == pid
