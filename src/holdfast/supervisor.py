@@ -26,12 +26,15 @@ from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.context import Context
 from holdfast.doors.line import LineDoor
 from holdfast.engine import chronicle
+from holdfast.engine.attendants import Attendants
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.ports import Clock, Ports
+from holdfast.engine.ports import Clock, Open, Ports
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.roster import Roster
+from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
+from holdfast.engine.tasks import Tasks
 from holdfast.engine.watches import Watches
 from holdfast.vocabulary.events import Event, Kind
 
@@ -142,7 +145,8 @@ class Supervisor:
         )
         clock = Clock()
         # Jitter, not secrets.
-        ports = Ports(link, store, clock, random.random, loop.call_later)
+        attendants, settings = Attendants(), CurrentSettings(link)
+        ports = Ports(link, store, clock, random.random, loop.call_later, Open(), attendants)
         roster = Roster(
             ports,
             new_future=loop.create_future,
@@ -151,6 +155,7 @@ class Supervisor:
         )
         watches = Watches(link, lambda: roster.runners)
         shutdown = Shutdown(roster, store, link)
+        self._tasks, self._settings = Tasks(link, loop), settings
         self._store, self._bus, self._roster, self._watches = store, bus, roster, watches
         self._shutdown = shutdown
         self._context = Context(
@@ -162,6 +167,8 @@ class Supervisor:
             survivors=Survivors(roster, link),
             recorded=RecordedBytes(roster, link, clock),
             shutdown=shutdown,
+            tasks=self._tasks,
+            settings=settings,
             project=self._project(),
             state=self._state,
             logs=os.path.join(self._state, "logs"),
@@ -181,6 +188,7 @@ class Supervisor:
         if self._store.database.moved_aside:
             self._tell_moved_aside()
         self._announce_self(kept)
+        self._settings.restore(kept)
         self._shutdown.resume(kept)
         self._roster.restore(facts, kept, loaded)
         self._is_running = True
@@ -230,6 +238,8 @@ class Supervisor:
             self._early.append(notice)
             return
         match word:
+            case "exit" | "ended" if self._tasks.on_notice(notice):
+                pass
             case "exit":
                 self._roster.on_notice(notice)
                 self._watches.on_exit(notice["service"])

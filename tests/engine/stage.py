@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.adapters.state_tables import OpenRun, ServiceRecord
+from holdfast.engine.attendants import Attendants
 from holdfast.engine.declaration import Declaration
-from holdfast.engine.ports import Clock, Ports
+from holdfast.engine.ports import Admission, Clock, Open, Ports
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -317,6 +318,8 @@ class Stage:
         self.clock = FakeClock()
         self.keeper = FakeKeeper(self.clock)
         self.recorder = FakeRecorder()
+        self.admission: Admission = Open()
+        self.attendants = Attendants()
         self.failed: list[str] = []
         self.spec = ServiceSpec(name="web", argv=("web", "--x"), working_dir="/", **fields)
         self.random = random
@@ -324,7 +327,13 @@ class Stage:
 
     def ports(self) -> Ports:
         return Ports(
-            self.keeper, self.recorder, self.clock, lambda: self.random, self.clock.call_later
+            self.keeper,
+            self.recorder,
+            self.clock,
+            lambda: self.random,
+            self.clock.call_later,
+            self.admission,
+            self.attendants,
         )
 
     def new_runner(self) -> ServiceRunner:

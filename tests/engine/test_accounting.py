@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.state_store import StateStore
+from holdfast.engine.attendants import Attendants
 from holdfast.engine.declaration import Declaration
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.ports import Ports
+from holdfast.engine.ports import Open, Ports
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.service_spec import RestartSpec, ServiceSpec
@@ -43,7 +44,7 @@ class Life:
             on_replaced=lambda: None,
         )
         self.roster = Roster(
-            Ports(keeper, self.store, clock, lambda: 0.5, clock.call_later),
+            Ports(keeper, self.store, clock, lambda: 0.5, clock.call_later, Open(), Attendants()),
             new_future=asyncio.get_running_loop().create_future,
             on_failed=lambda _: None,
             on_changed=lambda: None,

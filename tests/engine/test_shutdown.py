@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from holdfast.engine.attendants import Attendants
 from holdfast.engine.declaration import Declaration
 from holdfast.engine.live_run import LastExit
-from holdfast.engine.ports import Ports
+from holdfast.engine.ports import Open, Ports
 from holdfast.engine.roster import Roster
 from holdfast.engine.shutdown import Shutdown, exit_code_of
 from holdfast.vocabulary.service_spec import Dependency, ServiceSpec
@@ -47,7 +48,15 @@ class Scene:
         self.store = Store()
         self.link = Link()
         self.roster = Roster(
-            Ports(self.keeper, self.store, self.clock, lambda: 0.5, self.clock.call_later),
+            Ports(
+                self.keeper,
+                self.store,
+                self.clock,
+                lambda: 0.5,
+                self.clock.call_later,
+                Open(),
+                Attendants(),
+            ),
             new_future=asyncio.get_running_loop().create_future,
             on_failed=lambda runner: self.shutdown.on_failed(runner),
             on_changed=lambda: None,

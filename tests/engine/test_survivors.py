@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.state_tables import OpenRun
+from holdfast.engine.attendants import Attendants
 from holdfast.engine.declaration import Declaration
-from holdfast.engine.ports import Ports
+from holdfast.engine.ports import Open, Ports
 from holdfast.engine.roster import Roster
 from holdfast.engine.survivors import Survivors
 from holdfast.vocabulary.errors import Failed
@@ -46,7 +47,15 @@ class Scene:
         self.keeper = FakeKeeper(self.clock)
         self.recorder = FakeRecorder()
         self.roster = Roster(
-            Ports(self.keeper, self.recorder, self.clock, lambda: 0.5, self.clock.call_later),
+            Ports(
+                self.keeper,
+                self.recorder,
+                self.clock,
+                lambda: 0.5,
+                self.clock.call_later,
+                Open(),
+                Attendants(),
+            ),
             new_future=asyncio.get_running_loop().create_future,
             on_failed=lambda _: None,
             on_changed=lambda: None,

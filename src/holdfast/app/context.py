@@ -12,8 +12,10 @@ from holdfast.adapters.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.roster import Roster
+from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
+from holdfast.engine.tasks import Tasks
 from holdfast.engine.watches import Watches
 
 MOST_SEARCHES = 16
@@ -34,6 +36,8 @@ class Context:
         survivors: Survivors,
         recorded: RecordedBytes,
         shutdown: Shutdown,
+        tasks: Tasks,
+        settings: CurrentSettings,
         project: str,
         state: str,
         logs: str,
@@ -47,6 +51,8 @@ class Context:
         self.survivors = survivors
         self.recorded = recorded
         self.shutdown = shutdown
+        self.tasks = tasks
+        self.settings = settings
         self.project = project
         self.state = state
         self.logs = logs

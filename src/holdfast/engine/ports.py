@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.adapters.state_tables import OpenRun, ServiceRecord
+from holdfast.engine.attendants import Attendants
 from holdfast.vocabulary.events import Kind
 
 Reply = dict[str, Any]
@@ -58,9 +59,31 @@ class Clock:
         return time.time()
 
 
+class Admission(Protocol):
+    """Who says when a start may begin: what it needs is there, and the host has room."""
+
+    def admit(self, service: Any, begin: Callable[[], None]) -> None:
+        """Call `begin` now or later; asked again, only the newest counts."""
+
+    def withdraw(self, service: Any) -> None:
+        """It is not to be started any more."""
+
+
+class Open:
+    """Everybody may start at once."""
+
+    def admit(self, service: Any, begin: Callable[[], None]) -> None:
+        begin()
+
+    def withdraw(self, service: Any) -> None:
+        """Nobody waits."""
+
+
 class Ports(NamedTuple):
     keeper: Keeper
     recorder: Recorder
     clock: Clock
     random: Callable[[], float]
     call_later: Callable[[float, Callable[[], None]], Timer]
+    admission: Admission
+    attendants: Attendants

@@ -62,6 +62,7 @@ class RestoredRunner(ServiceRunner):
         self._want(Desired.RUNNING)
         self._ports.recorder.run_started(live.as_open(self.name, self._ports.keeper.boot_id))
         self._event(Kind.SERVICE_ADOPTED, pid=live.pid, number=live.number, is_survivor=is_survivor)
+        self._ports.attendants.run_began(self)
 
     def _live(self, run: dict[str, Any]) -> LiveRun:
         live = LiveRun.of(run, self._ports.clock.monotonic())
@@ -99,6 +100,8 @@ class RestoredRunner(ServiceRunner):
             self._await_stability(run, spec.restart.reset_after - age)
         self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
         self.save()
+        if self.state is not State.STOPPING:
+            self._ports.attendants.run_began(self)
 
     def _replay(self, exits: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
         """Let the newest exit pass as if its notice came now; the older ones only count."""
@@ -129,5 +132,5 @@ class RestoredRunner(ServiceRunner):
                 return
             self.state = State.STOPPED
             if self.desired is Desired.RUNNING:
-                self._spawn(again=False)
+                self._begin(again=False)
             self.save()

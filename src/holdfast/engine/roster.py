@@ -93,6 +93,7 @@ class Roster:
             if not is_same:
                 self._ports.recorder.event(Kind.SERVICE_CHANGED, name)
             self.remember(runner)
+            self._ports.attendants.declared(runner)
             return runner, False, is_changed
         runner = self._add(declaration)
         record = self.records.pop(name, None)
@@ -101,6 +102,7 @@ class Roster:
         self.remember(runner)
         runner.save()
         self._ports.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)
+        self._ports.attendants.declared(runner)
         self._on_changed()
         return runner, True, False
 
@@ -178,6 +180,8 @@ class Roster:
         for open_run in loaded.open_runs:
             if open_run.run_id not in known:
                 self.open_runs.setdefault(open_run.service, []).append(open_run)
+        for runner in self.runners.values():
+            self._ports.attendants.declared(runner)
 
     def save_all(self) -> None:
         """Write everything anew: the database was replaced."""

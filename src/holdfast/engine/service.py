@@ -15,6 +15,7 @@ from holdfast.engine.answers import Answers, NewFuture
 from holdfast.engine.declaration import Declaration, Overrides
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Timer
+from holdfast.rules.health import Condition
 from holdfast.rules.restart import Counters
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
@@ -51,8 +52,14 @@ class Service:
         self._kept_word: str | None = None
         self._timer: Timer | None = None
         self._reset_timer: Timer | None = None
+        self.condition = Condition()
+        """What the probes say of the current run."""
+        self.waiting_for: tuple[str, ...] = ()
+        """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
         self._is_due = False
+        self._has_stayed = False
         self._is_unkillable = False
+        self._sentence: Any = None
         self._ports = ports
         self._answers = Answers(new_future)
         self._view = views.StatusView()
@@ -95,6 +102,8 @@ class Service:
     def close(self) -> None:
         """Forget timers; the service is of no further use."""
         self._cancel_timer()
+        self._ports.admission.withdraw(self)
+        self._ports.attendants.removed(self)
         if self._reset_timer is not None:
             self._reset_timer.cancel()
 

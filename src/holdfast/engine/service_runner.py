@@ -12,24 +12,22 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine import exits
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Reply
-from holdfast.engine.service import Report, Service
-from holdfast.rules import restart as restarts
+from holdfast.engine.run_endings import ALIVE, RunEndings
+from holdfast.rules import health
+from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle import Cause, next_state
-from holdfast.rules.restart import Again, Counters, Ending, Stay
+from holdfast.rules.restart import Counters, Ending
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.states import Desired, State
 
-_ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
 
-
-class ServiceRunner(Service):
+class ServiceRunner(RunEndings):
     """The state machine of one service."""
 
     def __init__(
@@ -69,8 +67,9 @@ class ServiceRunner(Service):
         self._want(Desired.RUNNING)
         self.overrides = overrides
         self.counters = Counters()
+        self._sentence = None
         future = self._answers.await_start("restarted", until_up=wait)
-        if self.state in _ALIVE:
+        if self.state in ALIVE:
             self._move(Cause.STOP)
             self._end(None)
         elif self.state is not State.STOPPING:
@@ -80,7 +79,8 @@ class ServiceRunner(Service):
     def stop(self, *, grace: float | None = None) -> asyncio.Future[Outcome]:
         """Want it stopped; done when no process of it is left."""
         self._want(Desired.STOPPED)
-        self._is_due = False
+        self._is_due, self._sentence = False, None
+        self._ports.admission.withdraw(self)
         self._cancel_timer()
         was_stopping = self.state is State.STOPPING
         self._move(Cause.STOP)
@@ -98,6 +98,19 @@ class ServiceRunner(Service):
     def resume(self) -> asyncio.Future[Outcome]:
         return self._freeze(Cause.RESUME, "resume", "resumed", "not_paused")
 
+    def judge(self, condition: Condition) -> None:
+        """Take what the probes say of the live run."""
+        run, before = self.run, self.condition
+        if run is None or condition == before:
+            return
+        self.condition = condition
+        if self._has_stayed and self.state is State.STARTING:
+            self._stayed_up(run)
+        elif before.is_ready is False and condition.is_ready and self.state is State.RUNNING:
+            self._answers.started(self.outcome)
+        self._answers.changed()
+        self._ports.attendants.changed(self)
+
     def declare(self, declaration: Declaration) -> bool:
         """Take a declaration for the next start; true if what runs differs from it."""
         self.declaration = declaration
@@ -105,45 +118,6 @@ class ServiceRunner(Service):
             self._cancel_timer()
             self._move(Cause.GIVEN_UP)
         return self.run is not None and self.applied not in (None, declaration.digest)
-
-    # Notices of the keeper
-
-    def on_exit(self, facts: dict[str, Any]) -> None:
-        """The main process of a run ended."""
-        run = self.run
-        if run is None or run.run_id != facts["run_id"] or run.main_gone:
-            self.account(facts)
-            return
-        ending = self._record_exit(facts)
-        run.main_gone = True
-        run.is_empty = bool(facts.get("empty", True))
-        if self.state is State.STOPPING:
-            self.reason = restarts.reason_of(self.declaration.spec, ending)
-            return
-        if run.is_empty:
-            self.run = None
-        self._conclude(ending, None)
-
-    def on_ended(self, notice: dict[str, Any]) -> None:
-        """The last process of a run is gone, or it could not be killed."""
-        if self.run is None or self.run.run_id != notice["run_id"]:
-            return
-        report = notice.get("report") or []
-        self._event(Kind.TREE_ENDED, report=report, seconds=notice.get("seconds"))
-        if notice.get("empty", True):
-            self._tree_gone(report)
-            return
-        self._is_unkillable = True
-        self.reason = "processes are left that could not be killed"
-        self._move(Cause.UNKILLABLE)
-        self._answers.stopped(self.outcome("failed", self.reason, report))
-        self._answers.failed(self.outcome("failed", self.reason, report))
-
-    def account(self, facts: dict[str, Any]) -> None:
-        """Record the exit of a run that is not the current one, exactly once."""
-        ending = self._record_exit(facts)
-        decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
-        self.counters = decision.counters
 
     # Starting
 
@@ -156,12 +130,17 @@ class ServiceRunner(Service):
         elif self.run is not None:
             self._is_due = True
         else:
-            self._spawn(again=False)
+            self._begin(again=False)
+
+    def _begin(self, *, again: bool) -> None:
+        self._cancel_timer()
+        self._ports.admission.admit(self, lambda: self._spawn(again=again))
 
     def _spawn(self, *, again: bool) -> None:
         assert self.run is None, "a run is started only when no process of the last one is left"
         self._cancel_timer()
-        self._is_due = False
+        self._is_due, self._has_stayed = False, False
+        self.waiting_for, self.condition = (), health.initial(self.declaration.spec)
         if self.is_retiring:
             self._answers.failed(self.outcome("failed", "Holdfast is being shut down"))
             return
@@ -188,6 +167,7 @@ class ServiceRunner(Service):
         if self.state is State.STARTING:
             self._answers.started(self.outcome, only_impatient=True)
             self._await_stay(run, self.declaration.spec.start_seconds)
+        self._ports.attendants.run_began(self)
 
     def _on_spawn_error(self, error: dict[str, Any]) -> None:
         message = str(error.get("message") or "the keeper could not start it")
@@ -208,10 +188,14 @@ class ServiceRunner(Service):
 
     def _stayed_up(self, run: LiveRun) -> None:
         self._timer = None
-        if self.run is not run or run.main_gone or not self._move(Cause.STAYED_UP):
+        if self.run is not run or run.main_gone:
+            return
+        self._has_stayed = True
+        if self.condition.is_started is False or not self._move(Cause.STAYED_UP):
             return
         self.counters = self.counters._replace(start_failures=0)
-        self._answers.started(self.outcome)
+        if self.condition.is_ready is not False:
+            self._answers.started(self.outcome)
         self._await_stability(run, self.declaration.spec.restart.reset_after)
 
     def _await_stability(self, run: LiveRun, seconds: float) -> None:
@@ -228,100 +212,6 @@ class ServiceRunner(Service):
             self._reset_timer.cancel()
         self._reset_timer = self._ports.call_later(max(0.0, seconds), is_stable)
 
-    # Ending
-
-    def _conclude(self, ending: Ending, stage: str | None) -> None:
-        """A run ended by itself or never began: decide what follows, in this turn."""
-        spec = self.declaration.spec
-        is_success = restarts.is_success(spec, ending)
-        if restarts.is_start_failure(spec, ending):
-            reason = restarts.reason_of(spec, ending)
-            self._event(Kind.START_FAILED, reason=reason, stage=stage)
-        decision = restarts.decide(spec, self.counters, ending, self._ports.random())
-        self.counters, self.reason = decision.counters, decision.reason
-        self._cancel_timer()
-        if ending.spawn_error is not None:
-            self._move(Cause.SPAWN_FAILED)
-        else:
-            self._move(Cause.EXIT_SUCCESS if is_success else Cause.EXIT_FAILURE)
-        is_wanted = self.desired is Desired.RUNNING and not self.is_retiring
-        is_immediate = isinstance(decision, Again) and decision.delay <= 0 and self.run is None
-        if isinstance(decision, Again) and is_wanted and not is_immediate:
-            self._back_off(decision)
-        if is_success:
-            self._answers.started(self.outcome)
-        else:
-            self._answers.failed(self.outcome("failed", self.reason))
-        if isinstance(decision, Stay):
-            self._settle(decision, is_success)
-        elif is_immediate and is_wanted:
-            self._spawn(again=True)
-
-    def _settle(self, decision: Stay, is_success: bool) -> None:
-        if decision.is_suppressed:
-            self._event(Kind.SUPPRESSED, reason=decision.reason)
-        if self.desired is Desired.RUNNING:
-            self._keep_word(self.state.value)
-            if not is_success:
-                self._on_failed(self)
-
-    def _back_off(self, decision: Again) -> None:
-        self._move(Cause.RESTART_PLANNED)
-        self.next_start_at = self._ports.clock.time() + decision.delay
-        self._set_timer(decision.delay, self._restart_due)
-        self._event(Kind.RESTART_SCHEDULED, delay=round(decision.delay, 3), reason=decision.reason)
-
-    def _restart_due(self) -> None:
-        self._timer = None
-        if self.state is not State.BACKOFF:
-            return
-        if self.run is not None:
-            self._is_due = True
-        else:
-            self._spawn(again=True)
-
-    def _end(self, grace: float | None) -> None:
-        run = self.run
-        if run is None:
-            return
-        self._cancel_timer()
-        message: dict[str, Any] = {"do": "end", "run_id": run.run_id}
-        if grace is not None:
-            message["grace"] = grace
-        self._ports.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
-
-    def _on_end_reply(self, run: LiveRun, reply: Reply) -> None:
-        if reply.get("ok") or self.run is not run or run.pid is None:
-            return
-        # The keeper no longer has it: its exit notice came before this reply, or never will.
-        if not run.main_gone:
-            clock = self._ports.clock
-            self.on_exit(run.unknown_exit(self.name, clock.time(), clock.monotonic()))
-        if self.run is run and run.is_empty:
-            self._tree_gone([])
-
-    def _tree_gone(self, report: Report) -> None:
-        self.run = None
-        self._is_unkillable = False
-        if self._move(Cause.TREE_GONE):
-            self._after_stop(report)
-            return
-        self._answers.stopped(self.outcome("stopped", report=report))
-        if self._is_due and self.desired is Desired.RUNNING:
-            self._spawn(again=self.state is State.BACKOFF)
-
-    def _after_stop(self, report: Report) -> None:
-        self._answers.stopped(self.outcome("stopped", report=report))
-        if self.desired is Desired.RUNNING:
-            self._spawn(again=False)
-
-    def _record_exit(self, facts: dict[str, Any]) -> Ending:
-        understood = exits.understand(self.declaration.spec, facts)
-        self.last_exit, self.accounted = understood.last, facts["run_id"]
-        exits.record(self._ports.recorder, facts, understood)
-        self.save()
-        return understood.ending
-
     # Small things
 
     def _freeze(self, cause: Cause, word: str, done: str, nothing: str) -> asyncio.Future[Outcome]:
@@ -331,7 +221,7 @@ class ServiceRunner(Service):
         future: asyncio.Future[Outcome] = self._answers.new_future()
 
         def on_reply(reply: Reply) -> None:
-            if reply.get("ok") and self.run is run and self.state in _ALIVE:
+            if reply.get("ok") and self.run is run and self.state in ALIVE:
                 self._move(cause)
                 outcome = self.outcome(done)
             else:
@@ -354,6 +244,7 @@ class ServiceRunner(Service):
         data = {"from": before.value, "to": after.value, "cause": cause.value}
         self._event(Kind.TRANSITION, **data)
         self._answers.changed()
+        self._ports.attendants.changed(self)
         self.save()
         return True
 

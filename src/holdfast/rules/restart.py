@@ -35,6 +35,10 @@ class Ending(NamedTuple):
     unknown: str | None = None
     """Why the exit code is not known."""
     spawn_error: str | None = None
+    condemned: str | None = None
+    """Why it was ended by us, as a failure of its own."""
+    is_start: bool = False
+    """Whether that was before it had started up."""
 
 
 class Again(NamedTuple):
@@ -59,6 +63,7 @@ Decision = Again | Stay
 def is_success(spec: ServiceSpec, ending: Ending) -> bool:
     return (
         ending.spawn_error is None
+        and ending.condemned is None
         and ending.unknown is None
         and ending.signal is None
         and ending.code in spec.success_exit_codes
@@ -67,15 +72,17 @@ def is_success(spec: ServiceSpec, ending: Ending) -> bool:
 
 def is_start_failure(spec: ServiceSpec, ending: Ending) -> bool:
     """A failure before the service was up for its `start_seconds`."""
-    if ending.spawn_error is not None:
+    if ending.spawn_error is not None or ending.is_start:
         return True
+    if ending.condemned is not None:
+        return False
     return not is_success(spec, ending) and ending.seconds < spec.start_seconds
 
 
 def reason_of(spec: ServiceSpec, ending: Ending) -> str:
     """The ending in words."""
     words = _plain_reason(ending)
-    if ending.spawn_error is None and is_start_failure(spec, ending):
+    if ending.spawn_error is None and ending.condemned is None and is_start_failure(spec, ending):
         words += f" within {spec.start_seconds:g} s of its start"
     return words
 
@@ -142,6 +149,8 @@ def _after_success(
 def _plain_reason(ending: Ending) -> str:
     if ending.spawn_error is not None:
         return ending.spawn_error
+    if ending.condemned is not None:
+        return ending.condemned
     if ending.unknown is not None:
         return f"exit code unknown ({ending.unknown})"
     if ending.signal is not None:

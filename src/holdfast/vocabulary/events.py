@@ -18,6 +18,7 @@ class Kind(str, Enum):
     START_FAILED = "process:start_failed"
     RESTART_SCHEDULED = "service:restart_scheduled"
     SUPPRESSED = "service:suppressed"
+    CONDEMNED = "service:condemned"
     SERVICE_ADDED = "service:added"
     SERVICE_CHANGED = "service:changed"
     SERVICE_REMOVED = "service:removed"
@@ -42,6 +43,7 @@ MEANING: dict[Kind, str] = {
     Kind.START_FAILED: "A run could not be started, or ended within `start_seconds`.",
     Kind.RESTART_SCHEDULED: "The service will be started again in `delay` seconds.",
     Kind.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
+    Kind.CONDEMNED: "A live run is ended as a failure of its own: the `cause`, and why.",
     Kind.SERVICE_ADDED: "A service became known.",
     Kind.SERVICE_CHANGED: "A service's declaration changed.",
     Kind.SERVICE_REMOVED: "A service was forgotten.",

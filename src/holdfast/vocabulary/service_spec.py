@@ -90,12 +90,22 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     open_status: bool = False
 
 
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a configuration says beyond its services and doors; kept in the keeper's memory."""
+
+    groups: dict[str, tuple[str, ...]] = {}
+    """Names for several services."""
+    is_production: bool = False
+    """Whether commands must be allowed in production."""
+
+
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """A whole configuration file, checked and complete."""
 
     path: str | None
     project: str
     services: dict[str, ServiceSpec]
+    settings: Settings = Settings()
     log_level: str = "info"
     door: DoorSpec = DoorSpec()
     runtime_mode: Literal["proxy", "advanced"] = "proxy"

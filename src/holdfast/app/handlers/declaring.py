@@ -31,6 +31,7 @@ async def up(context: Context, command: Up) -> UpResult:
         declared = list(configuration.services)
         await context.survivors.settle(declared)
         await context.survivors.settle_strangers()
+    context.settings.apply(configuration.settings)
     own_log.set_level(configuration.log_level)
     context.link.keep("log_level", configuration.log_level)
     if configuration.path:

@@ -1,0 +1,201 @@
+"""How the runs of one service end, and what follows: back-off, another start, or rest.
+
+The half of the runner that answers the keeper's notices. The state itself is changed by
+`ServiceRunner._move` alone, by the table.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.engine import exits
+from holdfast.engine.live_run import LiveRun
+from holdfast.engine.ports import Reply
+from holdfast.engine.service import Report, Service
+from holdfast.rules import restart as restarts
+from holdfast.rules.lifecycle import Cause
+from holdfast.rules.restart import Again, Ending, Stay
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.states import Desired, State
+
+ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
+
+
+class Sentence(NamedTuple):
+    """Why a live run is being ended, as a failure of its own."""
+
+    reason: str
+    seconds: float
+    is_start: bool
+
+
+class RunEndings(Service):
+    """What a service does when a run of it is over."""
+
+    _on_failed: Callable[[Any], None]
+    """Told when a service that is wanted has failed and is left so."""
+
+    @abstractmethod
+    def _move(self, cause: Cause) -> bool:
+        """Apply a cause by the table; true if the state changed."""
+
+    @abstractmethod
+    def _begin(self, *, again: bool) -> None:
+        """Start a run, as soon as it is admitted."""
+
+    # Judgement
+
+    def condemn(self, cause: str, reason: str) -> bool:
+        """End the live run and count its end as a failure, whatever its exit code."""
+        run = self.run
+        if run is None or run.main_gone or self.state not in ALIVE:
+            return False
+        seconds = self._ports.clock.monotonic() - run.started_mono
+        self._sentence = Sentence(reason, seconds, self.state is State.STARTING)
+        self._event(Kind.CONDEMNED, cause=cause, reason=reason)
+        self._move(Cause.STOP)
+        self._end(None)
+        return True
+
+    # Notices of the keeper
+
+    def on_exit(self, facts: dict[str, Any]) -> None:
+        """The main process of a run ended."""
+        run = self.run
+        if run is None or run.run_id != facts["run_id"] or run.main_gone:
+            self.account(facts)
+            return
+        ending = self._record_exit(facts)
+        run.main_gone = True
+        run.is_empty = bool(facts.get("empty", True))
+        self._ports.attendants.run_over(self)
+        if self.state is State.STOPPING:
+            self.reason = restarts.reason_of(self.declaration.spec, ending)
+            return
+        if run.is_empty:
+            self.run = None
+        self._conclude(ending, None)
+
+    def on_ended(self, notice: dict[str, Any]) -> None:
+        """The last process of a run is gone, or it could not be killed."""
+        if self.run is None or self.run.run_id != notice["run_id"]:
+            return
+        report = notice.get("report") or []
+        self._event(Kind.TREE_ENDED, report=report, seconds=notice.get("seconds"))
+        if notice.get("empty", True):
+            self._tree_gone(report)
+            return
+        self._is_unkillable = True
+        self.reason = "processes are left that could not be killed"
+        self._move(Cause.UNKILLABLE)
+        self._answers.stopped(self.outcome("failed", self.reason, report))
+        self._answers.failed(self.outcome("failed", self.reason, report))
+
+    def account(self, facts: dict[str, Any]) -> None:
+        """Record the exit of a run that is not the current one, exactly once."""
+        ending = self._record_exit(facts)
+        decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
+        self.counters = decision.counters
+
+    # Ending
+
+    def _conclude(self, ending: Ending, stage: str | None) -> None:
+        """A run ended by itself or never began: decide what follows, in this turn."""
+        spec = self.declaration.spec
+        is_success = restarts.is_success(spec, ending)
+        if restarts.is_start_failure(spec, ending):
+            reason = restarts.reason_of(spec, ending)
+            self._event(Kind.START_FAILED, reason=reason, stage=stage)
+        decision = restarts.decide(spec, self.counters, ending, self._ports.random())
+        self.counters, self.reason = decision.counters, decision.reason
+        self._cancel_timer()
+        if ending.spawn_error is not None:
+            self._move(Cause.SPAWN_FAILED)
+        else:
+            self._move(Cause.EXIT_SUCCESS if is_success else Cause.EXIT_FAILURE)
+        is_wanted = self.desired is Desired.RUNNING and not self.is_retiring
+        is_immediate = isinstance(decision, Again) and decision.delay <= 0 and self.run is None
+        if isinstance(decision, Again) and is_wanted and not is_immediate:
+            self._back_off(decision)
+        if is_success:
+            self._answers.started(self.outcome)
+        else:
+            self._answers.failed(self.outcome("failed", self.reason))
+        if isinstance(decision, Stay):
+            self._settle(decision, is_success)
+        elif is_immediate and is_wanted:
+            self._begin(again=True)
+
+    def _settle(self, decision: Stay, is_success: bool) -> None:
+        if decision.is_suppressed:
+            self._event(Kind.SUPPRESSED, reason=decision.reason)
+        if self.desired is Desired.RUNNING:
+            self._keep_word(self.state.value)
+            if not is_success:
+                self._on_failed(self)
+
+    def _back_off(self, decision: Again) -> None:
+        self._move(Cause.RESTART_PLANNED)
+        self.next_start_at = self._ports.clock.time() + decision.delay
+        self._set_timer(decision.delay, self._restart_due)
+        self._event(Kind.RESTART_SCHEDULED, delay=round(decision.delay, 3), reason=decision.reason)
+
+    def _restart_due(self) -> None:
+        self._timer = None
+        if self.state is not State.BACKOFF:
+            return
+        if self.run is not None:
+            self._is_due = True
+        else:
+            self._begin(again=True)
+
+    def _end(self, grace: float | None) -> None:
+        run = self.run
+        if run is None:
+            return
+        self._cancel_timer()
+        self._ports.attendants.run_over(self)
+        message: dict[str, Any] = {"do": "end", "run_id": run.run_id}
+        if grace is not None:
+            message["grace"] = grace
+        self._ports.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
+
+    def _on_end_reply(self, run: LiveRun, reply: Reply) -> None:
+        if reply.get("ok") or self.run is not run or run.pid is None:
+            return
+        # The keeper no longer has it: its exit notice came before this reply, or never will.
+        if not run.main_gone:
+            clock = self._ports.clock
+            self.on_exit(run.unknown_exit(self.name, clock.time(), clock.monotonic()))
+        if self.run is run and run.is_empty:
+            self._tree_gone([])
+
+    def _tree_gone(self, report: Report) -> None:
+        self.run = None
+        self._is_unkillable = False
+        sentence, self._sentence = self._sentence, None
+        if sentence is not None and self._move(Cause.CONDEMNED):
+            self._answers.stopped(self.outcome("stopped", report=report))
+            ending = Ending(sentence.seconds, condemned=sentence.reason, is_start=sentence.is_start)
+            self._conclude(ending, None)
+            return
+        if self._move(Cause.TREE_GONE):
+            self._after_stop(report)
+            return
+        self._answers.stopped(self.outcome("stopped", report=report))
+        if self._is_due and self.desired is Desired.RUNNING:
+            self._begin(again=self.state is State.BACKOFF)
+
+    def _after_stop(self, report: Report) -> None:
+        self._answers.stopped(self.outcome("stopped", report=report))
+        if self.desired is Desired.RUNNING:
+            self._begin(again=False)
+
+    def _record_exit(self, facts: dict[str, Any]) -> Ending:
+        understood = exits.understand(self.declaration.spec, facts)
+        self.last_exit, self.accounted = understood.last, facts["run_id"]
+        exits.record(self._ports.recorder, facts, understood)
+        self.save()
+        return understood.ending

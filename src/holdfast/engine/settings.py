@@ -1,0 +1,55 @@
+"""The settings in force: what the configuration says beyond its services.
+
+Kept in the keeper's memory, because they may hold secrets; a new supervisor goes on with
+them and does not read the file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.ports import Keeper
+from holdfast.vocabulary.service_spec import Settings
+
+KEPT = "settings"
+_log = logger("settings")
+
+
+class CurrentSettings:
+    """One set of settings, replaced as a whole."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._listeners: list[Callable[[Settings], None]] = []
+        self.now = Settings()
+
+    def listen(self, listener: Callable[[Settings], None]) -> None:
+        """Be told the settings now, and whenever they are others."""
+        self._listeners.append(listener)
+        listener(self.now)
+
+    def apply(self, settings: Settings) -> None:
+        if settings == self.now:
+            return
+        self._keeper.keep(KEPT, msgspec.json.encode(settings).decode())
+        self._use(settings)
+
+    def restore(self, kept: dict[str, str]) -> None:
+        """Go on with those of an earlier supervisor."""
+        if KEPT not in kept:
+            return
+        try:
+            settings = msgspec.json.decode(kept[KEPT], type=Settings)
+        except msgspec.MsgspecError as error:
+            # Another version wrote them; `holdfast reload` reads the file again.
+            _log.error("the settings of an earlier supervisor are not understood: %s", error)
+            return
+        self._use(settings)
+
+    def _use(self, settings: Settings) -> None:
+        self.now = settings
+        for listener in self._listeners:
+            listener(settings)

@@ -1,0 +1,208 @@
+"""Commands that are expected to end: probes, hooks, workflow steps. One call, one result.
+
+The keeper creates the process and hands its pipes over; nothing of it is recorded. A task
+over its time is ended with its whole tree, and the answer comes when no process is left.
+Its lease ends it too should this supervisor die. Keeps only the tail of what it prints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.succession import close_all
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.names import new_run_id
+from holdfast.vocabulary.quantities import signal_name
+
+TAIL_BYTES = 64 * 1024
+_LEASE_MARGIN_SECONDS = 10.0
+_END_SECONDS = 10.0
+_PIPE_SECONDS = 0.5
+
+
+class Task(NamedTuple):
+    """A command to run to its end."""
+
+    name: str
+    """What `ps` and the own log call it."""
+    argv: tuple[str, ...]
+    working_dir: str
+    timeout: float
+    env: dict[str, str] = {}
+    environ: str | None = None
+    """Key of an environment in the keeper's memory that it starts from."""
+    user: str | None = None
+    on_output: Callable[[str, bytes], None] | None = None
+    """Told what it prints: stream (out, err) and bytes."""
+
+
+class TaskResult(NamedTuple):
+    """How a task ended. Without a code and a signal it could not be started, or is unknown."""
+
+    code: int | None
+    signal: str | None
+    is_timeout: bool
+    seconds: float
+    out: bytes
+    """The tail of what it printed."""
+    err: bytes
+    error: str | None = None
+    """Why it could not be started."""
+
+    @property
+    def is_success(self) -> bool:
+        return self.code == 0 and not self.is_timeout and self.error is None
+
+    @property
+    def reason(self) -> str:
+        """The ending in words."""
+        if self.error is not None:
+            return self.error
+        if self.is_timeout:
+            return f"took longer than its timeout and was killed after {self.seconds:.1f} s"
+        if self.signal is not None:
+            return f"killed by {self.signal}"
+        return "exit code unknown" if self.code is None else f"exit code {self.code}"
+
+
+class _Tail(asyncio.Protocol):
+    """The last bytes of one stream."""
+
+    def __init__(self, stream: str, on_output: Callable[[str, bytes], None] | None) -> None:
+        self.data = bytearray()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stream = stream
+        self._on_output = on_output
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        if len(self.data) > 2 * TAIL_BYTES:
+            del self.data[:-TAIL_BYTES]
+        if self._on_output is not None:
+            self._on_output(self._stream, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class _Live:
+    """A task whose processes may exist."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.exit: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self.gone: asyncio.Future[None] = loop.create_future()
+
+
+class Tasks:
+    """Runs tasks, any number at once."""
+
+    def __init__(self, link: KeeperLink, loop: asyncio.AbstractEventLoop) -> None:
+        self._link = link
+        self._loop = loop
+        self._live: dict[str, _Live] = {}
+
+    def on_notice(self, notice: dict[str, Any]) -> bool:
+        """Take an exit or an end that is a task's; says whether it was one of ours."""
+        live = self._live.get(notice.get("run_id") or "")
+        if live is None:
+            return False
+        if notice["notice"] == "exit":
+            self._link.forget([notice["run_id"]])
+            if not live.exit.done():
+                live.exit.set_result(notice)
+        if (notice["notice"] == "ended" or notice.get("empty", True)) and not live.gone.done():
+            live.gone.set_result(None)
+        return True
+
+    async def run(self, task: Task) -> TaskResult:
+        """Run it to its end; answers when no process of it is left. Cancelled, it is ended."""
+        run_id, live = new_run_id(), _Live(self._loop)
+        self._live[run_id] = live
+        work = self._loop.create_task(self._run(task, run_id, live))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._end(run_id)
+            raise
+
+    async def _run(self, task: Task, run_id: str, live: _Live) -> TaskResult:
+        began = self._loop.time()
+        try:
+            reply = await self._link.ask(_spawn_message(task, run_id))
+        except HoldfastError as error:
+            del self._live[run_id]
+            return TaskResult(None, None, False, 0.0, b"", b"", error.message)
+        tails: list[_Tail] = []
+        transports: list[asyncio.ReadTransport] = []
+        is_timeout = False
+        try:
+            await self._open(reply["spares"], task, tails, transports)
+            done, _ = await asyncio.wait(
+                [live.exit], timeout=max(0.0, began + task.timeout - self._loop.time())
+            )
+            is_timeout = not done
+            if is_timeout:
+                self._end(run_id)
+                await asyncio.wait([live.exit], timeout=_END_SECONDS)
+            await asyncio.wait([live.gone], timeout=_END_SECONDS)
+            # The rest of the pipe; a stranger that inherited it may hold it open for ever.
+            await asyncio.wait([tail.done for tail in tails], timeout=_PIPE_SECONDS)
+        finally:
+            self._live.pop(run_id, None)
+            for transport in transports:
+                transport.close()
+        facts = live.exit.result() if live.exit.done() else {}
+        number = facts.get("signal")
+        out, err = (bytes(tail.data[-TAIL_BYTES:]) for tail in tails)
+        seconds = round(self._loop.time() - began, 3)
+        signal = signal_name(number) if number else None
+        return TaskResult(facts.get("code"), signal, is_timeout, seconds, out, err)
+
+    async def _open(
+        self,
+        fds: dict[str, int],
+        task: Task,
+        tails: list[_Tail],
+        transports: list[asyncio.ReadTransport],
+    ) -> None:
+        for stream in ("out", "err"):
+            tail = _Tail(stream, task.on_output)
+            tails.append(tail)
+            file = os.fdopen(fds.pop(stream), "rb", 0)
+            transport, _ = await self._loop.connect_read_pipe(lambda tail=tail: tail, file)  # type: ignore[misc]
+            transports.append(transport)
+        close_all(list(fds.values()))
+
+    def _end(self, run_id: str) -> None:
+        self._link.request({"do": "end", "run_id": run_id, "grace": 0.0}, _ignore)
+
+
+def _spawn_message(task: Task, run_id: str) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "do": "spawn",
+        "run_id": run_id,
+        "service": f"holdfast.{task.name}",
+        "number": 0,
+        "kind": "task",
+        "hidden": True,
+        "argv": list(task.argv),
+        "env": dict(task.env),
+        "cwd": task.working_dir,
+        "stdin": "null",
+        "stop": {"signal": 15, "grace": 0.0},
+        "lease": {"seconds": task.timeout + _LEASE_MARGIN_SECONDS, "kind": "job"},
+    }
+    if task.environ is not None:
+        message["environ"] = task.environ
+    if task.user is not None:
+        message["user"] = task.user
+    return message
+
+
+def _ignore(_: dict[str, Any]) -> None:
+    """Whether it had ended by itself does not matter."""
