@@ -46,6 +46,10 @@ class Witness(Attendant):
         raise RuntimeError("a broken monitor")
 
 
+def state_of(stage: Stage) -> State:
+    return stage.runner.state
+
+
 def test_a_condemned_run_ends_as_a_failure(make_stage: MakeStage) -> None:
     """Its exit code does not matter: it is started again after a back-off, with the reason."""
     one = make_stage()
@@ -53,13 +57,13 @@ def test_a_condemned_run_ends_as_a_failure(make_stage: MakeStage) -> None:
     one.settle()
     one.advance(2.0)
     assert one.runner.condemn("unhealthy", "three checks failed")
-    assert one.runner.state is State.STOPPING
+    assert state_of(one) is State.STOPPING
     one.settle()
-    assert one.runner.state is State.BACKOFF
+    assert state_of(one) is State.BACKOFF
     assert one.runner.reason == "three checks failed"
     assert one.runner.counters.failures == 1
     one.advance(5.0)
-    assert one.runner.state is State.STARTING
+    assert state_of(one) is State.STARTING
     assert one.recorder.states()[-4:] == ["stopping", "failed", "backoff", "starting"]
 
 
@@ -70,7 +74,7 @@ def test_condemned_while_starting_is_a_start_failure(make_stage: MakeStage) -> N
     one.advance(3.0)
     assert one.runner.condemn("startup", "it did not come up")
     one.settle()
-    assert one.runner.state is State.FAILED
+    assert state_of(one) is State.FAILED
     assert future.result().outcome == "failed"
     assert "it did not come up" in (future.result().reason or "")
 
@@ -85,14 +89,14 @@ def test_a_request_overrules_a_sentence(make_stage: MakeStage, verb: str) -> Non
     one.runner.condemn("unhealthy", "three checks failed")
     getattr(one.runner, verb)()
     one.settle()
-    assert one.runner.state is (State.STOPPED if verb == "stop" else State.STARTING)
+    assert state_of(one) is (State.STOPPED if verb == "stop" else State.STARTING)
     assert one.runner.counters.failures == 0
 
 
 def test_nothing_that_does_not_live_is_condemned(make_stage: MakeStage) -> None:
     one = make_stage()
     assert not one.runner.condemn("unhealthy", "whatever")
-    assert one.runner.state is State.PENDING
+    assert state_of(one) is State.PENDING
 
 
 def test_a_start_waits_for_admission(make_stage: MakeStage) -> None:
@@ -104,7 +108,7 @@ def test_a_start_waits_for_admission(make_stage: MakeStage) -> None:
     future = one.runner.start()
     one.settle()
     assert one.keeper.spawned == []
-    assert one.runner.state is State.PENDING
+    assert state_of(one) is State.PENDING
     held.let_go()
     one.settle()
     one.advance(1.0)
@@ -123,10 +127,10 @@ def test_a_restart_after_a_crash_waits_for_admission(make_stage: MakeStage) -> N
     one.keeper.exit()
     one.settle()
     one.advance(5.0)
-    assert one.runner.state is State.BACKOFF
+    assert state_of(one) is State.BACKOFF
     held.let_go()
     one.settle()
-    assert one.runner.state is State.STARTING
+    assert state_of(one) is State.STARTING
 
 
 def test_a_start_is_answered_when_it_is_ready(make_stage: MakeStage) -> None:
@@ -136,9 +140,9 @@ def test_a_start_is_answered_when_it_is_ready(make_stage: MakeStage) -> None:
     one.settle()
     one.runner.judge(Condition(is_started=False, is_ready=False))
     one.advance(5.0)
-    assert one.runner.state is State.STARTING
+    assert state_of(one) is State.STARTING
     one.runner.judge(Condition(is_started=True, is_ready=False))
-    assert one.runner.state is State.RUNNING
+    assert state_of(one) is State.RUNNING
     assert not future.done()
     one.runner.judge(Condition(is_started=True, is_ready=True))
     assert future.result().outcome == "started"
@@ -154,4 +158,4 @@ def test_attendants_are_told_and_cannot_harm(make_stage: MakeStage) -> None:
     one.settle()
     assert witness.told[0] == "began"
     assert "over" in witness.told
-    assert one.runner.state is State.STOPPED
+    assert state_of(one) is State.STOPPED

@@ -121,10 +121,18 @@ def own_cgroup() -> str | None:
     return os.path.normpath(mount + path)
 
 
+def _pidfd_open(pid: int) -> int:
+    """Raises OSError where there are none."""
+    opener = getattr(os, "pidfd_open", None)
+    if opener is None:
+        raise OSError("this system has no pidfd")
+    return int(opener(pid))
+
+
 def check_pidfd() -> Check:
     try:
-        os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):
+        os.close(_pidfd_open(os.getpid()))
+    except OSError:
         return Check(
             "pidfd", "warn", "missing: processes are told apart by start time", "Linux 5.3 or newer"
         )
@@ -139,8 +147,8 @@ def check_pidfd_info() -> Check:
 
     release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     try:
-        fd = os.pidfd_open(os.getpid())
-    except (AttributeError, OSError):
+        fd = _pidfd_open(os.getpid())
+    except OSError:
         return Check("exit codes", "warn", missing, fix)
     try:
         fcntl.ioctl(fd, PIDFD_GET_INFO, bytearray(struct.pack("<Q", 1) + bytes(56)))

@@ -101,7 +101,7 @@ def recover_argv(
 
 def _memory_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("holdfast-table")
+        return int(os.memfd_create("holdfast-table"))
     folder = os.environ.get("TMPDIR", "/tmp")
     path = os.path.join(folder, f"holdfast-table-{os.getpid()}-{os.urandom(8).hex()}")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

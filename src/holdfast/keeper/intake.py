@@ -18,6 +18,8 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.keeper.loop import Callback, Loop, Timer
     from holdfast.keeper.recorder import Recorder
 
@@ -35,6 +37,7 @@ NOTHING = -1
 END = 0
 
 _CAN_SPLICE = sys.platform == "linux"
+_splice: Any = getattr(os, "splice", None)
 _F_SETPIPE_SZ = 1031
 _F_GETPIPE_SZ = 1032
 _UNLIMITED_PIPES = 1 << 24 | 1 << 21  # CAP_SYS_RESOURCE, CAP_SYS_ADMIN
@@ -291,7 +294,7 @@ class Source:
                     return self._copy(min(limit, room))
                 source = self._source()
                 file = recorder.file(self.stream)
-                count = os.splice(source, file, min(limit, room), flags=_SPLICE_FLAGS)
+                count = int(_splice(source, file, min(limit, room), flags=_SPLICE_FLAGS))
             except BlockingIOError:
                 return END if self._has_ended else NOTHING
             except OSError as error:
@@ -309,7 +312,7 @@ class Source:
         if self._transit is None:
             return self.fd
         try:
-            while os.splice(self.fd, self._transit, COPY_BYTES, flags=_SPLICE_FLAGS):
+            while _splice(self.fd, self._transit, COPY_BYTES, flags=_SPLICE_FLAGS):
                 pass
         except BlockingIOError:
             pass
@@ -354,7 +357,7 @@ class Source:
         null = _null() if self._can_splice else -1
         try:
             if null >= 0:
-                count = os.splice(self._source(), null, limit, flags=_SPLICE_FLAGS)
+                count = int(_splice(self._source(), null, limit, flags=_SPLICE_FLAGS))
             else:
                 count = len(self._read(min(limit, COPY_BYTES)))
         except BlockingIOError:
