@@ -125,7 +125,9 @@ class RestoredRunner(ServiceRunner):
         if self.state is State.BACKOFF:
             remaining = (self.next_start_at or 0.0) - self._ports.clock.time()
             limit = max(self.declaration.spec.restart.max_delay, SPACING_SECONDS)
-            self._set_timer(max(0.0, min(remaining, limit)), self._restart_due)
+            remaining = max(0.0, min(remaining, limit))
+            self.due_mono = self._ports.clock.monotonic() + remaining
+            self._set_timer(remaining, self._restart_due)
         elif self.state in LIVE_STATES:
             if self.run is not None:
                 self.state = State.STOPPING

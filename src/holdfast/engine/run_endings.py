@@ -139,6 +139,7 @@ class RunEndings(Service):
     def _back_off(self, decision: Again) -> None:
         self._move(Cause.RESTART_PLANNED)
         self.next_start_at = self._ports.clock.time() + decision.delay
+        self.due_mono = self._ports.clock.monotonic() + decision.delay
         self._set_timer(decision.delay, self._restart_due)
         self._event(Kind.RESTART_SCHEDULED, delay=round(decision.delay, 3), reason=decision.reason)
 

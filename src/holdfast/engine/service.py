@@ -49,6 +49,8 @@ class Service:
         self.accounted: str | None = None
         """The run whose exit the counters include already."""
         self.next_start_at: float | None = None
+        """Wall time, for people and for the next supervisor; `due_mono` is what counts here."""
+        self.due_mono = 0.0
         self._kept_word: str | None = None
         self._timer: Timer | None = None
         self._reset_timer: Timer | None = None

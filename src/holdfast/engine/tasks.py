@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, NamedTuple
 
 from holdfast.adapters.keeper_link import KeeperLink
@@ -131,7 +132,7 @@ class Tasks:
             raise
 
     async def _run(self, task: Task, run_id: str, live: _Live) -> TaskResult:
-        began = self._loop.time()
+        began = monotonic()
         try:
             reply = await self._link.ask(_spawn_message(task, run_id))
         except HoldfastError as error:
@@ -143,7 +144,7 @@ class Tasks:
         try:
             await self._open(reply["spares"], task, tails, transports)
             done, _ = await asyncio.wait(
-                [live.exit], timeout=max(0.0, began + task.timeout - self._loop.time())
+                [live.exit], timeout=max(0.0, began + task.timeout - monotonic())
             )
             is_timeout = not done
             if is_timeout:
@@ -159,7 +160,7 @@ class Tasks:
         facts = live.exit.result() if live.exit.done() else {}
         number = facts.get("signal")
         out, err = (bytes(tail.data[-TAIL_BYTES:]) for tail in tails)
-        seconds = round(self._loop.time() - began, 3)
+        seconds = round(monotonic() - began, 3)
         signal = signal_name(number) if number else None
         return TaskResult(facts.get("code"), signal, is_timeout, seconds, out, err)
 

@@ -48,7 +48,7 @@ class StatusView:
             return status
         if service.next_start_at is not None:
             status = copy(built)
-            remaining = max(0.0, service.next_start_at - clock.time())
+            remaining = max(0.0, service.due_mono - clock.monotonic())
             force_setattr(status, "next_start_in", round(remaining, 3))
             return status
         return built
