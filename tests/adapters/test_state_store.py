@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters import state_store
+from holdfast.adapters.database import Database, Done, Statement
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.app.handlers import history
@@ -179,11 +180,33 @@ def test_services_and_runs_are_found_again(tmp_path: Path) -> None:
     with_store(tmp_path / "db", end)
 
 
+def test_a_burst_is_few_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded while a transaction is under way becomes one more, and is awaited."""
+    sizes = []
+    submit = Database.submit
+
+    def counting(self: Database, statements: list[Statement], done: Done) -> None:
+        sizes.append(len(statements))
+        submit(self, statements, done)
+
+    monkeypatch.setattr(Database, "submit", counting)
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        assert await store.written()
+        for number in range(100):
+            store.event(Kind.SERVICE_ADDED, f"s{number}")
+            store.flush()
+        assert await store.written()
+        assert len(await store.events_after(0, 1000, [])) == 100
+        assert sizes[-2:] == [1, 99]
+
+    with_store(tmp_path / "db", check)
+
+
 def test_a_full_disk_costs_a_bounded_amount_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be written is kept, the newest of it, and what was dropped is told."""
-    monkeypatch.setattr(state_store, "MOST_SUBMITTED", 3)
     monkeypatch.setattr(state_store, "MOST_HELD", 100)
 
     async def check(store: StateStore, bus: EventBus) -> None:

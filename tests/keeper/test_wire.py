@@ -60,6 +60,26 @@ def test_each_message_takes_its_own_descriptors(pair: Pair) -> None:
         os.close(fd)
 
 
+def test_small_messages_travel_together(pair: Pair) -> None:
+    """A burst of answers wakes its reader once, and each keeps its own descriptors."""
+    left, right = pair
+    outbox, inbox = wire.Outbox(), wire.Inbox()
+    ends = [os.pipe() for _ in range(20)]
+    for number, both in enumerate(ends):
+        outbox.put({"id": number}, both)
+    assert outbox.flush(left)
+    found = inbox.feed(*wire.receive(right))
+    assert [message["id"] for message, _ in found] == list(range(20))
+    for number, (_, [read_end, write_end]) in enumerate(found):
+        os.write(ends[number][1], b"%d" % number)
+        assert os.read(read_end, 9) == b"%d" % number
+        os.close(read_end)
+        os.close(write_end)
+    for both in ends:
+        os.close(both[0])
+        os.close(both[1])
+
+
 def test_253_descriptors_in_a_message(pair: Pair) -> None:
     """A message may carry as many descriptors as the kernel lets through at once."""
     left, right = pair

@@ -27,8 +27,6 @@ MAX_EVENTS = 100_000
 MAX_EVENT_AGE_SECONDS = 30 * 86400.0
 MAX_RUNS = 1000
 SEQUENCE_BLOCK = 1000
-MOST_SUBMITTED = 1000
-"""Transactions that wait for the writer; more than these are made into one."""
 MOST_HELD = 50_000
 """Statements in memory while nothing can be written."""
 PATIENCE_SECONDS = 5.0
@@ -192,16 +190,17 @@ class StateStore:
         if self._committed >= self._submitted and not self._statements:
             return True
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append((self._submitted, waiter))
+        self._waiters.append((self._submitted + bool(self._statements or self._services), waiter))
         done, _ = await asyncio.wait([waiter], timeout=patience_seconds)
         if not done:
             _log.warning("history is not written yet; going on without it")
         return bool(done)
 
-    def flush(self) -> None:
-        """Hand what was recorded to the writer now, or hold it while the writer is stuck."""
+    def flush(self, *, is_last: bool = False) -> None:
+        """Hand what was recorded to the writer, or hold it while one transaction is under way:
+        in a burst, or while the writer is stuck, what follows is made into one."""
         self._is_scheduled = False
-        if self._submitted - self._committed >= MOST_SUBMITTED:
+        if self._submitted > self._committed and not is_last:
             self._hold_back()
             return
         statements = self._statements
@@ -226,7 +225,7 @@ class StateStore:
             self._prune()
 
     def close(self, timeout_seconds: float = PATIENCE_SECONDS) -> None:
-        self.flush()
+        self.flush(is_last=True)
         self.database.close(timeout_seconds)
 
     def _schedule(self) -> None:
@@ -248,10 +247,10 @@ class StateStore:
             _, waiter = self._waiters.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
-        if self._dropped and self._submitted - number < MOST_SUBMITTED:
+        if self._dropped:
             lost, self._dropped = self._dropped, 0
             self.event(Kind.EVENTS_DROPPED, lost=lost, why="they could not be written")
-        if self._statements or self._services:
+        if self._statements or self._services or self._forgettable:
             self._schedule()
 
     def _hold_back(self) -> None:

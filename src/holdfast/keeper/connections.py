@@ -60,6 +60,7 @@ class Connection:
         self._outbox = wire.Outbox()
         self._waiting: list[tuple[Message, list[int]]] = []
         self._grown: dict[str, int] = {}
+        self._is_corked = False
         self._retry: Timer | None = None
         self._events = READ
         loop.watch(sock.fileno(), self._on_ready)
@@ -70,6 +71,9 @@ class Connection:
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send now or when there is room; descriptors stay the caller's."""
         if not self.is_open:
+            return
+        if self._is_corked:
+            self._outbox.put(message, fds)
             return
         try:
             self._after_send(self._outbox.send_now(self._sock, message, fds))
@@ -87,6 +91,8 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
+        if self._is_corked:
+            self._outbox.try_flush(self._sock)
         if self._retry is not None:
             self._retry.cancel()
         self._loop.unwatch(self._sock.fileno())
@@ -124,22 +130,27 @@ class Connection:
         self._serve()
 
     def _serve(self) -> None:
-        """Handle what has come, but let others have their turn."""
+        """Handle what has come, but let others have their turn. What is answered to many
+        goes out together: waking the peer for each costs more than most answers do."""
         deadline = self._loop.now() + _SLICE_SECONDS
         done = 0
         waiting = self._waiting
-        while done < len(waiting) and self.is_open:
-            message, fds = waiting[done]
-            done += 1
-            # Taken out first: an upgrade inside the call must not hand it on again.
-            self._waiting = waiting[done:]
-            self._on_message(self, message, fds)
-            if self._loop.now() > deadline:
-                break
+        self._is_corked = len(waiting) > 1
+        try:
+            while done < len(waiting) and self.is_open:
+                message, fds = waiting[done]
+                done += 1
+                # Taken out first: an upgrade inside the call must not hand it on again.
+                self._waiting = waiting[done:]
+                self._on_message(self, message, fds)
+                if self._loop.now() > deadline:
+                    break
+        finally:
+            self._is_corked = False
         if self.is_open:
-            self._watch()
-            if self._waiting:
-                self._loop.call_later(0, self._resume)
+            self._flush()
+        if self.is_open and self._waiting:
+            self._loop.call_later(0, self._resume)
 
     def _resume(self) -> None:
         if self.is_open:

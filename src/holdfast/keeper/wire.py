@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_DESCRIPTORS = 253
 READ_SIZE = 64 * 1024
+# Descriptors of one call: a peer that has room for no more loses those of a whole call.
+_TOGETHER = 96
 _ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 _RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -186,16 +188,28 @@ class Outbox:
             del self._queue[:count]
         return True
 
+    def try_flush(self, sock: socket.socket) -> None:
+        """The last chance before the socket is closed."""
+        try:
+            self.flush(sock)
+        except OSError:
+            return  # the peer was faster
+
     def _next(self) -> tuple[bytes, list[int], int]:
-        """The longest piece that may go out in one call: descriptors only with its first."""
-        data, fds = self._queue[0]
-        if fds or len(self._queue) == 1:
-            return data, fds, 1
-        count, size = 1, len(data)
-        while count < len(self._queue) and not self._queue[count][1] and size < READ_SIZE:
-            size += len(self._queue[count][0])
-            count += 1
-        return b"".join(piece for piece, _ in self._queue[:count]), [], count
+        """The longest piece that may go out in one call: each message says how many of the
+        descriptors are its own, so several may travel together."""
+        if len(self._queue) == 1:
+            return (*self._queue[0], 1)
+        pieces: list[bytes] = []
+        fds: list[int] = []
+        size = 0
+        for data, own in self._queue:
+            if pieces and (size >= READ_SIZE or len(fds) + len(own) > _TOGETHER):
+                break
+            pieces.append(data)
+            fds += own
+            size += len(data)
+        return b"".join(pieces), fds, len(pieces)
 
     def _send(self, sock: socket.socket, data: bytes, fds: Sequence[int]) -> int:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
