@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.adapters.config import argv_of, from_environment, load, load_project
+from holdfast.adapters.config import argv_of, from_environment, load, load_project, loading
 from holdfast.adapters.config.keys import HEALTH_CHECK, LOG, RESTART, ROOT, SERVICE, STOP
 from holdfast.adapters.config.kinds import ListOf, ScalarKind
 from holdfast.adapters.config.services import HEALTH_DEFAULTS
@@ -432,3 +433,34 @@ def test_examples_load() -> None:
     assert paths
     for path in paths:
         assert load(str(path), environ={**os.environ, "SUPERVISOR_TOKEN": "x"}).services
+
+
+@pytest.mark.parametrize("text", ['"b\\u00e9"', '"bé"', '"plain"', "3", "true", "null"])
+def test_json_means_the_same_by_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """What is read fast is what the careful reader reads."""
+    path = tmp_path / "holdfast.json"
+    path.write_text(
+        '{"services": {"web": {"command": ["a", "b c"], "start_seconds": 1.50,'
+        f' "autostart": false, "description": {text}, "env_vars": {{"A": {text}}}}}}}}}'
+    )
+
+    def outcome() -> Any:
+        try:
+            return load(str(path), environ={})
+        except ConfigError as error:
+            return error.message
+
+    fast = outcome()
+    monkeypatch.setattr(loading, "tree_of", lambda data: None)
+    assert fast == outcome()
+
+
+def test_json_with_a_problem_tells_its_place(tmp_path: Path) -> None:
+    """A key that comes twice, or means nothing, is told with line and column."""
+    path = tmp_path / "holdfast.json"
+    for wrong in ('"command": ["b"]', '"comand": ["b"]'):
+        path.write_text(f'{{"services": {{"web": {{\n  "command": ["a"],\n  {wrong}}}}}}}')
+        with pytest.raises(ConfigError, match=":3:3"):
+            load(str(path), environ={})

@@ -6,9 +6,9 @@ environment: callers pass names, and this module has no access to the rest.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
-import logging.handlers
 import os
 import sys
 from datetime import datetime, timezone
@@ -45,9 +45,7 @@ def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bo
     formatter = _Json() if style == "json" else _Human()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.close(descriptor)
-    handlers: list[logging.Handler] = [
-        logging.handlers.RotatingFileHandler(path, maxBytes=_SIZE, backupCount=_BACKUPS)
-    ]
+    handlers: list[logging.Handler] = [_Rotated(path, encoding="utf-8", errors="backslashreplace")]
     if stderr:
         handlers.append(logging.StreamHandler(sys.stderr))
     for handler in handlers:
@@ -69,6 +67,29 @@ def set_level(text: str) -> list[str]:
         target = module.strip().removeprefix(f"{ROOT}.").replace("::", ".")
         (logger(target) if target and target != ROOT else logging.getLogger(ROOT)).setLevel(number)
     return unknown
+
+
+class _Rotated(logging.FileHandler):
+    """Keeps the file and its predecessors small. Of our own, because `logging.handlers` takes
+    6 ms to import, of which every start would have to wait."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        try:
+            if self.stream is not None and os.fstat(self.stream.fileno()).st_size > _SIZE:
+                self._rotate()
+        except OSError:
+            self.handleError(record)
+
+    def _rotate(self) -> None:
+        names = [self.baseFilename, *(f"{self.baseFilename}.{n + 1}" for n in range(_BACKUPS))]
+        for newer, older in reversed([*itertools.pairwise(names)]):
+            if os.path.exists(newer):
+                os.replace(newer, older)
+        # Opened again by the next record.
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            stream.close()
 
 
 class _Human(logging.Formatter):

@@ -21,6 +21,7 @@ from holdfast.adapters.config.document import (
     parse,
 )
 from holdfast.adapters.config.interpolation import argv_of
+from holdfast.adapters.config.json_document import tree_of
 from holdfast.adapters.config.keys import ROOT, SUPERVISOR
 from holdfast.adapters.config.kinds import Reading, ScalarKind
 from holdfast.adapters.config.problems import Problem, error_of
@@ -102,9 +103,25 @@ def _load(
         hint = "`holdfast init` writes one" if missing else ""
         problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
         raise error_of([problem], path) from None
+    if path.endswith(".json") and (tree := tree_of(data)) is not None:
+        try:
+            return _interpret(tree, [], path, environ, settings, target)
+        except ConfigError:
+            pass  # read again, to tell where
     root, problems = parse(data, path)
     if problems and root is None:
         raise error_of(problems, path)
+    return _interpret(root, problems, path, environ, settings, target)
+
+
+def _interpret(
+    root: Node | None,
+    problems: list[Problem],
+    path: str,
+    environ: Mapping[str, str],
+    settings: Mapping[str, str],
+    target: str | None,
+) -> Configuration:
     reading = Reading(path, os.path.dirname(path), environ)
     reading.problems.extend(problems)
     values = _read_root(root, reading)
