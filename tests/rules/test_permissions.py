@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.rules.permissions import GRANTED, permit, role_of
-from holdfast.vocabulary.actors import Actor, Role
+from holdfast.rules.permissions import GRANTED, Target, permit, role_of
+from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect, Permission
 
@@ -14,16 +14,48 @@ from holdfast.vocabulary.commands.command import Effect, Permission
     ("role", "allowed"),
     [
         (Role.OWNER, {Permission.VIEW, Permission.OPERATE, Permission.ADMINISTER}),
+        (Role.ADMIN, {Permission.VIEW, Permission.OPERATE, Permission.ADMINISTER}),
+        (Role.OPERATOR, {Permission.VIEW, Permission.OPERATE}),
+        (Role.VIEWER, {Permission.VIEW}),
         (Role.AGENT, {Permission.VIEW}),
         (Role.STRANGER, set()),
     ],
 )
 def test_what_each_role_may_do(role: Role, allowed: set[Permission]) -> None:
-    """The whole table, and a reason either way."""
-    for permission in Permission:
-        verdict = permit(Actor(role, "somebody"), permission)
-        assert verdict.is_allowed is (permission in allowed)
+    """Every command of the registry, and a reason either way."""
+    for command in COMMANDS.values():
+        verdict = permit(Actor(role, "somebody"), command)
+        assert verdict.is_allowed is (command.permission in allowed), command.name
         assert verdict.reason
+
+
+LIMITED = Scopes(services=("web*",), tags=("dev",))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "targets", "is_allowed"),
+    [
+        (Scopes(), (Target("db"),), True),
+        (Scopes(commands=("stop", "st?rt")), (), True),
+        (Scopes(commands=("status",)), (), False),
+        (Scopes(commands=()), (), False),
+        (LIMITED, (Target("web@1"),), True),
+        (LIMITED, (Target("db", ("dev",)),), True),
+        (LIMITED, (Target("web"), Target("db")), False),
+        (LIMITED, (), False),
+    ],
+)
+def test_a_token_is_limited_to_its_scopes(
+    scopes: Scopes, targets: tuple[Target, ...], is_allowed: bool
+) -> None:
+    """A command that changes something is allowed only if all it is about is in scope."""
+    actor = Actor(Role.OPERATOR, "deploy", scopes=scopes)
+    assert permit(actor, COMMANDS["stop"], targets).is_allowed is is_allowed
+
+
+def test_a_scope_never_widens_a_role() -> None:
+    actor = Actor(Role.VIEWER, "eyes", scopes=Scopes(commands=("*",), services=("*",)))
+    assert not permit(actor, COMMANDS["stop"], (Target("web"),)).is_allowed
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Application:
 
     def dispatch(self, actor: Actor, command: Command) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items."""
-        verdict = permit(actor, command.permission)
+        verdict = permit(actor, command)
         if not verdict.is_allowed:
             raise Refused(
                 f"{command.name} is refused: {verdict.reason}",

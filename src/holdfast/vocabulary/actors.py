@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+import msgspec
+
+from holdfast.vocabulary.commands.command import Door
 
 
 class Role(str, Enum):
     """What an actor is to this Holdfast."""
 
     OWNER = "owner"
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    VIEWER = "viewer"
     AGENT = "agent"
     STRANGER = "stranger"
 
 
-class Actor(NamedTuple):
-    """Who asks."""
+TOKEN_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN, Role.AGENT)
+"""The roles that a token can carry."""
+
+
+class Scopes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a token is limited to; nothing said is no limit. A role is never widened by it."""
+
+    commands: tuple[str, ...] | None = None
+    services: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    paths: tuple[str, ...] | None = None
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who asks, and through which door."""
 
     role: Role
     name: str
     run_id: str | None = None
+    """The supervised run that it is, or belongs to."""
+    door: Door = Door.CLI
+    scopes: Scopes = Scopes()
+    session: str | None = None

@@ -1,0 +1,224 @@
+"""THE audit: who asked what, whether it was allowed and why, and what came of it.
+
+One JSON object a line, each with the hash of the one before, in files of mode 0600 that are
+only ever appended to. The newest number and hash (the head) are kept elsewhere, too, so that
+a tail that was cut off is missed. A record is written in the turn in which it is made: what
+was answered is on record, whoever is killed next. Secrets are masked by the caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+
+FILE_BYTES = 8 * 1024 * 1024
+MOST_FILES = 32
+ORIGIN = "0" * 64
+_log = logger("audit_log")
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Head(NamedTuple):
+    """The newest record: its number and its hash."""
+
+    seq: int
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str | None) -> Head:
+        number, _, digest = (text or "").partition(":")
+        return cls(int(number), digest) if number.isdigit() and digest else cls(0, ORIGIN)
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.digest}"
+
+
+class Verdict(NamedTuple):
+    """Whether the audit is whole, and if not, where and why."""
+
+    is_whole: bool
+    records: int
+    first: int
+    last: int
+    problem: str | None = None
+
+
+class AuditLog:
+    """Appends records; reads and verifies them."""
+
+    def __init__(self, folder: str, keep_head: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._keep_head = keep_head
+        self._head = Head(0, ORIGIN)
+        self._descriptor: int | None = None
+        self._size = 0
+        self._lost = 0
+
+    @property
+    def head(self) -> Head:
+        return self._head
+
+    def open(self, kept_head: str | None) -> None:
+        """Go on after the newest record; `kept_head` is the head as it is kept elsewhere."""
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+        known, found = Head.parse(kept_head), self._newest()
+        if found.seq < known.seq:
+            _log.error(
+                "records %d to %d of the audit are missing; `holdfast audit --verify` tells more",
+                found.seq + 1,
+                known.seq,
+            )
+        # Numbers are never used twice, also if records were taken away.
+        self._head = max(found, known, key=lambda head: head.seq)
+        if found.seq < known.seq:
+            self.record({"gap": f"records {found.seq + 1} to {known.seq} were missing"})
+
+    def record(self, fields: dict[str, Any]) -> None:
+        """Append one record; a full disk loses it, and the next one says so."""
+        if self._lost:
+            fields = {**fields, "lost_before": self._lost}
+        seq = self._head.seq + 1
+        entry = {"seq": seq, "time": round(time.time(), 6), **fields, "prev": self._head.digest}
+        digest = digest_of(entry)
+        line = _encode({**entry, "hash": digest}) + b"\n"
+        try:
+            self._append(line)
+        except OSError as error:
+            if not self._lost:
+                _log.error("the audit cannot be written: %s", error)
+            self._lost += 1
+            return
+        self._lost = 0
+        self._head = Head(seq, digest)
+        self._keep_head(str(self._head))
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def entries(self, since: int = 0) -> Iterator[dict[str, Any]]:
+        """Records after this number, oldest first; lines that are none are passed over."""
+        for path in self._files():
+            for line in _lines(path):
+                entry = _parsed(line)
+                if entry is not None and int(entry.get("seq") or 0) > since:
+                    yield entry
+
+    def verify(self, kept_head: str | None = None) -> Verdict:
+        """Look at every record: none altered, none missing, none behind the head cut off."""
+        count, first, before = 0, 0, Head(0, "")
+        for path in self._files():
+            for number, line in enumerate(_lines(path), 1):
+                problem, entry = _wrong_with(line, before)
+                if problem is not None or entry is None:
+                    where = f"{os.path.basename(path)} line {number}: {problem}"
+                    return Verdict(False, count, first, before.seq, where)
+                before = Head(entry["seq"], entry["hash"])
+                first, count = first or before.seq, count + 1
+        known = Head.parse(kept_head) if kept_head else self._head
+        if before.seq < known.seq:
+            why = f"records {before.seq + 1} to {known.seq} are cut off at the end"
+            return Verdict(False, count, first, before.seq, why)
+        if before.seq == known.seq and known.seq and before.digest != known.digest:
+            why = f"record {known.seq} is not the one that was written"
+            return Verdict(False, count, first, before.seq, why)
+        return Verdict(True, count, first, before.seq)
+
+    def _append(self, line: bytes) -> None:
+        if self._descriptor is None or self._size + len(line) > FILE_BYTES:
+            self._next_file()
+        assert self._descriptor is not None
+        written = os.write(self._descriptor, line)
+        if written < len(line):
+            # Half a record would break the chain for ever.
+            os.ftruncate(self._descriptor, self._size)
+            raise OSError("no space for a whole record")
+        self._size += written
+
+    def _next_file(self) -> None:
+        files = self._files()
+        newest = files[-1] if files else None
+        is_first = self._descriptor is None
+        if newest is not None and is_first and os.path.getsize(newest) < FILE_BYTES:
+            path = newest
+        else:
+            path = os.path.join(self._folder, f"audit-{self._head.seq + 1:012d}.jsonl")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        self.close()
+        self._descriptor, self._size = descriptor, _mended(descriptor, path)
+        for old in files[: -(MOST_FILES - 1)] if path not in files else ():
+            os.unlink(old)
+
+    def _newest(self) -> Head:
+        for path in reversed(self._files()):
+            last: dict[str, Any] | None = None
+            for line in _lines(path):
+                last = _parsed(line) or last
+            if last is not None and isinstance(last.get("seq"), int):
+                return Head(last["seq"], str(last.get("hash")))
+        return Head(0, ORIGIN)
+
+    def _files(self) -> list[str]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return [
+            os.path.join(self._folder, name)
+            for name in sorted(names)
+            if name.startswith("audit-") and name.endswith(".jsonl")
+        ]
+
+
+def digest_of(entry: dict[str, Any]) -> str:
+    """The hash of a record without its own; `prev` chains it to the one before."""
+    return hashlib.sha256(_encode(entry)).hexdigest()
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        yield from file
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        return _decode(line)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _wrong_with(line: bytes, before: Head) -> tuple[str | None, dict[str, Any] | None]:
+    """What is wrong with a record that follows this one; the oldest one follows nobody."""
+    entry = _parsed(line)
+    if entry is None or not isinstance(entry.get("seq"), int):
+        return "this is no record", None
+    digest = entry.pop("hash", None)
+    if digest != digest_of(entry):
+        return f"record {entry['seq']} was altered", None
+    if before.seq and entry["seq"] != before.seq + 1:
+        return f"records {before.seq + 1} to {entry['seq'] - 1} are missing", None
+    if before.seq and entry.get("prev") != before.digest:
+        return f"record {entry['seq']} does not follow record {before.seq}", None
+    return None, {**entry, "hash": digest}
+
+
+def _mended(descriptor: int, path: str) -> int:
+    """The size of a file, after half a record at its end (a power cut) is taken off."""
+    size = os.fstat(descriptor).st_size
+    with open(path, "rb") as file:
+        file.seek(max(0, size - FILE_BYTES))
+        tail = file.read()
+    if tail and not tail.endswith(b"\n"):
+        size -= len(tail) - (tail.rfind(b"\n") + 1)
+        os.ftruncate(descriptor, size)
+    return size

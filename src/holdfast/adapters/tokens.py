@@ -1,0 +1,179 @@
+"""Tokens: made here, shown once, stored as hashes in a file of mode 0600.
+
+A token reads `hf_ID_SECRET`. The secret has 256 random bits, so a plain hash is enough, and
+comparing takes the same time whatever it is compared with. The file stands apart from the
+history: losing that must not lose who may pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.vocabulary.actors import TOKEN_ROLES, Role, Scopes
+from holdfast.vocabulary.errors import Failed, Refused, UsageError
+
+PREFIX = "hf_"
+ADMIN_NAME = "first admin"
+MOST_TOKENS = 1000
+LONGEST_NAME = 100
+LONGEST_TOKEN = 200
+NO_LIMIT = Scopes()
+_NOBODY = hashlib.sha256(b"nobody").hexdigest()
+_log = logger("tokens")
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of a token."""
+
+    id: str
+    name: str
+    role: Role
+    digest: str
+    created_at: float
+    expires_at: float | None = None
+    scopes: Scopes = Scopes()
+
+
+class NewToken(NamedTuple):
+    """A token with the text that is shown this once."""
+
+    token: Token
+    text: str
+
+
+_decode = msgspec.json.Decoder(list[Token]).decode
+
+
+class Tokens:
+    """All tokens of one Holdfast."""
+
+    def __init__(self, state: str, clock: Callable[[], float] = time.time) -> None:
+        self._path = os.path.join(state, "tokens.json")
+        self._admin_path = os.path.join(state, "admin.token")
+        self._clock = clock
+        self._all: dict[str, Token] = {}
+
+    @property
+    def admin_path(self) -> str:
+        """Where the first admin's token lies, for programs of the same user."""
+        return self._admin_path
+
+    def load(self) -> None:
+        """Read the stored tokens; the first time, make one for an admin."""
+        try:
+            with open(self._path, "rb") as file:
+                self._all = {token.id: token for token in _decode(file.read())}
+        except FileNotFoundError:
+            self._make_first()
+        except (OSError, msgspec.MsgspecError) as error:
+            # Fail closed: nobody passes with a token until the file is repaired.
+            _log.error("%s cannot be read, no token is accepted: %s", self._path, error)
+            self._all = {}
+
+    def create(
+        self,
+        name: str,
+        role: Role,
+        *,
+        expires_in: float | None = None,
+        scopes: Scopes = NO_LIMIT,
+    ) -> NewToken:
+        if role not in TOKEN_ROLES:
+            known = ", ".join(role.value for role in TOKEN_ROLES)
+            raise UsageError(f'a token cannot be "{role.value}"', f"one of {known}")
+        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+            raise UsageError("a token needs a name", f"at most {LONGEST_NAME} printable letters")
+        if any(token.name == name for token in self.list()):
+            raise UsageError(
+                f'a token "{name}" exists already', "revoke it first"
+            )
+        if len(self._all) >= MOST_TOKENS:
+            raise Refused(f"there are {MOST_TOKENS} tokens already", "revoke some")
+        if expires_in is not None and expires_in <= 0:
+            raise UsageError("a token cannot expire before it is made", "for example 30d")
+        made = self._new(name, role, expires_in, scopes)
+        self._store({**self._valid(), made.token.id: made.token})
+        return made
+
+    def list(self) -> list[Token]:
+        return list(self._valid().values())
+
+    def revoke(self, which: str) -> Token:
+        """Take a token back, by its id or its name."""
+        found = next((it for it in self._all.values() if which in (it.id, it.name)), None)
+        if found is None:
+            known = ", ".join(token.name for token in self.list()) or "none"
+            raise UsageError(f'no token "{which}"', f"known: {known}")
+        self._store({key: token for key, token in self._valid().items() if key != found.id})
+        return found
+
+    def find(self, text: str) -> Token | None:
+        """The token that this text is; None if it is none, was revoked or has expired."""
+        head, _, secret = text[:LONGEST_TOKEN].removeprefix(PREFIX).partition("_")
+        known = self._all.get(head) if text.startswith(PREFIX) else None
+        # Compared in any case, so that the time tells nothing about ids.
+        is_right = hmac.compare_digest(_digest(secret), known.digest if known else _NOBODY)
+        if known is None or not is_right or self._has_expired(known):
+            return None
+        return known
+
+    def _make_first(self) -> None:
+        made = self._new(ADMIN_NAME, Role.ADMIN, None, NO_LIMIT)
+        _write(self._admin_path, made.text.encode() + b"\n")
+        self._store({made.token.id: made.token})
+
+    def _new(self, name: str, role: Role, expires_in: float | None, scopes: Scopes) -> NewToken:
+        identity, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+        now = self._clock()
+        token = Token(
+            id=identity,
+            name=name,
+            role=role,
+            digest=_digest(secret),
+            created_at=now,
+            expires_at=None if expires_in is None else now + expires_in,
+            scopes=scopes,
+        )
+        return NewToken(token, f"{PREFIX}{identity}_{secret}")
+
+    def _valid(self) -> dict[str, Token]:
+        return {key: token for key, token in self._all.items() if not self._has_expired(token)}
+
+    def _has_expired(self, token: Token) -> bool:
+        return token.expires_at is not None and self._clock() >= token.expires_at
+
+    def _store(self, tokens: dict[str, Token]) -> None:
+        """On disk first: a token that was shown, or taken back, is so for good."""
+        try:
+            _write(self._path, msgspec.json.format(msgspec.json.encode(list(tokens.values()))))
+        except OSError as error:
+            raise Failed(f"the tokens cannot be stored: {error}", "is the disk full?") from error
+        self._all = tokens
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _write(path: str, data: bytes) -> None:
+    """Replace a file of mode 0600 as a whole."""
+    temporary = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,106 @@
+"""Tokens: shown once, stored as hashes, gone when revoked or expired."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.tokens import Tokens
+from holdfast.vocabulary.actors import Role, Scopes
+from holdfast.vocabulary.errors import HoldfastError, UsageError
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Tokens:
+    made = Tokens(str(tmp_path))
+    made.load()
+    return made
+
+
+def test_the_first_start_makes_an_admin(tokens: Tokens, tmp_path: Path) -> None:
+    """Its file and the store are the owner's alone, and the store holds no secret."""
+    text = Path(tokens.admin_path).read_text().strip()
+    found = tokens.find(text)
+    assert found is not None
+    assert found.role is Role.ADMIN
+    for name in ("admin.token", "tokens.json"):
+        assert stat.S_IMODE(os.stat(tmp_path / name).st_mode) == 0o600
+    assert text.rpartition("_")[2] not in (tmp_path / "tokens.json").read_text()
+
+
+def test_a_token_survives_a_restart(tokens: Tokens, tmp_path: Path) -> None:
+    scopes = Scopes(services=("web",))
+    made = tokens.create("deploy", Role.OPERATOR, scopes=scopes)
+    again = Tokens(str(tmp_path))
+    again.load()
+    found = again.find(made.text)
+    assert found is not None
+    assert (found.name, found.role, found.scopes) == ("deploy", Role.OPERATOR, scopes)
+
+
+@pytest.mark.parametrize("which", ["id", "name"])
+def test_a_revoked_token_is_none(tokens: Tokens, tmp_path: Path, which: str) -> None:
+    made = tokens.create("deploy", Role.OPERATOR)
+    tokens.revoke(getattr(made.token, which))
+    assert tokens.find(made.text) is None
+    again = Tokens(str(tmp_path))
+    again.load()
+    assert again.find(made.text) is None
+
+
+def test_an_expired_token_is_none(tmp_path: Path) -> None:
+    now = [1000.0]
+    tokens = Tokens(str(tmp_path), clock=lambda: now[0])
+    tokens.load()
+    made = tokens.create("short", Role.VIEWER, expires_in=60.0)
+    assert tokens.find(made.text) is not None
+    now[0] += 60.0
+    assert tokens.find(made.text) is None
+    assert "short" not in [token.name for token in tokens.list()]
+    tokens.create("short", Role.VIEWER)
+
+
+def test_what_is_no_token_is_none(tokens: Tokens) -> None:
+    """Near misses, nothing, and what was never meant to be one."""
+    text = Path(tokens.admin_path).read_text().strip()
+    for wrong in ("", "hf_", text[:-1], text + "x", text.upper(), "x" * 10_000, "hf_\x00_ü"):
+        assert tokens.find(wrong) is None, wrong
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 101, "first admin"])
+def test_a_name_is_needed_and_unique(tokens: Tokens, name: str) -> None:
+    with pytest.raises(UsageError):
+        tokens.create(name, Role.VIEWER)
+
+
+@pytest.mark.parametrize("role", [Role.OWNER, Role.STRANGER])
+def test_no_token_makes_an_owner(tokens: Tokens, role: Role) -> None:
+    with pytest.raises(UsageError):
+        tokens.create("me", role)
+
+
+def test_a_broken_store_lets_nobody_in(tokens: Tokens, tmp_path: Path) -> None:
+    """It is not replaced by a new one either: that would be a new admin."""
+    text = Path(tokens.admin_path).read_text().strip()
+    (tmp_path / "tokens.json").write_text("{")
+    again = Tokens(str(tmp_path))
+    again.load()
+    assert again.find(text) is None
+    assert (tmp_path / "tokens.json").read_text() == "{"
+
+
+def test_what_cannot_be_stored_is_not_given_out(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: the caller is told, and nothing is half done."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(HoldfastError, match="No space"):
+        tokens.create("deploy", Role.OPERATOR)
+    assert [token.name for token in tokens.list()] == ["first admin"]
