@@ -19,6 +19,9 @@ class Kind(str, Enum):
     RESTART_SCHEDULED = "service:restart_scheduled"
     SUPPRESSED = "service:suppressed"
     CONDEMNED = "service:condemned"
+    SERVICE_READY = "service:ready"
+    HEALTH_FAILED = "health:failed"
+    HEALTH_CHANGED = "health:changed"
     SERVICE_ADDED = "service:added"
     SERVICE_CHANGED = "service:changed"
     SERVICE_REMOVED = "service:removed"
@@ -44,6 +47,9 @@ MEANING: dict[Kind, str] = {
     Kind.RESTART_SCHEDULED: "The service will be started again in `delay` seconds.",
     Kind.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
     Kind.CONDEMNED: "A live run is ended as a failure of its own: the `cause`, and why.",
+    Kind.SERVICE_READY: "A run is ready, `after` so many seconds of its life.",
+    Kind.HEALTH_FAILED: "A check failed: the `probe`, its `kind`, the `reason`, `failures` in a row.",
+    Kind.HEALTH_CHANGED: "Startup, readiness or health (`what`) is another: `from`, `to`, `reason`.",
     Kind.SERVICE_ADDED: "A service became known.",
     Kind.SERVICE_CHANGED: "A service's declaration changed.",
     Kind.SERVICE_REMOVED: "A service was forgotten.",

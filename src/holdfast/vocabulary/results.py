@@ -49,6 +49,14 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     label: str = ""
     origin: str = "config"
     overrides: dict[str, Any] | None = None
+    ready: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether it can do its work, where a probe asks."""
+    health: str | msgspec.UnsetType = msgspec.UNSET
+    """healthy, unhealthy, or unknown, where a probe asks."""
+    said: str | msgspec.UnsetType = msgspec.UNSET
+    """What it says of itself."""
+    consecutive_failures: int | msgspec.UnsetType = msgspec.UNSET
+    """Failed checks in a row, of the worst of its probes."""
 
 
 class StatusResult(Result, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
+
 RestartPolicy = Literal["always", "on_failure", "never"]
 UNLIMITED = -1
 
@@ -74,6 +76,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     essential: bool = False
     depends_on: tuple[Dependency, ...] = ()
     origin: Literal["config", "run", "target", "adopted"] = "config"
+    probes: tuple[ProbeSpec, ...] = ()
+    notify: NotifySpec | None = None
     health_check: dict[str, object] = {}
     """What source configurations say about health, kept for the health monitor."""
 

@@ -1,0 +1,84 @@
+"""What a user declares about readiness and health: which probes, how often, with what effect.
+
+Durations are seconds. A probe asks one thing; its roles say what the answer is used for.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Role = Literal["startup", "readiness", "liveness"]
+Action = Literal["restart", "report"]
+
+
+class HttpTarget(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
+    """An address that answers with an expected status."""
+
+    url: str
+    method: str = "GET"
+    status: tuple[tuple[int, int], ...] = ((200, 399),)
+    """Ranges that are a success, both ends included."""
+    body: str | None = None
+    """A regular expression that must be found in the answer."""
+    headers: dict[str, str] = {}
+    verify: bool | None = None
+    """Whether a certificate is asked for; None: everywhere but on loopback."""
+    follow: bool = False
+    """Whether a redirect is followed instead of being the answer."""
+
+
+class TcpTarget(msgspec.Struct, frozen=True, kw_only=True, tag="tcp"):
+    """A port that takes a connection."""
+
+    host: str
+    port: int
+
+
+class ExecTarget(msgspec.Struct, frozen=True, kw_only=True, tag="exec"):
+    """A command that ends with exit code 0."""
+
+    argv: tuple[str, ...]
+
+
+class LogTarget(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
+    """A line of the service's output: once in a run, for liveness once in each interval."""
+
+    pattern: str
+
+
+class NotifyTarget(msgspec.Struct, frozen=True, kw_only=True, tag="notify"):
+    """What the service says itself: that it is ready, for liveness that it still lives."""
+
+
+Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget
+
+
+class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One question that is asked of a run again and again."""
+
+    roles: tuple[Role, ...]
+    target: Target
+    interval: float = 30.0
+    timeout: float = 10.0
+    retries: int = 3
+    """Failed checks in a row that count."""
+    initial_delay: float = 0.0
+    success_threshold: int = 1
+    """Passed checks in a row that count."""
+    action: Action = "restart"
+
+    @property
+    def kind(self) -> str:
+        """http, tcp, exec, log or notify."""
+        return str(self.target.__struct_config__.tag)
+
+
+class NotifySpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service tells about itself, beside the socket that NOTIFY_SOCKET names."""
+
+    fd: int | None = None
+    """Where it writes a newline when it is ready."""
+    watchdog: float | None = None
+    """How often it has to say that it lives."""
