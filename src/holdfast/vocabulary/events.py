@@ -21,14 +21,27 @@ class Kind(str, Enum):
     CONDEMNED = "service:condemned"
     SERVICE_READY = "service:ready"
     HEALTH_FAILED = "health:failed"
+    HEALTH_PASSED = "health:passed"
     HEALTH_CHANGED = "health:changed"
+    STABLE = "service:stable"
+    REQUESTED = "service:requested"
     SERVICE_ADDED = "service:added"
     SERVICE_CHANGED = "service:changed"
     SERVICE_REMOVED = "service:removed"
     SERVICE_ADOPTED = "service:adopted"
     SIGNAL_SENT = "service:signalled"
+    RECOVERY = "service:recovery"
+    WORKFLOW_STARTED = "workflow:started"
+    WORKFLOW_STEP = "workflow:step"
+    WORKFLOW_FINISHED = "workflow:finished"
+    COMMAND_STARTED = "command:started"
+    COMMAND_FINISHED = "command:finished"
     OUTPUT_GAP = "output:gap"
     OUTPUT_RESUMED = "output:resumed"
+    ALERT_RAISED = "alert:raised"
+    ALERT_CLEARED = "alert:cleared"
+    ALERT_UNDELIVERED = "alert:undelivered"
+    ALERT_DELIVERED = "alert:delivered"
     HOLDFAST_STARTED = "holdfast:started"
     SUPERVISOR_STARTED = "supervisor:started"
     KEEPER_REPLACED = "keeper:replaced"
@@ -48,15 +61,28 @@ MEANING: dict[Kind, str] = {
     Kind.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
     Kind.CONDEMNED: "A live run is ended as a failure of its own: the `cause`, and why.",
     Kind.SERVICE_READY: "A run is ready, `after` so many seconds of its life.",
-    Kind.HEALTH_FAILED: "A check failed: the `probe`, its `kind`, the `reason`, `failures` in a row.",
-    Kind.HEALTH_CHANGED: "Startup, readiness or health (`what`) is another: `from`, `to`, `reason`.",
+    Kind.HEALTH_FAILED: "A check failed: the `probe`, its `kind`, the `reason`, `failures` so far.",
+    Kind.HEALTH_PASSED: "A check passed after it had failed: the `probe`, its `kind`.",
+    Kind.HEALTH_CHANGED: "Readiness or health (`what`) is another: `from`, `to`, the `reason`.",
+    Kind.STABLE: "A run stayed up for `reset_after`: the failures before it are forgotten.",
+    Kind.REQUESTED: "A user asked for a service to be started, stopped or restarted: `request`.",
     Kind.SERVICE_ADDED: "A service became known.",
     Kind.SERVICE_CHANGED: "A service's declaration changed.",
     Kind.SERVICE_REMOVED: "A service was forgotten.",
     Kind.SERVICE_ADOPTED: "A process that already ran was taken over.",
     Kind.SIGNAL_SENT: "A user sent a signal to a service.",
+    Kind.RECOVERY: "Something is done about a `cause` of trouble: the `action`, and the reason.",
+    Kind.WORKFLOW_STARTED: "A workflow or custom restart began: `id`, `name`, `steps`, `by`.",
+    Kind.WORKFLOW_STEP: "A step of it began or ended: `step` of `steps`, `what`, its `outcome`.",
+    Kind.WORKFLOW_FINISHED: "It is over: `outcome` (done, failed, cancelled, interrupted), why.",
+    Kind.COMMAND_STARTED: "A single command began: `id`, `what`, `by`.",
+    Kind.COMMAND_FINISHED: "It ended: `outcome`, `exit_code` or `signal`, `seconds`.",
     Kind.OUTPUT_GAP: "Output could not be recorded from here on (disk full); the service goes on.",
     Kind.OUTPUT_RESUMED: "Recording resumed: `lost` bytes are missing.",
+    Kind.ALERT_RAISED: "Something is wrong: `id`, `cause`, `severity`, `message`, `since`.",
+    Kind.ALERT_CLEARED: "An alert is over: the same, how often it happened, and why it ended.",
+    Kind.ALERT_UNDELIVERED: "Alerts do not reach a `target` for long: the `reason`.",
+    Kind.ALERT_DELIVERED: "Alerts reach the `target` again.",
     Kind.HOLDFAST_STARTED: "A keeper and its first supervisor are up.",
     Kind.SUPERVISOR_STARTED: "A supervisor took over from one that ended.",
     Kind.KEEPER_REPLACED: "The keeper died; the supervisor's descriptors made a new one.",

@@ -169,6 +169,65 @@ class LogsResult(Result, frozen=True, kw_only=True):
     """Where to read on."""
 
 
+class StepResult(Result, frozen=True, kw_only=True):
+    """How one step of a workflow, or a single command, went."""
+
+    what: str
+    """The command, with secrets left out, or what was done to which services."""
+    outcome: Literal["done", "failed", "timeout", "cancelled", "skipped"]
+    part: str = ""
+    """pre, restart or post, for a custom restart."""
+    exit_code: int | None = None
+    signal: str | None = None
+    seconds: float | None = None
+    out: str = ""
+    """The tail of what it printed."""
+    err: str = ""
+    reason: str | None = None
+
+
+class WorkflowResult(Result, frozen=True, kw_only=True):
+    """How a workflow, a custom restart or a single command went, step by step."""
+
+    id: str
+    name: str
+    outcome: Literal["done", "failed", "cancelled"]
+    seconds: float
+    steps: list[StepResult]
+    service: str | None = None
+    reason: str | None = None
+    status: ServiceStatus | None = None
+    """Of the service that was restarted, or would have been."""
+
+
+class WorkflowInfo(Result, frozen=True, kw_only=True):
+    """A workflow of the configuration."""
+
+    description: str
+    steps: list[str]
+    timeout: float
+
+
+class UnderWay(Result, frozen=True, kw_only=True):
+    """A workflow, custom restart or command that is being done."""
+
+    id: str
+    name: str
+    service: str | None
+    by: str
+    step: int
+    steps: int
+    what: str
+    seconds: float
+
+
+class WorkflowsResult(Result, frozen=True, kw_only=True):
+    workflows: dict[str, WorkflowInfo]
+    commands: dict[str, str]
+    """The commands of the configuration, and what each is for."""
+    under_way: list[UnderWay]
+
+
 class PruneResult(Result, frozen=True, kw_only=True):
     deleted_bytes: int
     deleted_runs: int

@@ -10,6 +10,12 @@ from typing import Literal
 import msgspec
 
 from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
+from holdfast.vocabulary.workflow_spec import (
+    CommandPolicy,
+    CommandSpec,
+    RecoverySpec,
+    WorkflowSpec,
+)
 
 RestartPolicy = Literal["always", "on_failure", "never"]
 UNLIMITED = -1
@@ -78,6 +84,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     origin: Literal["config", "run", "target", "adopted"] = "config"
     probes: tuple[ProbeSpec, ...] = ()
     notify: NotifySpec | None = None
+    recovery: dict[str, RecoverySpec] = {}
+    """What is done about each cause of trouble; a cause that is not in it: the usual."""
     health_check: dict[str, object] = {}
     """What source configurations say about health, kept for the health monitor."""
 
@@ -101,6 +109,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Names for several services."""
     is_production: bool = False
     """Whether commands must be allowed in production."""
+    default_service: str | None = None
+    """The service that is meant where one is needed and none is named."""
+    commands: dict[str, CommandSpec] = {}
+    command_policy: CommandPolicy = CommandPolicy()
+    workflows: dict[str, WorkflowSpec] = {}
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,110 @@
+"""Commands that run commands: custom restarts, single commands, workflows."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.custom_commands import CustomCommand, seconds_of
+
+
+class CustomRestart(Command, frozen=True, kw_only=True):
+    """Run commands, restart a service, run commands.
+
+    A `pre_commands` entry that fails ends it before the service is touched; one of
+    `post_commands` that fails is reported, and the service stays up. `start_args` (or `args`)
+    and `env_vars` hold until the next start without them. Without `service`, the
+    `default_service` is meant, or the only one. `timeout` bounds the whole, in seconds. With
+    `follow`, progress and output are told as items, the last of them the result; it goes on
+    if nobody listens any more.
+    """
+
+    name = "custom_restart"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/custom-restart")
+    service: str | None = None
+    pre_commands: list[CustomCommand] | None = None
+    start_args: list[str] | None = None
+    args: list[str] | None = None
+    post_commands: list[CustomCommand] | None = None
+    env_vars: dict[str, str] | None = None
+    timeout: float | None = None
+    timeout_seconds: float | None = None
+    follow: bool = False
+
+    def __post_init__(self) -> None:
+        if None not in (self.args, self.start_args) and self.args != self.start_args:
+            raise ValueError("`args` and `start_args` contradict each other; keep one")
+        seconds_of(self.timeout, self.timeout_seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        return seconds_of(self.timeout, self.timeout_seconds)
+
+
+class ExecuteCommand(Command, frozen=True, kw_only=True):
+    """Run one command to its end, if the settings of this Holdfast allow it.
+
+    `custom_command` is the same as `command`, for requests whose own name stands under
+    `command`. It runs where and with what `service` runs, else in the project's folder. With
+    `follow`, its output is told as items, the last of them the result; who stops listening
+    ends it.
+    """
+
+    name = "execute_command"
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    route = ("POST", "/api/commands/execute")
+    command: CustomCommand | None = None
+    custom_command: CustomCommand | None = None
+    timeout_seconds: float | None = None
+    service: str | None = None
+    follow: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.command is None) == (self.custom_command is None):
+            raise ValueError("there must be one command: `command` or `custom_command`")
+        seconds_of(None, self.timeout_seconds)
+
+    @property
+    def asked(self) -> CustomCommand:
+        found = self.command or self.custom_command
+        assert found is not None
+        return found
+
+
+class RunWorkflow(Command, frozen=True, kw_only=True):
+    """Do the steps of a workflow of the configuration, in order.
+
+    With `follow`, progress and output are told as items, the last of them the result; it
+    goes on if nobody listens any more.
+    """
+
+    name = "run_workflow"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/workflows/{name}/run")
+    workflow: str = msgspec.field(name="name")
+    follow: bool = False
+
+
+class CancelWorkflow(Command, frozen=True, kw_only=True):
+    """End a workflow, custom restart or command that is under way: its current command is
+    killed, and no further step is begun. A restart that has begun is finished.
+    """
+
+    name = "cancel_workflow"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/workflows/cancel")
+    id: str
+
+
+class Workflows(Command, frozen=True, kw_only=True):
+    """List the workflows and commands of the configuration, and what is under way."""
+
+    name = "workflows"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/workflows")
