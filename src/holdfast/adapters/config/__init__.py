@@ -8,6 +8,5 @@ from __future__ import annotations
 
 from holdfast.adapters.config.interpolation import argv_of
 from holdfast.adapters.config.loading import from_environment, load, load_project
-from holdfast.adapters.config.problems import is_secret_name
 
-__all__ = ["argv_of", "from_environment", "is_secret_name", "load", "load_project"]
+__all__ = ["argv_of", "from_environment", "load", "load_project"]

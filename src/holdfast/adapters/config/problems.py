@@ -11,12 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.secrets import is_secret_name
 
-SECRET_NAME = re.compile(
-    r"secret|token|passw|pwd|api_?key|apikey|access_?key|private|credential|auth|cookie"
-    r"|signature|salt|dsn|(^|_)key($|_)|database_url|connection",
-    re.IGNORECASE,
-)
 _SECRET_LINE = re.compile(r"^(\s*(?:-\s*)?(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(\S.*)$")
 LONGEST_SHOWN_VALUE = 60
 
@@ -45,10 +41,6 @@ class Problem(NamedTuple):
         if self.excerpt:
             text += "\n" + "\n".join(f"    {line}" for line in self.excerpt.splitlines())
         return text
-
-
-def is_secret_name(name: str) -> bool:
-    return SECRET_NAME.search(name) is not None
 
 
 def shown_value(text: str) -> str:

@@ -1,0 +1,190 @@
+"""One HTTP request: probes and webhooks share it. HTTP/1.1 by h11, over asyncio.
+
+Bounded in time and in what is read of an answer; follows no redirect and keeps no connection.
+An error names the host, never the rest of an address, which may hold a secret. Certificates
+are checked, except those of this machine if the caller says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+LARGEST_BODY = 64 * 1024
+LARGEST_HEAD = 64 * 1024
+_READ = 16 * 1024
+_PORTS = {"http": 80, "https": 443}
+_LOOPBACK = re.compile(r"localhost|.+\.localhost|::1|127(\.\d{1,3}){3}", re.IGNORECASE)
+
+
+class HttpError(Exception):
+    """No answer came; says why, without the address."""
+
+
+class Answer(NamedTuple):
+    """What a server answered; `body` is its beginning."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Address(NamedTuple):
+    """A URL, taken apart."""
+
+    is_tls: bool
+    host: str
+    port: int
+    target: str
+    authority: str
+
+
+def address_of(url: str) -> Address:
+    """Raises HttpError for what is no address of HTTP."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+    except ValueError:
+        raise HttpError("the address is malformed") from None
+    if scheme not in _PORTS or not host:
+        raise HttpError("the address is not one of HTTP")
+    target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    if parts.query:
+        target += "?" + quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
+    shown = f"[{host}]" if ":" in host else host
+    authority = shown if port is None else f"{shown}:{port}"
+    return Address(scheme == "https", host, port or _PORTS[scheme], target, authority)
+
+
+def is_loopback(host: str) -> bool:
+    return _LOOPBACK.fullmatch(host) is not None
+
+
+async def request(
+    url: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    timeout_seconds: float = 10.0,
+    largest_body: int = LARGEST_BODY,
+    trusts_loopback: bool = False,
+) -> Answer:
+    """The answer to one request; raises HttpError if none came in time."""
+    where = address_of(url)
+    try:
+        return await asyncio.wait_for(
+            _exchange(where, method, headers or {}, body, largest_body, trusts_loopback),
+            timeout_seconds,
+        )
+    except asyncio.TimeoutError:
+        raise HttpError(f"{where.authority} did not answer in {timeout_seconds:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message or "not trusted"
+        raise HttpError(f"the certificate of {where.authority} is refused: {why}") from None
+    except (OSError, EOFError) as error:
+        raise HttpError(f"{where.authority}: {_reason(error)}") from None
+
+
+async def _exchange(
+    where: Address,
+    method: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    largest_body: int,
+    trusts_loopback: bool,
+) -> Answer:
+    context = None
+    if where.is_tls:
+        context = tls_context(is_checked=not (trusts_loopback and is_loopback(where.host)))
+    reader, writer = await asyncio.open_connection(
+        where.host, where.port, ssl=context, server_hostname=where.host if context else None
+    )
+    try:
+        return await _talk(reader, writer, where, method, headers, body, largest_body)
+    finally:
+        # Not waited for: a peer that never closes its side must not hold us.
+        writer.transport.abort()
+
+
+async def _talk(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    where: Address,
+    method: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    largest_body: int,
+) -> Answer:
+    import h11
+
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
+    try:
+        head = h11.Request(
+            method=method, target=where.target, headers=list(_headers(where, headers, body))
+        )
+        sent = connection.send(head) or b""
+        sent += (connection.send(h11.Data(data=body)) or b"") if body else b""
+        writer.write(sent + (connection.send(h11.EndOfMessage()) or b""))
+        await writer.drain()
+        return await _answer(h11, connection, reader, largest_body)
+    except h11.ProtocolError as error:
+        raise HttpError(f"{where.authority} does not speak HTTP as it should: {error}") from None
+
+
+def _headers(
+    where: Address, headers: Mapping[str, str], body: bytes
+) -> Iterable[tuple[str, str | bytes]]:
+    names = {name.lower() for name in headers}
+    ours = {"host": where.authority, "connection": "close", "accept": "*/*"}
+    ours["user-agent"] = "holdfast"
+    if body:
+        ours["content-length"] = str(len(body))
+    yield from ((name, value) for name, value in ours.items() if name not in names)
+    yield from ((name, value.encode()) for name, value in headers.items())
+
+
+async def _answer(
+    h11: Any, connection: Any, reader: asyncio.StreamReader, largest_body: int
+) -> Answer:
+    status, headers, body = 0, (), bytearray()
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_READ))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+            headers = tuple(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers
+            )
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) >= largest_body:
+                return Answer(status, headers, bytes(body[:largest_body]))
+        elif isinstance(event, h11.EndOfMessage):
+            return Answer(status, headers, bytes(body))
+        elif isinstance(event, h11.ConnectionClosed):
+            raise EOFError("closed the connection without an answer")
+
+
+@lru_cache(maxsize=2)
+def tls_context(*, is_checked: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not is_checked:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _reason(error: Exception) -> str:
+    strerror = getattr(error, "strerror", None)
+    return str(strerror or error or type(error).__name__)

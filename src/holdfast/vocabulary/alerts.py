@@ -1,0 +1,92 @@
+"""Alerts: what is wrong now, or was; and where people want to be told."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["info", "warning", "critical"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+
+
+class AlertCause(str, Enum):
+    """Why an alert is raised. The value is the name that users see and filter by."""
+
+    HEALTH_CHECK = "health_check"
+    UNHEALTHY = "unhealthy"
+    CRASH = "crash"
+    START_FAILURE = "start_failure"
+    SUPPRESSED = "suppressed"
+    LIMIT = "limit"
+    TIMEOUT = "timeout"
+    UNKILLABLE = "unkillable"
+    OUTPUT_GAP = "output_gap"
+    WATCH = "watch"
+    WORKFLOW = "workflow"
+    KEEPER = "keeper"
+    HISTORY = "history"
+    DELIVERY = "delivery"
+    OTHER = "other"
+
+
+CAUSE_MEANING: dict[AlertCause, str] = {
+    AlertCause.HEALTH_CHECK: "A check failed; the service is not called unhealthy yet.",
+    AlertCause.UNHEALTHY: "Checks failed often enough in a row to call the service unhealthy.",
+    AlertCause.CRASH: "A run ended by itself as a failure.",
+    AlertCause.START_FAILURE: "A run could not be started, or ended within `start_seconds`.",
+    AlertCause.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
+    AlertCause.LIMIT: "A limit of memory, CPU, processes or time was reached.",
+    AlertCause.TIMEOUT: "A run took longer than it may.",
+    AlertCause.UNKILLABLE: "Processes are left that could not be killed.",
+    AlertCause.OUTPUT_GAP: "Output cannot be recorded, for example because the disk is full.",
+    AlertCause.WATCH: "Files cannot be watched.",
+    AlertCause.WORKFLOW: "A workflow failed.",
+    AlertCause.KEEPER: "The keeper died and was replaced; no service noticed.",
+    AlertCause.HISTORY: "A part of the history was lost.",
+    AlertCause.DELIVERY: "Alerts do not reach one of their targets.",
+    AlertCause.OTHER: "A run was ended as a failure for another reason.",
+}
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong, until it is cleared. Repeats are counted, not raised again."""
+
+    id: str
+    service: str | None
+    cause: str
+    severity: Severity
+    message: str
+    since: float
+    last_at: float
+    count: int = 1
+    subject: str = ""
+    """Which limit, workflow, probe or target."""
+    run_id: str | None = None
+    cleared_at: float | None = None
+    cleared_because: str | None = None
+
+
+class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Where alerts are delivered to; address and headers may hold secrets."""
+
+    name: str
+    """Shown to people; holds no secret."""
+    webhook: str | None = None
+    headers: dict[str, str] = {}
+    format: Literal["json", "text"] = "json"
+    command: tuple[str, ...] = ()
+    desktop: bool = False
+    timeout: float = 10.0
+    severity: Severity = "warning"
+    """The least severe alert that is told."""
+    causes: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    cleared: bool = True
+    """Whether the end of an alert is told too."""
+    cooldown: float = 0.0
+    """The same service and cause is not told again within this."""
+    repeat: float = 0.0
+    """What is still open is told again after this; 0: never."""
