@@ -46,11 +46,19 @@ class LogSpec(msgspec.Struct, frozen=True, kw_only=True):
     total_size: int = 256 * 1024 * 1024
 
 
+NeedCondition = Literal["started", "ready", "healthy", "completed", "log"]
+
+
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     """Another service that this one needs first."""
 
     service: str
-    condition: Literal["started"] = "started"
+    """A service, an instance, or the name that instances share: then all of them."""
+    condition: NeedCondition = "started"
+    pattern: str | None = None
+    """What a line of it must match, for the condition `log`."""
+    restart: bool = False
+    """Whether a new run of it, once the condition is met again, restarts this one."""
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +89,13 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     survivors: Literal["adopt", "stop"] = "adopt"
     essential: bool = False
     depends_on: tuple[Dependency, ...] = ()
+    tags: tuple[str, ...] = ()
+    template: str | None = None
+    """The name that the instances of a service share; None: it has no instances."""
+    index: int | None = None
+    """Which instance it is, counted from 1."""
+    overlap: bool = False
+    """Whether a rolling restart starts the new run before it stops the old one."""
     origin: Literal["config", "run", "target", "adopted"] = "config"
     probes: tuple[ProbeSpec, ...] = ()
     notify: NotifySpec | None = None
@@ -102,11 +117,23 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     open_status: bool = False
 
 
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """A service with `instances`, as written: enough to make one more instance of it."""
+
+    instances: int
+    """How many the configuration wants."""
+    document: str
+    """The configuration with this service alone, as JSON."""
+    folder: str
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a configuration says beyond its services and doors; kept in the keeper's memory."""
 
     groups: dict[str, tuple[str, ...]] = {}
     """Names for several services."""
+    templates: dict[str, Template] = {}
+    """Services that have instances."""
     is_production: bool = False
     """Whether commands must be allowed in production."""
     default_service: str | None = None
