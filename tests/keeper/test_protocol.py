@@ -287,3 +287,18 @@ def test_keeper_imports_little() -> None:
         check=True,
     ).stdout.split()
     assert not heavy & set(loaded)
+
+
+def test_adjusted_while_it_runs(keeper: KeeperProcess) -> None:
+    """How a run is ended and how much of it is kept can change while it runs."""
+    code = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
+    keeper.spawn(sys.executable, "-c", code + "signal.pause()", service="web")
+    run_id = keeper.last
+    keeper.wait_output("web", b"up")
+    keeper.link.do("adjust", run_id=run_id, stop={"signal": int(signal.SIGINT), "grace": 30.0})
+    keeper.link.do("adjust", run_id=run_id, log={"max_size": 4096, "total_size": 8192})
+    facts = keeper.link.do("list")["runs"][0]
+    assert facts["stop"] == {"signal": signal.SIGINT, "grace": 30.0}
+    assert facts["log"] == {"max_size": 4096, "total_size": 8192}
+    keeper.link.do("end", run_id=run_id)
+    assert keeper.link.notice("ended")["seconds"] < 20

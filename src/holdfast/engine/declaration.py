@@ -29,7 +29,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
 class Declaration:
     """A service's specification and the environment it starts from; never changed."""
 
-    __slots__ = ("_digest", "environ", "environ_key", "spec")
+    __slots__ = ("environ", "environ_key", "spec")
 
     def __init__(
         self, spec: ServiceSpec, environ: dict[str, str] | None = None, environ_key: str = ""
@@ -37,14 +37,6 @@ class Declaration:
         self.spec = spec
         self.environ = environ or {}
         self.environ_key = environ_key or environ_digest(self.environ)
-        self._digest = ""
-
-    @property
-    def digest(self) -> str:
-        """Tells whether two declarations start the same thing."""
-        if not self._digest:
-            self._digest = _digest(self.spec)
-        return self._digest
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,16 +45,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     spec: ServiceSpec
     environ: str
     overrides: Overrides | None = None
-    applied: str | None = None
-    """Digest of the declaration that the live run was started with, if it is another."""
+    launched: ServiceSpec | None = None
+    """What this run was started with, if it is something else."""
+    launched_run: str | None = None
 
 
 def environ_digest(environ: dict[str, str]) -> str:
-    return _digest(environ)
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode(environ, order="deterministic")).hexdigest()[:16]
 
 
 def spawn_message(

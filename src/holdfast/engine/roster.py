@@ -15,7 +15,7 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
 from holdfast.engine.answers import NewFuture
-from holdfast.engine.declaration import ENVIRON, Declaration, Kept, Overrides
+from holdfast.engine.declaration import ENVIRON, Declaration, Kept
 from holdfast.engine.ports import Ports
 from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.service_runner import ServiceRunner
@@ -55,7 +55,7 @@ class Roster:
         self._on_changed = on_changed
         self._is_retiring = False
         self._environs: set[str] = set()
-        self._remembered: dict[str, tuple[ServiceSpec, str, Overrides | None, str | None]] = {}
+        self._remembered: dict[str, Kept] = {}
 
     # Knowing
 
@@ -88,7 +88,7 @@ class Roster:
         name = declaration.spec.name
         runner = self.runners.get(name)
         if runner is not None:
-            is_same = declaration.digest == runner.declaration.digest
+            is_same = declaration.spec == runner.declaration.spec
             is_changed = runner.declare(declaration)
             if not is_same:
                 self._ports.recorder.event(Kind.SERVICE_CHANGED, name)
@@ -109,21 +109,20 @@ class Roster:
     def remember(self, runner: ServiceRunner) -> None:
         """Put what a later supervisor needs to go on into the keeper's memory."""
         declaration, keep = runner.declaration, self._ports.keeper.keep
-        is_other = runner.run is not None and runner.applied != declaration.digest
-        facts = (
-            declaration.spec,
-            declaration.environ_key,
-            runner.overrides,
-            runner.applied if is_other else None,
+        is_outdated = runner.is_outdated
+        kept = Kept(
+            spec=declaration.spec,
+            environ=declaration.environ_key,
+            overrides=runner.overrides,
+            launched=runner.launched if is_outdated else None,
+            launched_run=runner.last_run_id if is_outdated else None,
         )
-        if self._remembered.get(runner.name) == facts:
+        if self._remembered.get(runner.name) == kept:
             return
-        self._remembered[runner.name] = facts
+        self._remembered[runner.name] = kept
         if declaration.environ_key not in self._environs:
             self._environs.add(declaration.environ_key)
             keep(ENVIRON + declaration.environ_key, _encode(declaration.environ).decode())
-        spec, environ, overrides, applied = facts
-        kept = Kept(spec=spec, environ=environ, overrides=overrides, applied=applied)
         keep(_SPEC + runner.name, _encode(kept).decode())
 
     def forget_environments(self) -> None:
@@ -162,7 +161,8 @@ class Roster:
             runner = self._add(declaration)
             name = runner.name
             runner.overrides = remembered.overrides
-            runner.applied = remembered.applied or declaration.digest
+            is_that_run = (live.get(name) or {}).get("run_id") == remembered.launched_run
+            runner.launched = (is_that_run and remembered.launched) or declaration.spec
             self._environs.add(declaration.environ_key)
             record = _record(self.records.pop(name, None), kept.get(_DESIRED + name))
             try:

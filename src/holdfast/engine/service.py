@@ -15,11 +15,13 @@ from holdfast.engine.answers import Answers, NewFuture
 from holdfast.engine.declaration import Declaration, Overrides
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Timer
+from holdfast.rules import plan
 from holdfast.rules.health import Condition
 from holdfast.rules.restart import Counters
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, ServiceStatus
+from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 Report = list[dict[str, Any]]
@@ -32,8 +34,8 @@ class Service:
         self.name = declaration.spec.name
         self.declaration = declaration
         self.overrides: Overrides | None = None
-        self.applied: str | None = None
-        """Digest of the declaration that the live run was started with."""
+        self.launched: ServiceSpec | None = None
+        """What the live run was started with; None: that is not known."""
         self.state = State.PENDING
         self.desired = Desired.STOPPED
         self.since = ports.clock.time()
@@ -97,6 +99,11 @@ class Service:
                 f"`holdfast start {self.name}` starts it",
             )
         return self.run.run_id
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether what runs would be another process if it were started now."""
+        return self.run is not None and plan.is_outdated(self.launched, self.declaration.spec)
 
     def save(self) -> None:
         self._ports.recorder.save_service(self.name, self.record)

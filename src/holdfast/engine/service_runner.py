@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.engine.answers import NewFuture
-from holdfast.engine.declaration import Declaration, Overrides, spawn_message
+from holdfast.engine.declaration import Declaration, Overrides, recording, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Reply
 from holdfast.engine.run_endings import ALIVE, RunEndings
@@ -24,6 +24,7 @@ from holdfast.rules.restart import Counters, Ending
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 
@@ -112,12 +113,18 @@ class ServiceRunner(RunEndings):
         self._ports.attendants.changed(self)
 
     def declare(self, declaration: Declaration) -> bool:
-        """Take a declaration for the next start; true if what runs differs from it."""
-        self.declaration = declaration
-        if self.state is State.BACKOFF and declaration.spec.restart_policy == "never":
+        """Take a declaration; what can apply to the live run does. True if not all can."""
+        before, self.declaration = self.declaration.spec, declaration
+        spec, run = declaration.spec, self.run
+        if self.state is State.BACKOFF and spec.restart_policy == "never":
             self._cancel_timer()
             self._move(Cause.GIVEN_UP)
-        return self.run is not None and self.applied not in (None, declaration.digest)
+        if run is not None and (spec.stop, spec.log) != (before.stop, before.log):
+            adjust = {"do": "adjust", "run_id": run.run_id, **recording(spec)}
+            self._ports.keeper.request(adjust, lambda reply: None)
+        if run is not None and not run.main_gone:
+            self._renew_timers(run, before)
+        return self.is_outdated
 
     # Starting
 
@@ -148,7 +155,7 @@ class ServiceRunner(RunEndings):
         self.number += 1
         self.run = run = LiveRun(new_run_id(), self.number, clock.time(), clock.monotonic())
         self.last_run_id = run.run_id
-        self.applied = self.declaration.digest
+        self.launched = self.declaration.spec
         self.reason = None
         message = spawn_message(self.declaration, self.overrides, run.run_id, run.number)
         self._ports.keeper.request(message, lambda reply: self._on_spawned(run, reply, again))
@@ -197,6 +204,14 @@ class ServiceRunner(RunEndings):
         if self.condition.is_ready is not False:
             self._answers.started(self.outcome)
         self._await_stability(run, self.declaration.spec.restart.reset_after)
+
+    def _renew_timers(self, run: LiveRun, before: ServiceSpec) -> None:
+        spec, age = self.declaration.spec, self._ports.clock.monotonic() - run.started_mono
+        is_waiting = self.state is State.STARTING and run.pid is not None and not self._has_stayed
+        if is_waiting and spec.start_seconds != before.start_seconds:
+            self._await_stay(run, spec.start_seconds - age)
+        if self._reset_timer is not None and spec.restart != before.restart:
+            self._await_stability(run, spec.restart.reset_after - age)
 
     def _await_stability(self, run: LiveRun, seconds: float) -> None:
         if self.counters == Counters():

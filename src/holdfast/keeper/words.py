@@ -15,6 +15,7 @@ from holdfast.keeper.connections import close_all, hand_parts
 from holdfast.keeper.launch import SpawnError
 from holdfast.keeper.own_words import OWN_WORDS
 from holdfast.keeper.refusal import Refusal
+from holdfast.keeper.runs import log_of, stop_of
 from holdfast.keeper.strays import reopen
 
 TYPE_CHECKING = False
@@ -181,6 +182,17 @@ class Words:
             run.stop["signal"] if number is None else int(number),
             run.stop["grace"] if grace is None else float(grace),
         )
+        return {}
+
+    def do_adjust(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """How a live run is ended and how much of its output is kept, from now on."""
+        run = self.run(message)
+        if (asked := message.get("stop")) is not None:
+            run.stop = stop_of(asked)
+        if (asked := message.get("log")) is not None:
+            run.log = log_of(asked)
+            if run.recorder is not None:
+                run.recorder.limits(run.log["max_size"], run.log["total_size"])
         return {}
 
     def do_pause(self, connection: Connection, message: Message, fds: list[int]) -> Facts:

@@ -1,0 +1,169 @@
+"""What a configuration would change, service by service. Pure.
+
+Compares values, never spellings: comments, key order and «5s» for «5000ms» are no change.
+A plan names fields and variables; it never holds a value, because values may be secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.vocabulary.service_spec import ServiceSpec
+
+
+class Applies(str, Enum):
+    """When a changed field of a service takes effect."""
+
+    BY_RESTART = "restart"
+    """The process has to be started again."""
+    IN_PLACE = "in_place"
+    """At once; what runs goes on."""
+    NEVER = "never"
+    """It is who the service is, not what it does."""
+
+
+APPLIES: dict[str, Applies] = {
+    **dict.fromkeys(
+        (
+            *("argv", "working_dir", "env", "environment", "terminal", "stdin"),
+            *("user", "umask", "rlimits", "notify"),
+        ),
+        Applies.BY_RESTART,
+    ),
+    **dict.fromkeys(
+        (
+            *("command_words", "enabled", "autostart", "restart_policy", "restart"),
+            *("start_seconds", "start_retries", "success_exit_codes", "stop", "log"),
+            *("on_supervisor_exit", "survivors", "essential", "depends_on", "health_check"),
+            *("probes", "recovery"),
+            *("tags", "overlap"),
+        ),
+        Applies.IN_PLACE,
+    ),
+    **dict.fromkeys(("name", "origin", "template", "index"), Applies.NEVER),
+}
+"""THE table: every field of ServiceSpec stands in it once. A test fails for one that does not."""
+RESTART_FIELDS = tuple(
+    name
+    for name in ServiceSpec.__struct_fields__
+    if APPLIES.get(name, Applies.BY_RESTART) is Applies.BY_RESTART
+)
+BLOCKS = ("restart", "stop", "log")
+"""Fields whose own fields are named: `stop.grace` says more than `stop`."""
+
+
+class Action(str, Enum):
+    ADD = "add"
+    REMOVE = "remove"
+    RESTART = "restart"
+    CHANGE = "change"
+    UNCHANGED = "unchanged"
+
+
+class Known(NamedTuple):
+    """A service as it is now."""
+
+    spec: ServiceSpec
+    """What is declared."""
+    launched: ServiceSpec | None = None
+    """What its live run was started with; None: nothing runs."""
+    is_wanted_up: bool = False
+    """Whether it runs, or failed and should run: a changed command is started then."""
+    is_overridden: bool = False
+    """Whether a restart gave it other arguments or variables."""
+
+
+class Step(NamedTuple):
+    """What happens to one service, and because of which fields."""
+
+    service: str
+    action: Action
+    fields: tuple[str, ...] = ()
+    """Names of what differs; of variables `env.NAME`."""
+    at_next_start: bool = False
+    """It is not started now; what differs counts when it is."""
+    is_overridden: bool = False
+
+
+class Plan(NamedTuple):
+    """What would be done: one step for every service, the known ones first."""
+
+    steps: tuple[Step, ...]
+    settings: tuple[str, ...] = ()
+    """Names of what differs beyond the services."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.settings and all(it.action is Action.UNCHANGED for it in self.steps)
+
+    def names(self, *actions: Action) -> list[str]:
+        return [step.service for step in self.steps if step.action in actions]
+
+
+def make(
+    known: Mapping[str, Known], wanted: Mapping[str, ServiceSpec], settings: Iterable[str] = ()
+) -> Plan:
+    """The plan that leads from what is known to what is wanted.
+
+    `known` holds what comes from configurations; a service that was run or adopted by hand is
+    in it only if the configuration declares its name now.
+    """
+    steps = [
+        _step(name, service, wanted[name])
+        if name in wanted
+        else Step(name, Action.REMOVE, is_overridden=service.is_overridden)
+        for name, service in known.items()
+    ]
+    steps += [Step(name, Action.ADD) for name in wanted if name not in known]
+    return Plan(tuple(steps), tuple(settings))
+
+
+def is_outdated(launched: ServiceSpec | None, declared: ServiceSpec) -> bool:
+    """Whether a run that was started by one would be another if started by the other."""
+    return launched is not None and any(
+        getattr(launched, name) != getattr(declared, name) for name in RESTART_FIELDS
+    )
+
+
+def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[str, ...]:
+    """Names of the fields that differ, among those that apply so; never their values."""
+    found: list[str] = []
+    for name in ServiceSpec.__struct_fields__:
+        if APPLIES.get(name, Applies.BY_RESTART) is not when:
+            continue
+        before, after = getattr(one, name), getattr(other, name)
+        if before == after:
+            continue
+        if name == "env":
+            found += [f"env.{key}" for key in _keys_that_differ(before, after)]
+        elif name in BLOCKS and before is not None and after is not None:
+            found += [f"{name}.{key}" for key in struct_differences(before, after)]
+        else:
+            found.append(name)
+    return tuple(found)
+
+
+def struct_differences(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
+    """Names of the fields in which two structs of a kind differ."""
+    names = one.__struct_fields__
+    return [name for name in names if getattr(one, name) != getattr(other, name)]
+
+
+def _step(name: str, known: Known, wanted: ServiceSpec) -> Step:
+    # What runs counts, not what was declared meanwhile: `up` declares without restarting.
+    before = known.launched or known.spec
+    by_restart = differences(before, wanted, Applies.BY_RESTART)
+    in_place = differences(known.spec, wanted, Applies.IN_PLACE)
+    if not by_restart and not in_place:
+        return Step(name, Action.UNCHANGED, is_overridden=known.is_overridden)
+    if by_restart and known.is_wanted_up:
+        return Step(name, Action.RESTART, by_restart + in_place, False, known.is_overridden)
+    return Step(name, Action.CHANGE, by_restart + in_place, bool(by_restart), known.is_overridden)
+
+
+def _keys_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))

@@ -1,0 +1,142 @@
+"""What a changed configuration does to each service, as a pure decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.rules import plan
+from holdfast.rules.plan import APPLIES, Action, Applies, Known, differences, make
+from holdfast.vocabulary.service_spec import LogSpec, RestartSpec, ServiceSpec, StopSpec
+
+WEB = ServiceSpec(name="web", argv=("web", "--port", "1"), working_dir="/srv", env={"A": "1"})
+OTHER: dict[str, Any] = {
+    "argv": ("web",),
+    "working_dir": "/",
+    "env": {"A": "2"},
+    "terminal": True,
+    "user": "nobody",
+    "restart_policy": "always",
+    "restart": RestartSpec(delay=1),
+    "stop": StopSpec(signal="SIGINT"),
+    "log": LogSpec(max_size=8192),
+    "autostart": False,
+    "essential": True,
+}
+changed_fields = st.lists(st.sampled_from(sorted(OTHER)), unique=True)
+services = st.dictionaries(
+    st.sampled_from("abcd"), st.dictionaries(st.sampled_from(sorted(OTHER)), st.just(0)), max_size=4
+)
+
+
+def but(spec: ServiceSpec = WEB, **fields: Any) -> ServiceSpec:
+    return msgspec.structs.replace(spec, **fields)
+
+
+def step(known: Known, wanted: ServiceSpec) -> plan.Step:
+    return make({"web": known}, {"web": wanted}).steps[0]
+
+
+def test_every_field_of_a_service_is_in_the_table() -> None:
+    """Whoever adds a field to ServiceSpec decides here when a change of it takes effect."""
+    fields = set(ServiceSpec.__struct_fields__)
+    undecided, gone = fields - set(APPLIES), set(APPLIES) - fields
+    assert not undecided, f"add to rules.plan.APPLIES, by restart or in place: {undecided}"
+    assert not gone, f"no longer fields of ServiceSpec: {gone}"
+
+
+def test_same_values_are_unchanged() -> None:
+    """Equal declarations are no change, whatever became of the file's text."""
+    assert step(Known(WEB, WEB, True), but()).action is Action.UNCHANGED
+    assert make({"web": Known(WEB, WEB, True)}, {"web": but()}).is_empty
+
+
+@pytest.mark.parametrize("field", ["argv", "working_dir", "env", "terminal", "user"])
+def test_what_makes_the_process_needs_a_restart(field: str) -> None:
+    """A field that the process was made from restarts what runs, and nothing that rests."""
+    wanted = but(**{field: OTHER[field]})
+    running = step(Known(WEB, WEB, True), wanted)
+    assert running.action is Action.RESTART
+    stopped = step(Known(WEB, None, False), wanted)
+    assert (stopped.action, stopped.at_next_start) == (Action.CHANGE, True)
+
+
+@pytest.mark.parametrize("field", ["restart_policy", "restart", "stop", "log", "essential"])
+def test_what_is_about_the_process_changes_in_place(field: str) -> None:
+    """What Holdfast does with a process changes without ending it."""
+    found = step(Known(WEB, WEB, True), but(**{field: OTHER[field]}))
+    assert (found.action, found.at_next_start) == (Action.CHANGE, False)
+
+
+def test_values_are_never_in_a_plan() -> None:
+    """Of variables a plan says the names that differ, of blocks the fields; no value at all."""
+    secret = but(env={"A": "hunter2", "B": "hunter3"}, stop=StopSpec(grace=1))
+    found = make({"web": Known(WEB, WEB, True)}, {"web": secret})
+    assert found.steps[0].fields == ("env.A", "env.B", "stop.grace")
+    assert "hunter" not in repr(found)
+
+
+def test_what_runs_counts_not_what_was_declared_meanwhile() -> None:
+    """A declaration that `up` left for later is in the plan until it runs."""
+    wanted = but(argv=("web", "--port", "2"))
+    assert step(Known(wanted, WEB, True), wanted).action is Action.RESTART
+    assert step(Known(wanted, wanted, True), wanted).action is Action.UNCHANGED
+    back = step(Known(wanted, WEB, True), WEB)
+    assert back.action is Action.UNCHANGED
+
+
+def test_added_and_removed() -> None:
+    """What is only in the file is added, what is only known is removed, overrides are told."""
+    found = make({"old": Known(but(name="old"), None, False, True)}, {"new": but(name="new")})
+    assert [(it.service, it.action, it.is_overridden) for it in found.steps] == [
+        ("old", Action.REMOVE, True),
+        ("new", Action.ADD, False),
+    ]
+    assert not make({}, {}, ["log_level"]).is_empty
+
+
+@given(changed_fields)
+def test_exactly_the_changed_fields_are_named(names: list[str]) -> None:
+    """Every changed field is told once, under the way it applies; no other is."""
+    wanted = but(**{name: OTHER[name] for name in names})
+    told = differences(WEB, wanted, Applies.BY_RESTART) + differences(WEB, wanted, Applies.IN_PLACE)
+    assert sorted({name.partition(".")[0] for name in told}) == sorted(names)
+    assert len(set(told)) == len(told)
+    found = step(Known(WEB, WEB, True), wanted)
+    by_restart = any(APPLIES[name] is Applies.BY_RESTART for name in names)
+    expected = Action.RESTART if by_restart else Action.CHANGE if names else Action.UNCHANGED
+    assert found.action is expected
+    assert plan.is_outdated(WEB, wanted) is by_restart
+
+
+@given(services, services, st.booleans())
+def test_doing_what_the_plan_says_leaves_nothing_to_do(
+    before: dict[str, dict[str, int]], after: dict[str, dict[str, int]], is_up: bool
+) -> None:
+    """A plan made after the first was carried out is empty."""
+    known = {
+        name: Known(spec, spec if is_up else None, is_up) for name, spec in _specs(before).items()
+    }
+    wanted = _specs(after)
+    first = make(known, wanted)
+    assert {it.service for it in first.steps} == {*known, *wanted}
+    then: dict[str, Known] = {}
+    for it in first.steps:
+        if it.action is Action.REMOVE:
+            continue
+        spec = wanted[it.service]
+        is_new = it.action in (Action.ADD, Action.RESTART)
+        launched = known[it.service].launched if it.service in known else None
+        then[it.service] = Known(spec, spec if is_new else launched, is_new or launched is not None)
+    assert make(then, wanted).is_empty
+
+
+def _specs(drawn: dict[str, dict[str, int]]) -> dict[str, ServiceSpec]:
+    return {
+        name: but(name=name, **{field: OTHER[field] for field in fields})
+        for name, fields in drawn.items()
+    }
