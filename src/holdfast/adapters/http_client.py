@@ -143,20 +143,21 @@ async def _talk(
 
 def _headers(
     where: Address, headers: Mapping[str, str], body: bytes
-) -> Iterable[tuple[str, str | bytes]]:
+) -> Iterable[tuple[bytes, bytes]]:
     names = {name.lower() for name in headers}
     ours = {"host": where.authority, "connection": "close", "accept": "*/*"}
     ours["user-agent"] = "holdfast"
     if body:
         ours["content-length"] = str(len(body))
-    yield from ((name, value) for name, value in ours.items() if name not in names)
-    yield from ((name, value.encode()) for name, value in headers.items())
+    together = {**{name: it for name, it in ours.items() if name not in names}, **headers}
+    yield from ((name.encode("latin-1", "replace"), it.encode()) for name, it in together.items())
 
 
 async def _answer(
     h11: Any, connection: Any, reader: asyncio.StreamReader, largest_body: int
 ) -> Answer:
-    status, headers, body = 0, (), bytearray()
+    status, body = 0, bytearray()
+    headers: tuple[tuple[str, str], ...] = ()
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:

@@ -1,0 +1,393 @@
+"""Which events raise an alert, which repeat one, which clear one. Pure; no clock, no I/O.
+
+A fold over stored events in the order of their numbers: the alerts open now and the next
+event give the changes. The same events always give the same alerts with the same ids, so a
+supervisor that died between two events goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.vocabulary.alerts import SEVERITIES, Alert, AlertCause, Severity
+from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.states import State
+
+MOST_OPEN = 2000
+"""More open alerts than this help nobody: the least severe, then the oldest, go."""
+
+Key = tuple[str | None, str, str]
+"""Service, cause and subject: at most one alert of these is open."""
+Open = Mapping[Key, Alert]
+_C = AlertCause
+
+OF_A_RUN = frozenset({
+    _C.HEALTH_CHECK, _C.UNHEALTHY, _C.CRASH, _C.START_FAILURE, _C.SUPPRESSED, _C.LIMIT, _C.TIMEOUT,
+    _C.UNKILLABLE, _C.OTHER,
+})  # fmt: skip
+"""Causes that a requested stop ends: nobody wants the service to be well any more."""
+OF_A_START = frozenset({_C.START_FAILURE, _C.SUPPRESSED, _C.UNKILLABLE})
+OF_AN_END = frozenset({_C.CRASH, _C.TIMEOUT, _C.OTHER})
+_UNWELL = ("unhealthy", "failing", "failed")
+_LIMITS = ("memory", "cpu", "processes", "limit", "resources", "resource_exceeded")
+
+
+class Change(NamedTuple):
+    """What an event does to one alert. `told` is raised and over at once."""
+
+    what: Literal["raised", "repeated", "cleared", "told"]
+    alert: Alert
+
+
+def key_of(alert: Alert) -> Key:
+    return (alert.service, alert.cause, alert.subject)
+
+
+def fold(alerts: Open, event: Event) -> list[Change]:
+    """What this event changes about the open alerts."""
+    rule = _RULES.get(event.kind)
+    if rule is None:
+        return []
+    changes = rule(alerts, event)
+    return changes + _too_many(alerts, changes, event)
+
+
+def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
+    """The alerts that are open after these changes."""
+    result = dict(alerts)
+    for what, alert in changes:
+        if what == "cleared":
+            result.pop(key_of(alert), None)
+        elif what != "told":
+            result[key_of(alert)] = alert
+    return result
+
+
+# What raises
+
+
+def _raise(
+    alerts: Open,
+    event: Event,
+    cause: AlertCause,
+    severity: Severity,
+    message: str,
+    *,
+    subject: str = "",
+    told: bool = False,
+    counts: bool = True,
+) -> list[Change]:
+    known = alerts.get((event.service, cause.value, subject))
+    if known is None:
+        alert = Alert(
+            id=f"alert-{event.seq}",
+            service=event.service,
+            cause=cause.value,
+            severity=severity,
+            message=message,
+            since=event.time,
+            last_at=event.time,
+            subject=subject,
+            run_id=event.run_id,
+            cleared_at=event.time if told else None,
+        )
+        return [Change("told" if told else "raised", alert)]
+    again = msgspec.structs.replace(
+        known,
+        message=message,
+        last_at=event.time,
+        count=known.count + 1 if counts else known.count,
+        run_id=event.run_id or known.run_id,
+    )
+    return [Change("repeated", again)] if again != known else []
+
+
+def _clear(
+    alerts: Open,
+    event: Event,
+    because: str,
+    is_meant: Callable[[Alert], bool],
+) -> list[Change]:
+    return [
+        Change(
+            "cleared",
+            msgspec.structs.replace(alert, cleared_at=event.time, cleared_because=because),
+        )
+        for alert in alerts.values()
+        if is_meant(alert)
+    ]
+
+
+def _clear_causes(
+    alerts: Open, event: Event, because: str, causes: Iterable[AlertCause]
+) -> list[Change]:
+    names = {cause.value for cause in causes}
+    return _clear(
+        alerts, event, because, lambda it: it.service == event.service and it.cause in names
+    )
+
+
+# Runs
+
+
+def _on_transition(alerts: Open, event: Event) -> list[Change]:
+    data = event.data
+    to, cause = _word(data.get("to")), _word(data.get("cause"))
+    match to:
+        case State.RUNNING.value:
+            return _clear_causes(alerts, event, "it started successfully", OF_A_START)
+        case State.STOPPED.value:
+            return _clear_causes(alerts, event, "it was stopped by request", OF_A_RUN)
+        case State.EXITED.value:
+            return _clear_causes(alerts, event, "it ended successfully", OF_A_RUN)
+        case State.FAILED.value if cause == "could not be killed":
+            words = f"{event.service}: processes are left that could not be killed"
+            return _raise(alerts, event, _C.UNKILLABLE, "critical", words)
+        case State.FAILED.value if cause == "exited with a failure":
+            return _on_failure(alerts, event)
+        case _:
+            return []
+
+
+def _on_failure(alerts: Open, event: Event) -> list[Change]:
+    known = alerts.get((event.service, _C.START_FAILURE.value, ""))
+    if known is not None and event.run_id is not None and known.run_id == event.run_id:
+        return []
+    reason = _word(event.data.get("reason")) or "it ended as a failure"
+    return _raise(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
+
+
+def _on_started(alerts: Open, event: Event) -> list[Change]:
+    if event.data.get("restarted", True):
+        return []
+    return _clear_causes(alerts, event, "it was started by request", OF_AN_END)
+
+
+def _on_stable(alerts: Open, event: Event) -> list[Change]:
+    causes = OF_AN_END | OF_A_START
+    return _clear_causes(alerts, event, "it has been running stably since", causes)
+
+
+def _on_requested(alerts: Open, event: Event) -> list[Change]:
+    if event.data.get("request") != "stop":
+        return []
+    return _clear_causes(alerts, event, "it was stopped by request", OF_A_RUN)
+
+
+def _on_start_failed(alerts: Open, event: Event) -> list[Change]:
+    reason = _word(event.data.get("reason")) or "no reason is known"
+    words = f"{event.service} failed to start: {reason}"
+    return _raise(alerts, event, _C.START_FAILURE, "warning", words)
+
+
+def _on_suppressed(alerts: Open, event: Event) -> list[Change]:
+    reason = _word(event.data.get("reason")) or "it failed too often in a row"
+    words = f"{event.service} is not started again: {reason}"
+    return _raise(alerts, event, _C.SUPPRESSED, "critical", words)
+
+
+def _on_condemned(alerts: Open, event: Event) -> list[Change]:
+    """A run that we end: whoever judged it raises an alert of its own, or else we do."""
+    cause = _word(event.data.get("cause")).lower()
+    reason = _word(event.data.get("reason")) or cause or "no reason is known"
+    words = f"{event.service} was ended: {reason}"
+    if cause in ("unhealthy", "liveness", "health", "watchdog"):
+        return _raise(alerts, event, _C.UNHEALTHY, "critical", words, counts=False)
+    if cause in _LIMITS:
+        limit = cause if cause in ("memory", "cpu", "processes") else ""
+        if any(it.service == event.service and it.cause == _C.LIMIT for it in alerts.values()):
+            return []
+        return _raise(alerts, event, _C.LIMIT, "warning", words, subject=limit)
+    if cause == "timeout":
+        return _raise(alerts, event, _C.TIMEOUT, "warning", words)
+    return _raise(alerts, event, _C.OTHER, "warning", words, subject=cause)
+
+
+def _on_removed(alerts: Open, event: Event) -> list[Change]:
+    because = "the service was removed"
+    return _clear(alerts, event, because, lambda it: it.service == event.service)
+
+
+# Health
+
+
+def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
+    probe = _probe(event)
+    reason = _word(event.data.get("reason")) or "no reason is known"
+    words = f"{event.service}: the {probe} check failed: {reason}".replace("  ", " ")
+    return _raise(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe)
+
+
+def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
+    probe = _probe(event)
+    return _clear(
+        alerts,
+        event,
+        "the check passed",
+        lambda it: (
+            (it.service, it.cause) == (event.service, _C.HEALTH_CHECK.value)
+            and it.subject in (probe, "")
+        ),
+    )
+
+
+def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
+    data = event.data
+    if _word(data.get("what") or "health") not in ("health", "liveness"):
+        return []
+    to = _word(data.get("to") or data.get("health"))
+    if to in _UNWELL:
+        reason = _word(data.get("reason")) or "its checks fail"
+        words = f"{event.service} is unhealthy: {reason}"
+        return _raise(alerts, event, _C.UNHEALTHY, "critical", words)
+    if to == "healthy":
+        causes = (_C.UNHEALTHY, _C.HEALTH_CHECK)
+        return _clear_causes(alerts, event, "it is healthy again", causes)
+    return []
+
+
+def _probe(event: Event) -> str:
+    return _word(event.data.get("probe") or event.data.get("kind") or "health")
+
+
+# Limits, output, files, workflows, Holdfast itself
+
+
+def _on_limit(alerts: Open, event: Event) -> list[Change]:
+    data = event.data
+    limit = _word(data.get("limit") or data.get("what") or data.get("resource"))
+    reason = _word(data.get("reason") or data.get("message"))
+    if not reason:
+        figures = [_word(data.get(name)) for name in ("measured", "allowed")]
+        reason = f"{limit or 'a limit'} is reached"
+        if all(figures):
+            reason += f": {figures[0]}, allowed are {figures[1]}"
+    words = f"{event.service}: {reason}" if event.service else reason
+    return _raise(alerts, event, _C.LIMIT, "warning", words, subject=limit)
+
+
+def _on_limit_cleared(alerts: Open, event: Event) -> list[Change]:
+    data = event.data
+    limit = _word(data.get("limit") or data.get("what") or data.get("resource"))
+    return _clear(
+        alerts,
+        event,
+        "it is below the limit again",
+        lambda it: (
+            (it.service, it.cause) == (event.service, _C.LIMIT.value) and limit in ("", it.subject)
+        ),
+    )
+
+
+def _on_gap(alerts: Open, event: Event) -> list[Change]:
+    why = _word(event.data.get("why")) or "the disk may be full"
+    words = f"{event.service}: output is not recorded: {why}"
+    return _raise(alerts, event, _C.OUTPUT_GAP, "critical", words)
+
+
+def _on_gap_over(alerts: Open, event: Event) -> list[Change]:
+    return _clear_causes(alerts, event, "output is recorded again", (_C.OUTPUT_GAP,))
+
+
+def _on_watch_failed(alerts: Open, event: Event) -> list[Change]:
+    reason = _word(event.data.get("reason") or event.data.get("why")) or "the host refuses"
+    words = f"{event.service or 'Holdfast'}: files cannot be watched: {reason}"
+    return _raise(alerts, event, _C.WATCH, "warning", words)
+
+
+def _on_watch_again(alerts: Open, event: Event) -> list[Change]:
+    return _clear_causes(alerts, event, "files are watched again", (_C.WATCH,))
+
+
+def _on_workflow(alerts: Open, event: Event) -> list[Change]:
+    data = event.data
+    name = _word(data.get("workflow") or data.get("name"))
+    outcome = _word(data.get("outcome") or data.get("result") or data.get("status")).lower()
+    given = data.get("ok", data.get("success", data.get("is_success")))
+    is_success = bool(given) if given is not None else outcome not in ("failed", "failure")
+    if is_success:
+        key = _C.WORKFLOW.value
+        return _clear(
+            alerts, event, "it succeeded", lambda it: (it.cause, it.subject) == (key, name)
+        )
+    reason = _word(data.get("reason") or data.get("message") or data.get("step"))
+    words = f"the workflow {name} failed" + (f": {reason}" if reason else "")
+    return _raise(alerts, event, _C.WORKFLOW, "warning", words, subject=name)
+
+
+def _on_undelivered(alerts: Open, event: Event) -> list[Change]:
+    target = _word(event.data.get("target"))
+    reason = _word(event.data.get("reason")) or "no reason is known"
+    words = f"alerts do not reach {target}: {reason}"
+    return _raise(alerts, event, _C.DELIVERY, "warning", words, subject=target)
+
+
+def _on_delivered(alerts: Open, event: Event) -> list[Change]:
+    key, target = _C.DELIVERY.value, _word(event.data.get("target"))
+    because = _word(event.data.get("reason")) or "alerts reach it again"
+    return _clear(alerts, event, because, lambda it: (it.cause, it.subject) == (key, target))
+
+
+def _on_keeper_replaced(alerts: Open, event: Event) -> list[Change]:
+    words = "the keeper died and was replaced; services went on, some exit codes may be unknown"
+    return _raise(alerts, event, _C.KEEPER, "info", words, told=True)
+
+
+def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
+    if event.kind == Kind.EVENTS_DROPPED.value and not event.data.get("lost"):
+        return []  # too old to keep: that is as it should be
+    words = "a part of the history was lost: "
+    if event.kind == Kind.DATABASE_REPLACED.value:
+        words += "its file was unreadable and was moved aside"
+    else:
+        words += f"{event.data['lost']} entries could not be written"
+    return _raise(alerts, event, _C.HISTORY, "warning", words, told=True)
+
+
+def _on_holdfast_started(alerts: Open, event: Event) -> list[Change]:
+    return _clear(alerts, event, "Holdfast was started anew", lambda it: True)
+
+
+def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]:
+    if len(alerts) < MOST_OPEN or not any(it.what == "raised" for it in changes):
+        return []
+    after = applied(alerts, changes)
+    excess = sorted(after.values(), key=lambda it: (SEVERITIES.index(it.severity), it.since))
+    gone = {alert.id for alert in excess[: len(after) - MOST_OPEN]}
+    return _clear(after, event, "too many alerts are open", lambda it: it.id in gone)
+
+
+def _word(value: Any) -> str:
+    """A fact of an event as text; what is missing is empty."""
+    return "" if value is None or isinstance(value, bool) else str(value)
+
+
+_RULES: dict[str, Callable[[Open, Event], list[Change]]] = {
+    Kind.TRANSITION.value: _on_transition,
+    Kind.PROCESS_STARTED.value: _on_started,
+    Kind.STABLE.value: _on_stable,
+    Kind.REQUESTED.value: _on_requested,
+    Kind.START_FAILED.value: _on_start_failed,
+    Kind.SUPPRESSED.value: _on_suppressed,
+    Kind.CONDEMNED.value: _on_condemned,
+    Kind.SERVICE_REMOVED.value: _on_removed,
+    Kind.HEALTH_FAILED.value: _on_health_failed,
+    Kind.HEALTH_PASSED.value: _on_health_passed,
+    Kind.HEALTH_CHANGED.value: _on_health_changed,
+    "limit:reached": _on_limit,
+    "limit:cleared": _on_limit_cleared,
+    Kind.OUTPUT_GAP.value: _on_gap,
+    Kind.OUTPUT_RESUMED.value: _on_gap_over,
+    "watch:failed": _on_watch_failed,
+    "watch:resumed": _on_watch_again,
+    "workflow:finished": _on_workflow,
+    Kind.ALERT_UNDELIVERED.value: _on_undelivered,
+    Kind.ALERT_DELIVERED.value: _on_delivered,
+    Kind.KEEPER_REPLACED.value: _on_keeper_replaced,
+    Kind.EVENTS_DROPPED.value: _on_history_lost,
+    Kind.DATABASE_REPLACED.value: _on_history_lost,
+    Kind.HOLDFAST_STARTED.value: _on_holdfast_started,
+}

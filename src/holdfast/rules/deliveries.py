@@ -1,0 +1,156 @@
+"""Which target is told of which alert, when again, and how patiently it is tried. Pure.
+
+A target's memory is small and durable: the number of the last event it has dealt with, and
+when it was last told of what. Times come in; nothing here knows a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from holdfast.vocabulary.alerts import SEVERITIES, Alert, AlertCause, TargetSpec
+
+MOST_REMEMBERED = 500
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 300.0
+PATIENCE_SECONDS = 300.0
+"""A target that fails for so long becomes an alert itself."""
+MOST_REFUSALS = 5
+"""So often is one alert offered to a target that refuses this very message."""
+MOST_BEHIND = 1000
+"""A target that is more alerts behind is not told of the oldest."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """When a target was last told of an alert."""
+
+    alert: str
+    at: float
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target's deliveries go on from after a restart of the supervisor."""
+
+    seq: int = 0
+    """Alert events up to this one are dealt with."""
+    told: dict[str, Told] = {}
+    """By service, cause and subject."""
+    delivered: int = 0
+    skipped: int = 0
+    failing_since: float | None = None
+    failures: int = 0
+    """Failed attempts in a row."""
+    reason: str | None = None
+    """Why the last attempt failed."""
+    last_delivered_at: float | None = None
+    is_reported: bool = False
+    """Whether its failing was made an alert."""
+
+
+def place_of(alert: Alert) -> str:
+    """What a cooldown counts by."""
+    return "\n".join((alert.service or "", alert.cause, alert.subject))
+
+
+def is_meant(target: TargetSpec, alert: Alert, tags: Collection[str], template: str | None) -> bool:
+    """Whether a target is to hear of this alert at all."""
+    if alert.cause == AlertCause.DELIVERY.value and alert.subject == target.name:
+        return False  # it would have to carry the news of its own silence
+    if SEVERITIES.index(alert.severity) < SEVERITIES.index(target.severity):
+        return False
+    if target.causes and alert.cause not in target.causes:
+        return False
+    if not target.services and not target.tags:
+        return True
+    if alert.service is None:
+        return False
+    names = {alert.service, template}
+    return bool(names & set(target.services)) or bool(set(tags) & set(target.tags))
+
+
+def is_told(target: TargetSpec, memory: Memory, alert: Alert, now: float) -> bool:
+    """Whether this raising or clearing is told, after `is_meant`."""
+    last = memory.told.get(place_of(alert))
+    if alert.cleared_at is None or alert.cleared_at == alert.since:
+        return last is None or last.alert == alert.id or now - last.at >= target.cooldown
+    # Who has not heard of its beginning need not hear of its end.
+    return target.cleared and last is not None and last.alert == alert.id
+
+
+def reminder_at(target: TargetSpec, memory: Memory, alert: Alert) -> float | None:
+    """When an open alert is told again; None: never."""
+    last = memory.told.get(place_of(alert))
+    if target.repeat <= 0 or last is None or last.alert != alert.id:
+        return None
+    return last.at + target.repeat
+
+
+def after_success(memory: Memory, alert: Alert, seq: int, now: float) -> Memory:
+    told = dict(memory.told)
+    told.pop(place_of(alert), None)
+    told[place_of(alert)] = Told(alert=alert.id, at=now)
+    for old in list(told)[: max(0, len(told) - MOST_REMEMBERED)]:
+        del told[old]
+    return msgspec.structs.replace(
+        memory,
+        seq=max(seq, memory.seq),
+        told=told,
+        delivered=memory.delivered + 1,
+        failing_since=None,
+        failures=0,
+        reason=None,
+        last_delivered_at=now,
+        is_reported=False,
+    )
+
+
+def after_failure(memory: Memory, reason: str, now: float) -> Memory:
+    since = memory.failing_since if memory.failing_since is not None else now
+    return msgspec.structs.replace(
+        memory, failing_since=since, failures=memory.failures + 1, reason=reason
+    )
+
+
+def passed_over(memory: Memory, seq: int, *, is_lost: bool = False) -> Memory:
+    """Dealt with, without being told."""
+    skipped = memory.skipped + int(is_lost)
+    return msgspec.structs.replace(memory, seq=max(seq, memory.seq), skipped=skipped)
+
+
+def is_failing_for_long(memory: Memory, now: float) -> bool:
+    return (
+        not memory.is_reported
+        and memory.failing_since is not None
+        and now - memory.failing_since >= PATIENCE_SECONDS
+    )
+
+
+def retry_delay(failures: int, random: float) -> float:
+    """Exponential with jitter; `random` is in [0, 1)."""
+    delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(max(0, failures - 1), 32), LONGEST_DELAY_SECONDS)
+    return delay * (0.75 + random / 2)
+
+
+def is_refusal(status: int) -> bool:
+    """Whether an answer refuses this very message, so that the next one may pass."""
+    return status in (400, 405, 406, 411, 413, 414, 415, 422, 431)
+
+
+def first_seq(seqs: Collection[int]) -> int:
+    """The first of these alert events that is still told to a target so far behind."""
+    ordered = sorted(seqs)
+    return ordered[max(0, len(ordered) - MOST_BEHIND)] if ordered else 0
+
+
+def summary(memory: Memory) -> Mapping[str, object]:
+    """What people see of a target's deliveries."""
+    return {
+        "delivered": memory.delivered,
+        "skipped": memory.skipped,
+        "failures": memory.failures,
+        "failing_since": memory.failing_since,
+        "reason": memory.reason,
+        "last_delivered_at": memory.last_delivered_at,
+    }
