@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.attendants import Attendants
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.workflow_spec import RecoverySpec
 
 Reply = dict[str, Any]
 
@@ -79,6 +80,19 @@ class Open:
         """Nobody waits."""
 
 
+class Remedies(Protocol):
+    """Who runs the commands of a service's `recovery:`."""
+
+    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None: ...
+
+
+class NoRemedies:
+    """Nobody does."""
+
+    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+        """Nothing is run."""
+
+
 class Ports(NamedTuple):
     keeper: Keeper
     recorder: Recorder
@@ -87,3 +101,4 @@ class Ports(NamedTuple):
     call_later: Callable[[float, Callable[[], None]], Timer]
     admission: Admission
     attendants: Attendants
+    remedies: Remedies = NoRemedies()

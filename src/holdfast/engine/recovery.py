@@ -1,10 +1,20 @@
-"""What is done about a run that was found to be in trouble. One place for every cause."""
+"""Does something about a service in trouble: what its `recovery:` says for the cause.
+
+Monitors call `recover` for a live run; the runner itself calls the remedies when a run ended.
+Only the runner changes a state.
+"""
 
 from __future__ import annotations
 
-from holdfast.engine.run_endings import RunEndings
+from typing import Any
+
+from holdfast.rules.recovery import action_for
 
 
-def recover(runner: RunEndings, cause: str, reason: str) -> None:
-    """End the run as a failure of its own; the restart policy decides what follows."""
-    runner.condemn(cause, reason)
+def recover(runner: Any, cause: str, reason: str) -> None:
+    """Act on trouble that was found in a live run."""
+    recovery = action_for(runner.declaration.spec, cause)
+    if recovery.action == "restart":
+        runner.condemn(cause, reason)
+    else:
+        runner.remedy(cause, recovery, reason)

@@ -16,9 +16,12 @@ from holdfast.engine.ports import Reply
 from holdfast.engine.service import Report, Service
 from holdfast.rules import restart as restarts
 from holdfast.rules.lifecycle import Cause
+from holdfast.rules.recovery import after_ending
 from holdfast.rules.restart import Again, Ending, Stay
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.workflow_spec import RecoverySpec
 
 ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
 
@@ -58,6 +61,22 @@ class RunEndings(Service):
         self._move(Cause.STOP)
         self._end(None)
         return True
+
+    def remedy(self, cause: str, recovery: RecoverySpec, reason: str) -> None:
+        """Do what the service's `recovery:` says about a cause, beside restarting."""
+        self._event(Kind.RECOVERY, cause=cause, action=recovery.action, reason=reason)
+        is_up = self.run is not None and self.run.is_up
+        match recovery.action:
+            case "stop" if is_up:
+                self.stop()
+            case "signal" if self.run is not None and is_up and recovery.signal is not None:
+                number = parse_signal(recovery.signal)
+                message = {"do": "signal", "run_id": self.run.run_id, "signal": number}
+                self._ports.keeper.request({**message, "to": "main"}, lambda _: None)
+            case "command":
+                self._ports.remedies.run(self, cause, recovery, reason)
+            case _:
+                pass  # it was told
 
     # Notices of the keeper
 
@@ -99,6 +118,10 @@ class RunEndings(Service):
         decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
         self.counters = decision.counters
 
+    @abstractmethod
+    def stop(self, *, grace: float | None = None) -> Any:
+        """Want it stopped."""
+
     # Ending
 
     def _conclude(self, ending: Ending, stage: str | None) -> None:
@@ -109,6 +132,7 @@ class RunEndings(Service):
             reason = restarts.reason_of(spec, ending)
             self._event(Kind.START_FAILED, reason=reason, stage=stage)
         decision = restarts.decide(spec, self.counters, ending, self._ports.random())
+        decision, remedy = after_ending(spec, ending, decision)
         self.counters, self.reason = decision.counters, decision.reason
         self._cancel_timer()
         if ending.spawn_error is not None:
@@ -127,6 +151,8 @@ class RunEndings(Service):
             self._settle(decision, is_success)
         elif is_immediate and is_wanted:
             self._begin(again=True)
+        if remedy is not None and self.desired is Desired.RUNNING:
+            self.remedy(remedy.cause, remedy.recovery, decision.reason)
 
     def _settle(self, decision: Stay, is_success: bool) -> None:
         if decision.is_suppressed:

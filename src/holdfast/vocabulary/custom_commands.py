@@ -83,6 +83,6 @@ def seconds_of(timeout: float | None, timeout_seconds: float | None) -> float | 
     if timeout is not None and timeout_seconds is not None and timeout != timeout_seconds:
         raise ValueError("`timeout` and `timeout_seconds` contradict each other; keep one")
     seconds = timeout if timeout is not None else timeout_seconds
-    if seconds is not None and not (0 < seconds and math.isfinite(seconds)):
+    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
         raise ValueError(f"a timeout of {seconds:g} is not a number of seconds above 0")
     return seconds

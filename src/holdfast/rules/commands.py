@@ -1,0 +1,247 @@
+"""THE policy whether a custom command may be run, and what running it means. Pure.
+
+The server's settings decide; what the caller says of its own command can only refuse it. Asked
+by `app.application` before any handler. Every refusal says which setting would allow it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import NamedTuple
+
+from holdfast.rules.permissions import Verdict
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
+from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.secrets import redact, redact_arguments
+from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.workflow_spec import CommandSpec
+
+SHELL_WORDS = ("/bin/sh", "-c")
+LONGEST_SHOWN = 200
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"})
+_WRAPPERS = frozenset(
+    {"env", "nohup", "nice", "setsid", "timeout", "stdbuf", "xargs", "sudo", "doas", "busybox"}
+)
+_BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_SHELL_ONLY = re.compile(r"[|&;<>`]+|\$[\w({]+")
+_YES = Verdict(True, "the settings allow it")
+
+
+class Prepared(NamedTuple):
+    """A command as it is run."""
+
+    argv: tuple[str, ...]
+    working_dir: str | None
+    """None, or relative: to where the service or the project is."""
+    env: dict[str, str]
+    timeout: float
+    what: str
+    """As it may be told: without secrets, and not too long."""
+
+
+def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:
+    """Whether an actor may have the commands run that this command carries."""
+    asked: list[CustomCommand] = []
+    match command:
+        case CustomRestart():
+            asked = [*(command.pre_commands or ()), *(command.post_commands or ())]
+        case ExecuteCommand():
+            asked = [command.asked]
+        case RunWorkflow():
+            return _permit_workflow(command.workflow, settings)
+        case _:
+            pass
+    for one in asked:
+        verdict = permit_command(actor, one, settings)
+        if not verdict.is_allowed:
+            return verdict
+    return _YES
+
+
+def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> Verdict:
+    """Whether an actor may have this one run."""
+    if command.is_safe is False:
+        return _no(command, "it says of itself that it is not safe (is_safe: false)")
+    if settings.is_production and command.allowed_in_production is False:
+        return _no(command, "it says of itself that it is not for production")
+    if kind_of(command, settings) == NAMED:
+        return _permit_named(command, settings)
+    try:
+        argv = argv_of(command, settings)
+    except UsageError as error:
+        return _no(command, error.message)
+    if settings.is_production:
+        why = "in production only commands of the configuration are run"
+        setting = "name it under `commands:`, with `allowed_in_production: true`"
+        return _no(command, why, setting)
+    return _permit_words(actor, command, argv, settings)
+
+
+def kind_of(command: CustomCommand, settings: Settings) -> str:
+    """The type that it says, or what its name means here."""
+    if command.command_type is not None:
+        return command.command_type
+    return NAMED if command.command in settings.commands else BINARY
+
+
+def argv_of(command: CustomCommand, settings: Settings) -> tuple[str, ...]:
+    """The words to execute; UsageError for what only a shell would understand."""
+    kind, args = kind_of(command, settings), tuple(command.args or ())
+    if kind == NAMED:
+        return settings.commands[command.command].argv
+    if kind == SHELL:
+        return (*SHELL_WORDS, command.command, *(("sh", *args) if args else ()))
+    words = (*_words(command.command), *args)
+    return words if kind == BINARY else (TOOLS[kind], *words)
+
+
+def prepare(command: CustomCommand, settings: Settings, timeout: float | None = None) -> Prepared:
+    """What running a permitted command means."""
+    kind = kind_of(command, settings)
+    if kind == NAMED:
+        spec = settings.commands.get(command.command)
+        if spec is None:
+            raise UsageError(_unknown(command.command, settings))
+        return prepare_spec(spec, settings, timeout or command.seconds)
+    argv = argv_of(command, settings)
+    what = redact(command.command) if kind == SHELL else shown(argv)
+    return Prepared(
+        argv=argv,
+        working_dir=command.working_dir,
+        env=dict(command.env or {}),
+        timeout=timeout or command.seconds or settings.command_policy.timeout,
+        what=_told(what, redact(command.description or "")),
+    )
+
+
+def prepare_spec(spec: CommandSpec, settings: Settings, timeout: float | None = None) -> Prepared:
+    """What running a command of the configuration means."""
+    what = redact(spec.argv[2]) if spec.argv[:2] == SHELL_WORDS else shown(spec.argv)
+    return Prepared(
+        argv=spec.argv,
+        working_dir=spec.working_dir,
+        env=dict(spec.env),
+        timeout=timeout or spec.timeout or settings.command_policy.timeout,
+        what=_told(what, spec.description),
+    )
+
+
+def shown(argv: tuple[str, ...]) -> str:
+    """A command as it may be told."""
+    return " ".join(shlex.quote(word) for word in redact_arguments(argv))
+
+
+def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
+    name = command.command
+    spec = settings.commands.get(name)
+    if spec is None:
+        return Verdict(False, _unknown(name, settings))
+    if command.args or command.env or command.working_dir:
+        why = "a command of the configuration takes no args, env or working_dir of the caller"
+        return _no(command, why, "give another `command_type`, or write them into `commands:`")
+    return _permit_spec(name, spec, settings)
+
+
+def _permit_spec(name: str, spec: CommandSpec, settings: Settings) -> Verdict:
+    if not spec.is_safe:
+        why = f'"{name}" is not safe, the configuration says'
+        return Verdict(False, f"{why}; `commands: {{{name}: {{is_safe: true}}}}` allows it")
+    if settings.is_production and not spec.allowed_in_production:
+        setting = f"`commands: {{{name}: {{allowed_in_production: true}}}}`"
+        return Verdict(False, f'"{name}" is not for production; {setting} allows it')
+    return _YES
+
+
+def _permit_workflow(name: str, settings: Settings) -> Verdict:
+    spec = settings.workflows.get(name)
+    if spec is None:
+        return _YES  # there is nothing to allow; who looks for it says so
+    if settings.is_production and not spec.allowed_in_production:
+        setting = f"`workflows: {{{name}: {{allowed_in_production: true}}}}`"
+        return Verdict(False, f'"{name}" is not for production; {setting} allows it')
+    for step in spec.steps:
+        if step.command is not None and step.command in settings.commands:
+            verdict = _permit_spec(step.command, settings.commands[step.command], settings)
+            if not verdict.is_allowed:
+                return verdict
+    return _YES
+
+
+def _permit_words(
+    actor: Actor, command: CustomCommand, argv: tuple[str, ...], settings: Settings
+) -> Verdict:
+    """Whether words that are not of the configuration may be executed."""
+    policy, kind = settings.command_policy, _kind_of_words(argv)
+    allowed = policy.allowed_types
+    is_owner = actor.role is Role.OWNER
+    if kind == SHELL and not (SHELL in (allowed or ()) or (is_owner and policy.allow_shell)):
+        setting = "`commands: {allow_shell: true}`" if is_owner else _types_setting(SHELL)
+        return _no(command, "a shell is off", f"{setting} allows it")
+    if not is_owner and allowed is None:
+        why = "through this door only commands of the configuration are run"
+        return _no(command, why, f"name it under `commands:`, or {_types_setting(kind)} allows it")
+    if kind != SHELL and allowed is not None and kind not in allowed and BINARY not in allowed:
+        return _no(command, f"the type {kind} is not allowed", f"{_types_setting(kind)} allows it")
+    programs = policy.allowed_programs
+    if programs is None:
+        return _YES
+    if not any(argv[: len(prefix)] == prefix for prefix in programs):
+        setting = f"`commands: {{allowed_programs: [{argv[0]}]}}`"
+        return _no(command, "it begins with none of the allowed programs", f"{setting} allows it")
+    if not is_owner and (command.env or command.working_dir):
+        # Another PATH or another folder would make the allowed words run something else.
+        return _no(command, "with `allowed_programs`, the caller gives neither env nor working_dir")
+    return _YES
+
+
+def _kind_of_words(argv: tuple[str, ...]) -> str:
+    """What is really executed: a shell by another name is a shell."""
+    program = os.path.basename(argv[0])
+    names = {program, *(map(os.path.basename, argv[1:]) if program in _WRAPPERS else ())}
+    if names & _SHELLS:
+        return SHELL
+    return _BY_PROGRAM.get(argv[0], BINARY)
+
+
+def _words(text: str) -> list[str]:
+    found = _SHELL_ONLY.search(_QUOTED.sub(" ", text))
+    if found is not None:
+        raise UsageError(
+            f"only a shell understands {found[0]}",
+            "put quotes around it, or use the type shell where the settings allow it",
+        )
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"the command cannot be split into words: {error}") from None
+    if not words:
+        raise UsageError("the command is empty")
+    return words
+
+
+def _types_setting(kind: str) -> str:
+    return f"`commands: {{allowed_types: [{kind}]}}`"
+
+
+def _no(command: CustomCommand, why: str, setting: str = "") -> Verdict:
+    text = redact(command.command)[:60]
+    return Verdict(False, f'"{text}": {why}' + (f"; {setting}" if setting else ""))
+
+
+def _unknown(name: str, settings: Settings) -> str:
+    known = ", ".join(settings.commands) or "none"
+    return (
+        f'no command "{redact(name)[:60]}" under `commands:` of the configuration; known: {known}'
+    )
+
+
+def _told(what: str, description: str) -> str:
+    if len(what) > LONGEST_SHOWN:
+        what = what[: LONGEST_SHOWN - 1] + "…"
+    return f"{what} ({description[:LONGEST_SHOWN]})" if description else what
