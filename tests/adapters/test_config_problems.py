@@ -39,7 +39,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ("comand: y", 'services.web.comand: unknown key; did you mean "command"?'),
         ("cwd: y", 'services.web.cwd: unknown key; did you mean "working_dir"?'),
         ("zzzzzz: y", "services.web.zzzzzz: unknown key; known keys: command, args"),
-        ("instances: 3", "services.web.instances: this key is not supported by this version yet"),
+        ("pools: 3", "services.web.pools: unknown key"),
         (
             "restart: {delay: soon}",
             'services.web.restart.delay: "soon" is not a duration; '
@@ -75,8 +75,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ("user: no-such-user-here", '"no-such-user-here" is not a user of this machine'),
         ("depends_on: [wep]", 'there is no service "wep"'),
         ("depends_on: [web]", "services wait for each other: web → web"),
-        ("depends_on: {web: healthy}", '"healthy" is not supported by this version yet'),
-        ("depends_on: {web: {condition: odd}}", '"odd" is not a condition; write started'),
+        ("depends_on: {web: {condition: odd}}", '"odd" is not known; write one of started, ready'),
         ("environment: {A: 1}", "write inherit or clean; variables go under env"),
         ("env: {A: [1]}", "services.web.env.A: the value is a list, not text"),
         ("env: A=1", "this is not a mapping of variables"),

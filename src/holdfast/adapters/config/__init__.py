@@ -7,6 +7,6 @@ told all at once, each with its place, and no secret is ever repeated.
 from __future__ import annotations
 
 from holdfast.adapters.config.interpolation import argv_of
-from holdfast.adapters.config.loading import from_environment, load, load_project
+from holdfast.adapters.config.loading import from_environment, load, load_instances, load_project
 
-__all__ = ["argv_of", "from_environment", "load", "load_project"]
+__all__ = ["argv_of", "from_environment", "load", "load_instances", "load_project"]

@@ -31,6 +31,9 @@ class Values(dict[str, Any]):
         self.node = node
         self.where: dict[str, Node] = {}
         self.refused: set[str] = set()
+        self.instances: list[Values] | None = None
+        """A service with `instances`: what each of them says."""
+        self.source: Node = node
 
     def at(self, name: str) -> Node:
         return self.where.get(name, self.node)

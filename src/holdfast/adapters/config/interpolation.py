@@ -210,3 +210,19 @@ def argv_of(text: str) -> list[str]:
     if not words:
         raise ConfigError("the command is empty", "write the program and its arguments")
     return words
+
+
+_INDEX = re.compile(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\s*\}\}")
+
+
+def indexed(text: str, index: int) -> str:
+    """The text of one instance: `{{ index }}`, `{{ index + 8000 }}` or `{{ 8000 + index }}`."""
+    if "{{" not in text:
+        return text
+
+    def number(found: re.Match[str]) -> str:
+        value = index + int(found[1] or 0)
+        other = int(found[3] or 0)
+        return str(value - other if found[2] == "-" else value + other)
+
+    return _INDEX.sub(number, text)

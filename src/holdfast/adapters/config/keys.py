@@ -6,7 +6,9 @@ The parser reads by this, the JSON Schema is made from it, and a test holds the 
 from __future__ import annotations
 
 from holdfast.adapters.config.blocks import Block, Key, ServiceOrCommand, WordOrBlock
+from holdfast.adapters.config.dependency_keys import LABEL, Dependencies, Groups, Label
 from holdfast.adapters.config.host_kinds import Limits, UserName
+from holdfast.adapters.config.instances import COUNT, InstancedService
 from holdfast.adapters.config.kinds import (
     Boolean,
     Choice,
@@ -23,7 +25,6 @@ from holdfast.adapters.config.kinds import (
 from holdfast.adapters.config.service_kinds import (
     Arguments,
     CommandLine,
-    Dependencies,
     LogLevel,
     ServiceName,
     Url,
@@ -152,6 +153,9 @@ SERVICE = Block(
         ),
         Key("essential", Boolean(), "Its failure ends the whole Holdfast.", False),
         Key("depends_on", Dependencies(), "Services to start before it."),
+        Key("tags", ListOf(Label()), "Words by which verbs find it, as `tag:WORD`."),
+        Key("instances", COUNT, "How many of it run, as NAME@1, NAME@2 …"),
+        Key("overlap", Boolean(), "A rolling restart starts the new run beside the old.", False),
         Key("health_check", HEALTH_CHECK, "How its health is asked."),
         Key("health_check_url", Url(), "The same as health_check.url."),
         Key(
@@ -164,7 +168,7 @@ SERVICE = Block(
     ],
     definition="service",
     later=(
-        *("instances", "tags", "groups", "watch", "schedule", "overlap", "port", "ports", "ready"),
+        *("groups", "watch", "schedule", "port", "ports", "ready"),
         *("sockets", "lifetime", "resources", "ready_check", "readiness", "liveness", "startup"),
     ),
     synonyms={
@@ -214,9 +218,10 @@ SECURITY = Block(
 _GLOBAL = [
     Key(
         "services",
-        ServiceName(ServiceOrCommand(SERVICE), r"[a-z0-9][a-z0-9._-]{0,62}"),
+        ServiceName(InstancedService(ServiceOrCommand(SERVICE)), r"[a-z0-9][a-z0-9._-]{0,62}"),
         "The services by name; a text instead of a block is the command.",
     ),
+    Key("groups", Groups(ListOf(Text()), LABEL), "Names for several services: a list each."),
     Key("enabled", Boolean(), "False: no service is started by `up`.", True),
     Key("host", Text(), "Where the network doors listen.", "127.0.0.1"),
     Key("port", Integer(0, 65535), "The port of the control door.", 8081),
@@ -232,7 +237,7 @@ _GLOBAL = [
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
 ]
-_LATER = ("workflows", "backends", "agents", "queue", "pools", "roots", "tokens", "mcp", "groups")
+_LATER = ("workflows", "backends", "agents", "queue", "pools", "roots", "tokens", "mcp")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
     _GLOBAL, definition="supervisor", later=_LATER, synonyms=_SYNONYMS, allows_extensions=True

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
-from holdfast.adapters.config.interpolation import InterpolationError, expand
+from holdfast.adapters.config.interpolation import InterpolationError, expand, indexed
 from holdfast.adapters.config.problems import Problem, shown_value
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import parse_duration, parse_signal, parse_size, signal_name
@@ -32,6 +32,12 @@ class Reading:
         self.folder = folder
         self.environ = environ
         self.problems: list[Problem] = []
+        self.index: int | None = None
+        """The instance that is read, of a service that has several."""
+
+    def written(self, node: Scalar) -> str:
+        """The text of a scalar, for this instance."""
+        return node.text if self.index is None else indexed(node.text, self.index)
 
     def note(
         self, node: Node, key: str, message: str, suggestion: str = "", value: str | None = None
@@ -42,7 +48,7 @@ class Reading:
     def expanded(self, node: Scalar, key: str) -> str | None:
         """The text of a scalar with its variables replaced."""
         try:
-            text = expand(node.text, self.environ)
+            text = expand(self.written(node), self.environ)
         except InterpolationError as error:
             self.note(node, key, str(error), error.suggestion)
             return None

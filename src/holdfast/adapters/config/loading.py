@@ -20,16 +20,24 @@ from holdfast.adapters.config.document import (
     Table,
     parse,
 )
+from holdfast.adapters.config.instances import with_count
 from holdfast.adapters.config.interpolation import argv_of
 from holdfast.adapters.config.json_document import tree_of
 from holdfast.adapters.config.keys import ROOT, SUPERVISOR
 from holdfast.adapters.config.kinds import Reading, ScalarKind
 from holdfast.adapters.config.problems import Problem, error_of
+from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.services import ServiceBuilder
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.places import CONFIG_NAMES
-from holdfast.vocabulary.service_spec import Configuration, DoorSpec, ServiceSpec
+from holdfast.vocabulary.service_spec import (
+    Configuration,
+    DoorSpec,
+    ServiceSpec,
+    Settings,
+    Template,
+)
 
 TARGET = "target"
 TARGET_COMMAND = "SUPERVISOR_TARGET_CMD"
@@ -173,7 +181,9 @@ def _finish(
     chosen = _chosen(reading, values, settings)
     door = _door(reading, values, chosen)
     builder = ServiceBuilder(reading, values)
-    services = builder.build(values.get("services", {}))
+    written: dict[str, Values] = values.get("services", {})
+    services = builder.build(written)
+    groups = groups_of(reading, values, written, services)
     if target is not None:
         services[TARGET] = _target(reading, builder, services.get(TARGET), target)
     if reading.problems:
@@ -182,10 +192,24 @@ def _finish(
         path=path,
         project=reading.folder,
         services=services,
+        settings=Settings(groups=groups, templates=templates_of(reading, values, written)),
         log_level=chosen.get("log_level", "info"),
         door=door,
         runtime_mode=chosen.get("runtime_mode", "proxy"),
     )
+
+
+def load_instances(
+    template: Template, name: str, count: int, environ: Mapping[str, str]
+) -> dict[str, ServiceSpec]:
+    """So many instances of a service, from what its configuration said when it was read."""
+    document = with_count(template.document, name, count).encode()
+    reading = Reading(f"the declaration of {name}", template.folder, environ)
+    values = _read_root(tree_of(document) or parse(document, "instance.json")[0], reading)
+    specs = ServiceBuilder(reading, values).built(values.get("services", {}))
+    if reading.problems:
+        raise error_of(reading.problems, reading.file)
+    return specs
 
 
 def _target(

@@ -1,4 +1,4 @@
-"""The kinds of value that only services have: commands, variables, dependencies, names.
+"""The kinds of value that only services have: commands, variables, names.
 
 Values of variables are never repeated in a problem: they may be secrets.
 """
@@ -6,7 +6,6 @@ Values of variables are never repeated in a problem: they may be secrets.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from holdfast.adapters.config.blocks import MapOf
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
@@ -21,7 +20,6 @@ from holdfast.adapters.config.problems import repeatable
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
-CONDITIONS_TO_COME = frozenset({"ready", "healthy", "completed", "log"})
 _URL = re.compile(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
 _MODULE_LEVEL = re.compile(r"[\w.:*-]+=(\w+)")
 
@@ -73,7 +71,7 @@ def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> lis
         return _listed_words(node, key, reading)
     assert isinstance(node, Scalar)
     try:
-        split = Words(node.text, lambda text, at: expand_at(text, at, reading.environ))
+        split = Words(reading.written(node), lambda text, at: expand_at(text, at, reading.environ))
     except (WordsError, InterpolationError) as error:
         reading.note(node, key, str(error), error.suggestion, repeatable(node.text))
         return None
@@ -173,85 +171,6 @@ class Variables(Kind):
 
 def is_variable_name(name: str) -> bool:
     return bool(name) and not any(c.isspace() or c in "=\0" for c in name)
-
-
-class Needed(NamedTuple):
-    """A dependency as written, with its place."""
-
-    service: str
-    node: Node
-
-
-class Dependencies(Kind):
-    """Names of services, or a mapping from names to conditions."""
-
-    wanted = "a list of services"
-
-    def read(self, node: Node, key: str, reading: Reading) -> tuple[Needed, ...] | None:
-        found: list[Needed] = []
-        match node:
-            case Scalar():
-                names: list[Node] = [node]
-            case Listing():
-                names = list(node.items)
-            case Table():
-                return tuple(
-                    Needed(name, entry.key)
-                    for name, entry in node.entries.items()
-                    if self.is_condition(entry, f"{key}.{name}", reading)
-                )
-        for item in names:
-            if not isinstance(item, Scalar):
-                reading.note(item, key, "this is not the name of a service", "write - db")
-                continue
-            text = reading.expanded(item, key)
-            if text:
-                found.append(Needed(text, item))
-        return tuple({needed.service: needed for needed in found}.values())
-
-    def is_condition(self, entry: Entry, key: str, reading: Reading) -> bool:
-        node: Node = entry.node
-        if isinstance(node, Table):
-            for name, inner in node.entries.items():
-                if name == "restart":
-                    hint = "remove it"
-                    reading.note(
-                        inner.key, f"{key}.restart", "not supported by this version yet", hint
-                    )
-                elif name != "condition":
-                    reading.note(inner.key, f"{key}.{name}", "unknown key", "known keys: condition")
-            condition = node.entries.get("condition")
-            if condition is None:
-                return True
-            key, node = f"{key}.condition", condition.node
-        if not isinstance(node, Scalar):
-            reading.note(node, key, "this is not a condition", "write started")
-            return False
-        if node.is_null:
-            return True
-        word = (reading.expanded(node, key) or "").removeprefix("service_").replace("-", "_")
-        if word == "started":
-            return True
-        if word in CONDITIONS_TO_COME or word == "completed_successfully":
-            message = f'the condition "{node.text}" is not supported by this version yet'
-            reading.note(node, key, message, "write started", node.text)
-        elif word:
-            reading.note(node, key, f'"{node.text}" is not a condition', "write started", node.text)
-        return False
-
-    def schema(self) -> Schema:
-        condition = {"enum": ["started"]}
-        full = {
-            "type": "object",
-            "properties": {"condition": condition},
-            "additionalProperties": False,
-        }
-        names = {"type": "array", "items": {"type": "string"}}
-        table = {
-            "type": "object",
-            "additionalProperties": {"anyOf": [condition, full, {"type": "null"}]},
-        }
-        return {"anyOf": [names, {"type": "string"}, table]}
 
 
 class ServiceName(MapOf):

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
-from holdfast.adapters.config.service_kinds import Needed, words_of
-from holdfast.rules.ordering import cycles
-from holdfast.vocabulary.names import closest
+from holdfast.adapters.config.relations import check_dependencies, needs_of
+from holdfast.adapters.config.service_kinds import words_of
 from holdfast.vocabulary.service_spec import (
-    Dependency,
     LogSpec,
     RestartSpec,
     ServiceSpec,
@@ -27,6 +27,7 @@ HEALTH_DEFAULTS: dict[str, object] = {"interval": 30.0, "timeout": 10.0, "retrie
 COPIED = (
     *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
     *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
+    *("tags", "overlap"),
 )
 
 
@@ -41,12 +42,23 @@ class ServiceBuilder:
         self.shared_env = self.variables(defaults)
 
     def build(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
-        built = {
-            name: self.service(name, values, *self.argv(values))
-            for name, values in services.items()
-        }
-        self.check_dependencies(services)
+        built = self.built(services)
+        check_dependencies(self.reading, services, built)
         return built
+
+    def built(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
+        """Every service; those with `instances` once for each."""
+        specs: dict[str, ServiceSpec] = {}
+        for name, values in services.items():
+            if values.instances is None:
+                specs[name] = self.service(name, values, *self.argv(values))
+                continue
+            for index, each in enumerate(values.instances, start=1):
+                self.reading.index = index
+                spec = self.service(f"{name}@{index}", each, *self.argv(each))
+                specs[spec.name] = msgspec.structs.replace(spec, template=name, index=index)
+            self.reading.index = None
+        return specs
 
     def service(
         self,
@@ -71,7 +83,7 @@ class ServiceBuilder:
             restart=self.restart(values),
             stop=StopSpec(**self.merged("stop", values)),
             log=self.log(values),
-            depends_on=tuple(Dependency(service=n.service) for n in needs_of(values)),
+            depends_on=tuple(needed.as_dependency() for needed in needs_of(values)),
             health_check=self.health(values),
             origin=origin,
             **given,
@@ -203,27 +215,3 @@ class ServiceBuilder:
             message = f"contradicts {block.path_of(inner)}"
             self.reading.note(values.at(outer), values.path_of(outer), message, "keep one of them")
         return other if one is None else one
-
-    def check_dependencies(self, services: dict[str, Values]) -> None:
-        needs: dict[str, list[str]] = {}
-        for name, values in services.items():
-            needs[name] = [needed.service for needed in needs_of(values)]
-            for needed in needs_of(values):
-                if needed.service not in services:
-                    guess = closest(needed.service, [n for n in services if n != name])
-                    known = ", ".join(services)
-                    hint = f'did you mean "{guess}"?' if guess else f"known: {known}"
-                    message = f'there is no service "{needed.service}"'
-                    path = values.path_of("depends_on")
-                    self.reading.note(needed.node, path, message, hint, needed.service)
-        for cycle in cycles(needs):
-            values = services[cycle[0]]
-            place = next(n.node for n in needs_of(values) if n.service == cycle[1])
-            message = f"services wait for each other: {' → '.join(cycle)}"
-            hint = "remove one of these dependencies"
-            self.reading.note(place, values.path_of("depends_on"), message, hint)
-
-
-def needs_of(values: Values) -> tuple[Needed, ...]:
-    needs: tuple[Needed, ...] = values.get("depends_on", ())
-    return needs

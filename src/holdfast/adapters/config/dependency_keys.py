@@ -1,0 +1,205 @@
+"""What services need of each other, and the names that several share: depends_on, tags, groups.
+
+A condition is written as its name, or as a mapping with what it needs beyond the name. The
+spellings of compose files are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from holdfast.adapters.config.blocks import MapOf
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.kinds import Boolean, Choice, Kind, Reading, ScalarKind, Schema
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.service_spec import Dependency, NeedCondition
+
+CONDITIONS: tuple[NeedCondition, ...] = ("started", "ready", "healthy", "completed", "log")
+LABEL = r"[a-z0-9][a-z0-9._-]{0,62}"
+_CONDITION = Choice(
+    *CONDITIONS,
+    aliases={
+        "service_started": "started",
+        "service_ready": "ready",
+        "service_healthy": "healthy",
+        "service_completed_successfully": "completed",
+        "completed_successfully": "completed",
+        "service_completed": "completed",
+        "process_started": "started",
+        "process_healthy": "healthy",
+        "process_completed_successfully": "completed",
+        "process_log_ready": "log",
+    },
+)
+_KEYS = ("condition", "pattern", "restart")
+
+
+class Needed(NamedTuple):
+    """A dependency as written, with its place."""
+
+    service: str
+    node: Node
+    condition: NeedCondition = "started"
+    pattern: str | None = None
+    restart: bool = False
+
+    def as_dependency(self) -> Dependency:
+        return Dependency(
+            service=self.service,
+            condition=self.condition,
+            pattern=self.pattern,
+            restart=self.restart,
+        )
+
+
+class Dependencies(Kind):
+    """Names of services, or a mapping from names to conditions."""
+
+    wanted = "a list of services"
+
+    def read(self, node: Node, key: str, reading: Reading) -> tuple[Needed, ...] | None:
+        match node:
+            case Scalar():
+                names: list[Node] = [node]
+            case Listing():
+                names = list(node.items)
+            case Table():
+                edges = [
+                    self.edge(entry, f"{key}.{name}", reading)
+                    for name, entry in node.entries.items()
+                ]
+                return tuple(edge for edge in edges if edge is not None)
+        found: list[Needed] = []
+        for item in names:
+            if not isinstance(item, Scalar):
+                reading.note(item, key, "this is not the name of a service", "write - db")
+                continue
+            text = reading.expanded(item, key)
+            if text:
+                found.append(Needed(text, item))
+        return tuple({needed.service: needed for needed in found}.values())
+
+    def edge(self, entry: Entry, key: str, reading: Reading) -> Needed | None:
+        node: Node = entry.node
+        if isinstance(node, Scalar) and node.is_null:
+            return Needed(entry.key.text, entry.key)
+        if isinstance(node, Table):
+            return self.full_edge(entry.key, node, key, reading)
+        condition = _CONDITION.read(node, key, reading)
+        if condition is None:
+            return None
+        return self.checked(Needed(entry.key.text, entry.key, condition), key, reading)
+
+    def full_edge(self, name: Scalar, table: Table, key: str, reading: Reading) -> Needed | None:
+        given: dict[str, Node] = {}
+        for word, entry in table.entries.items():
+            if word not in _KEYS:
+                guess = closest(word, list(_KEYS))
+                known = f'did you mean "{guess}"?' if guess else f"known keys: {', '.join(_KEYS)}"
+                reading.note(entry.key, f"{key}.{word}", "unknown key", known, word)
+            elif not (isinstance(entry.node, Scalar) and entry.node.is_null):
+                given[word] = entry.node
+        needed = Needed(name.text, name)
+        if "condition" in given:
+            condition = _CONDITION.read(given["condition"], f"{key}.condition", reading)
+            if condition is None:
+                return None
+            needed = needed._replace(condition=condition)
+        if "restart" in given:
+            restart = Boolean().read(given["restart"], f"{key}.restart", reading)
+            needed = needed._replace(restart=bool(restart))
+        if "pattern" in given:
+            if needed.condition != "log" and "condition" in given:
+                message = f"a pattern is for the condition log, not for {needed.condition}"
+                reading.note(given["pattern"], f"{key}.pattern", message, "remove one of them")
+                return None
+            pattern = Pattern().read(given["pattern"], f"{key}.pattern", reading)
+            if pattern is None:
+                return None
+            needed = needed._replace(condition="log", pattern=pattern)
+        return self.checked(needed, key, reading)
+
+    def checked(self, needed: Needed, key: str, reading: Reading) -> Needed | None:
+        if needed.condition == "log" and needed.pattern is None:
+            message = "the condition log needs a pattern"
+            hint = "write {condition: log, pattern: 'ready to accept'}"
+            reading.note(needed.node, key, message, hint)
+            return None
+        return needed
+
+    def schema(self) -> Schema:
+        condition = _CONDITION.schema()
+        full = {
+            "type": "object",
+            "properties": {
+                "condition": {"description": "What it has to reach.", **condition},
+                "pattern": {
+                    "description": "For log: a regular expression that a line of it matches.",
+                    **Pattern().schema(),
+                },
+                "restart": {
+                    "description": "Restart this service when that one got a new run.",
+                    "default": False,
+                    **Boolean().schema(),
+                },
+            },
+            "additionalProperties": False,
+        }
+        names = {"type": "array", "items": {"type": "string"}}
+        table = {
+            "type": "object",
+            "additionalProperties": {"anyOf": [condition, full, {"type": "null"}]},
+        }
+        return {"anyOf": [names, {"type": "string"}, table]}
+
+
+class Pattern(ScalarKind):
+    """A regular expression that lines are searched with."""
+
+    wanted = "a regular expression"
+
+    def convert(self, text: str) -> str:
+        try:
+            re.compile(text.encode("utf-8", "surrogateescape"))
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f'"{text}" is not a regular expression: {error}') from None
+        if not text or len(text) > 1000:
+            raise ValueError(f'"{text}" is empty or longer than 1000 characters')
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1}
+
+
+class Label(ScalarKind):
+    """A tag or the name of a group."""
+
+    wanted = "a name"
+
+    def convert(self, text: str) -> str:
+        if not re.fullmatch(LABEL, text):
+            hint = "use lower-case letters, digits, '.', '_' and '-'"
+            raise ValueError(f'"{text}" is not a name; {hint}')
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": f"^{LABEL}$"}
+
+
+class Groups(MapOf):
+    """Names for several services."""
+
+    wanted = "a mapping of groups"
+
+    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
+        try:
+            Label().convert(key.text)
+        except ValueError as error:
+            message, _, hint = str(error).partition("; ")
+            reading.note(key, f"{path}.{key.text}", message, hint, key.text)
+            return False
+        return True
+
+    def hint(self) -> str:
+        return "write each group as an indented name with a list: backend: [db, api]"
