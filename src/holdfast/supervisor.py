@@ -7,6 +7,7 @@ a keeper itself when the keeper dies without a word.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -19,10 +20,13 @@ from typing import Any
 
 import holdfast
 from holdfast.adapters import own_log, processes
+from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
+from holdfast.adapters.tokens import Tokens
 from holdfast.app.application import Application, SupervisedProcesses
+from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
 from holdfast.doors.line import LineDoor
 from holdfast.engine import chronicle
@@ -111,6 +115,9 @@ class Supervisor:
         self._build(loop)
         self._is_built = True
         self._restore(facts)
+        if facts.get("kept") == {}:
+            # The first supervisor of this keeper; the keeper looks while we read a configuration.
+            self._context.survivors.look_ahead()
         await self._open_door()
         _log.info("supervisor %s is up, pid %d", holdfast.__version__, os.getpid())
         loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
@@ -169,12 +176,15 @@ class Supervisor:
             shutdown=shutdown,
             tasks=self._tasks,
             settings=settings,
+            tokens=Tokens(self._state),
+            audit=AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head),
             project=self._project(),
             state=self._state,
             logs=os.path.join(self._state, "logs"),
             started_mono=self._started_mono,
         )
-        application = Application(self._context, SupervisedProcesses(self._context))
+        auditor = Auditor(self._context.audit)
+        application = Application(self._context, SupervisedProcesses(self._context), auditor)
         self._door = LineDoor(application)
 
     def _restore(self, facts: dict[str, Any]) -> None:
@@ -188,6 +198,9 @@ class Supervisor:
         if self._store.database.moved_aside:
             self._tell_moved_aside()
         self._announce_self(kept)
+        self._context.tokens.load()
+        heads = (kept.get("audit_head"), loaded.meta.get("audit_head"))
+        self._context.audit.open(max(heads, key=lambda text: Head.parse(text).seq))
         self._settings.restore(kept)
         self._shutdown.resume(kept)
         self._roster.restore(facts, kept, loaded)
@@ -195,6 +208,11 @@ class Supervisor:
         early, self._early = self._early, []
         for notice in early:
             self._on_notice(notice)
+
+    def _keep_audit_head(self, head: str) -> None:
+        """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
+        self._link.keep("audit_head", head)
+        self._store.set_meta("audit_head", head)
 
     def _announce_self(self, kept: dict[str, str]) -> None:
         keeper = f"{self._link.keeper_pid}:{self._link.facts.get('started_at')}"
@@ -276,6 +294,8 @@ class Supervisor:
 
     def _preload(self) -> None:
         """Load what is needed later now, so that code never mixes with newly installed files."""
+        gc.freeze()
+        gc.enable()
         threading.Thread(target=_import_the_rest, name="preload", daemon=True).start()
 
     def _project(self) -> str:

@@ -66,7 +66,7 @@ def test_an_expired_token_is_none(tmp_path: Path) -> None:
 def test_what_is_no_token_is_none(tokens: Tokens) -> None:
     """Near misses, nothing, and what was never meant to be one."""
     text = Path(tokens.admin_path).read_text().strip()
-    for wrong in ("", "hf_", text[:-1], text + "x", text.upper(), "x" * 10_000, "hf_\x00_ü"):
+    for wrong in ("", "holdfast_", text[:-1], text + "x", text.upper(), "x" * 10_000, "holdfast_\x00_ü"):
         assert tokens.find(wrong) is None, wrong
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 from holdfast.adapters import processes
+from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.processes import Peer, Process, lineage
 from holdfast.app.application import Application, SupervisedProcesses
+from holdfast.app.auditing import Auditor
 from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
@@ -20,6 +23,16 @@ class Link:
     def __init__(self, runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> None:
         self.runs, self.keeper_pid = runs, keeper_pid
         self.cgroup_root: str | None = None
+
+
+class Records(AuditLog):
+    """Records in memory."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+
+    def record(self, fields: dict[str, Any]) -> None:
+        self.all.append(fields)
 
 
 class Desk:
@@ -39,7 +52,7 @@ def peer() -> Peer:
 
 def application(runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> Application:
     desk = Desk(Link(runs, keeper_pid))
-    return Application(desk, SupervisedProcesses(desk))
+    return Application(desk, SupervisedProcesses(desk), Auditor(Records()))
 
 
 def test_a_peer_of_ours_is_the_owner() -> None:
@@ -91,7 +104,10 @@ def test_who_is_in_our_cgroup_is_an_agent(
     desk = Desk(Link({}))
     desk.link.cgroup_root = root or None
     monkeypatch.setattr(processes, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
-    assert Application(desk, SupervisedProcesses(desk)).identify(peer()).role is role
+    assert (
+        Application(desk, SupervisedProcesses(desk), Auditor(Records())).identify(peer()).role
+        is role
+    )
 
 
 def test_an_orphan_of_the_keeper_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:

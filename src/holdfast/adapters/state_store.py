@@ -148,6 +148,11 @@ class StateStore:
             self._statements.append((cut, (facts["service"], number)))
         self.forget(facts["run_id"])
 
+    def set_meta(self, key: str, value: str) -> None:
+        """Save a single fact by its name."""
+        self._statements.append((state_tables.SAVE_META, (key, value)))
+        self._schedule()
+
     def forget(self, run_id: str) -> None:
         """Let the keeper forget this exit after the turn's transaction."""
         self._forgettable.append(run_id)

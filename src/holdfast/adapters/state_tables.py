@@ -32,6 +32,7 @@ SCHEMA = (
 )
 
 SAVE_SERVICE = "INSERT OR REPLACE INTO services VALUES (?, ?)"
+SAVE_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 SAVE_EVENT = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?)"
 BEGIN_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, 0, NULL, 0,
     NULL) ON CONFLICT (run_id) DO NOTHING"""
@@ -84,6 +85,8 @@ class Loaded(NamedTuple):
     last_seq: int
     ended: frozenset[str]
     """Those of the keeper's unforgotten exits that are recorded already."""
+    meta: dict[str, str] = {}
+    """Single facts by name."""
 
 
 _decode_record = msgspec.json.Decoder(ServiceRecord).decode
@@ -99,7 +102,8 @@ def load(db: sqlite3.Connection, exits: list[str]) -> Loaded:
     last = db.execute("SELECT max(seq) FROM events").fetchone()[0] or 0
     query = "SELECT 1 FROM runs WHERE run_id = ? AND ended_at IS NOT NULL"
     ended = [run_id for run_id in exits if db.execute(query, (run_id,)).fetchone()]
-    return Loaded(services, _open_runs(db), last, frozenset(ended))
+    meta = dict(db.execute("SELECT key, value FROM meta"))
+    return Loaded(services, _open_runs(db), last, frozenset(ended), meta)
 
 
 def _open_runs(db: sqlite3.Connection) -> list[OpenRun]:

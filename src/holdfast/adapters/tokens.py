@@ -1,6 +1,6 @@
 """Tokens: made here, shown once, stored as hashes in a file of mode 0600.
 
-A token reads `hf_ID_SECRET`. The secret has 256 random bits, so a plain hash is enough, and
+A token reads `holdfast_ID_SECRET`. The secret has 256 random bits, so a plain hash is enough, and
 comparing takes the same time whatever it is compared with. The file stands apart from the
 history: losing that must not lose who may pass.
 """
@@ -18,15 +18,14 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.vocabulary.actors import TOKEN_ROLES, Role, Scopes
+from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 
-PREFIX = "hf_"
+PREFIX = "holdfast_"
 ADMIN_NAME = "first admin"
 MOST_TOKENS = 1000
 LONGEST_NAME = 100
 LONGEST_TOKEN = 200
-NO_LIMIT = Scopes()
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 _log = logger("tokens")
 
@@ -85,7 +84,7 @@ class Tokens:
         role: Role,
         *,
         expires_in: float | None = None,
-        scopes: Scopes = NO_LIMIT,
+        scopes: Scopes = UNLIMITED,
     ) -> NewToken:
         if role not in TOKEN_ROLES:
             known = ", ".join(role.value for role in TOKEN_ROLES)
@@ -127,7 +126,7 @@ class Tokens:
         return known
 
     def _make_first(self) -> None:
-        made = self._new(ADMIN_NAME, Role.ADMIN, None, NO_LIMIT)
+        made = self._new(ADMIN_NAME, Role.ADMIN, None, UNLIMITED)
         _write(self._admin_path, made.text.encode() + b"\n")
         self._store({made.token.id: made.token})
 

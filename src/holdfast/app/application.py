@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.adapters import processes
 from holdfast.adapters.processes import Peer, Process
-from holdfast.app.registry import HANDLERS
+from holdfast.app import scoping
+from holdfast.app.auditing import Auditor
+from holdfast.app.registry import HANDLERS, Handler
 from holdfast.rules.permissions import permit, role_of
-from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
 from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Result
 
@@ -40,9 +42,10 @@ class Supervised(Protocol):
 class Application:
     """Identifies, permits and dispatches."""
 
-    def __init__(self, context: Any, supervised: Supervised) -> None:
+    def __init__(self, context: Any, supervised: Supervised, auditor: Auditor) -> None:
         self._context = context
         self._supervised = supervised
+        self._auditor = auditor
         self._work: set[asyncio.Task[Result]] = set()
 
     def identify(self, peer: Peer) -> Actor:
@@ -54,26 +57,78 @@ class Application:
         pid = peer.process.pid if peer.process else "unknown"
         return Actor(role, f"uid {peer.uid} pid {pid}", run_id)
 
+    def identify_token(self, text: str, door: Door) -> Actor:
+        """The actor who shows this token; raises Refused if it is none."""
+        token = self._context.tokens.find(text)
+        if token is None:
+            raise Refused(
+                "this token is not known, was revoked or has expired",
+                "`holdfast token create NAME` makes one",
+            )
+        return Actor(token.role, f"token {token.name}", None, door, token.scopes)
+
     def dispatch(self, actor: Actor, command: Command) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items."""
-        verdict = permit(actor, command)
+        targets: tuple[Target, ...] = ()
+        if actor.scopes is not UNLIMITED:
+            roster = self._context.roster
+            command = scoping.narrowed(
+                roster,
+                actor,
+                command,
+                lambda target: permit(actor, command, (target,)).is_allowed,
+            )
+            targets = scoping.targets(roster, actor, command)
+        verdict = permit(actor, command, targets)
         if not verdict.is_allowed:
+            self._auditor.refused(actor, command, verdict.reason)
             raise Refused(
                 f"{command.name} is refused: {verdict.reason}",
                 "ask the owner of this Holdfast",
                 {"actor": actor.name, "needs": command.permission.value},
             )
-        answer: Answer = HANDLERS[type(command)](self._context, command)
-        if asyncio.iscoroutine(answer) and command.effect is not Effect.READS:
-            return self._finish(answer)
+        handler = HANDLERS[type(command)]
+        if not self._auditor.is_audited(command):
+            answer: Answer = handler(self._context, command)
+            return answer
+        return self._audited(actor, command, verdict.reason, handler)
+
+    def _audited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
+        """Every ending of the command is on record before it is answered."""
+        began = self._auditor.now()
+
+        def record(end: Any) -> None:
+            self._auditor.done(actor, command, reason, began, end)
+
+        try:
+            answer: Answer = handler(self._context, command)
+        except BaseException as error:
+            record(error)
+            raise
+        if asyncio.iscoroutine(answer):
+            return self._finish(answer, record, is_lasting=command.effect is not Effect.READS)
+        record(answer)
         return answer
 
-    def _finish(self, work: Coroutine[Any, Any, Result]) -> Awaitable[Result]:
+    def _finish(
+        self, work: Coroutine[Any, Any, Result], record: Callable[[Any], None], *, is_lasting: bool
+    ) -> Awaitable[Result]:
         """What changes something is done to its end, also if who asked hangs up."""
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return asyncio.shield(task)
+
+        def ended(task: asyncio.Task[Result]) -> None:
+            self._work.discard(task)
+            record(_end_of(task))
+
+        task.add_done_callback(ended)
+        return asyncio.shield(task) if is_lasting else task
+
+
+def _end_of(task: asyncio.Task[Result]) -> Any:
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
 
 
 class SupervisedProcesses:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.state_store import StateStore
+from holdfast.adapters.tokens import Tokens
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.roster import Roster
@@ -38,6 +40,8 @@ class Context:
         shutdown: Shutdown,
         tasks: Tasks,
         settings: CurrentSettings,
+        tokens: Tokens,
+        audit: AuditLog,
         project: str,
         state: str,
         logs: str,
@@ -53,6 +57,8 @@ class Context:
         self.shutdown = shutdown
         self.tasks = tasks
         self.settings = settings
+        self.tokens = tokens
+        self.audit = audit
         self.project = project
         self.state = state
         self.logs = logs

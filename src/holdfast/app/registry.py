@@ -10,14 +10,18 @@ from holdfast.app.handlers import (
     history,
     holdfast,
     output,
+    reloading,
+    security,
     services,
     status,
     waiting,
 )
 from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands import configuration as about_configuration
 from holdfast.vocabulary.commands import history as about_history
 from holdfast.vocabulary.commands import holdfast as about_holdfast
 from holdfast.vocabulary.commands import output as about_output
+from holdfast.vocabulary.commands import security as about_security
 from holdfast.vocabulary.commands import services as about_services
 
 Handler = Callable[[Any, Any], Any]
@@ -46,4 +50,10 @@ HANDLERS: dict[type[Command], Handler] = {
     about_output.Resize: output.resize,
     about_history.Events: history.events,
     about_history.Runs: history.runs,
+    about_configuration.Plan: reloading.plan,
+    about_configuration.Reload: reloading.reload,
+    about_security.CreateToken: security.create_token,
+    about_security.ListTokens: security.list_tokens,
+    about_security.RevokeToken: security.revoke_token,
+    about_security.Audit: security.audit,
 }

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands.command import Command, Permission
 
 
@@ -19,13 +19,6 @@ class Verdict(NamedTuple):
 
     is_allowed: bool
     reason: str
-
-
-class Target(NamedTuple):
-    """A service that a command is about."""
-
-    name: str
-    tags: tuple[str, ...] = ()
 
 
 GRANTED: dict[Role, frozenset[Permission]] = {
@@ -61,7 +54,7 @@ def permit(
     actor: Actor, command: Command | type[Command], targets: Sequence[Target] = ()
 ) -> Verdict:
     """Whether this actor may give this command, which is about these services."""
-    if command.permission not in GRANTED[actor.role]:
+    if _needed(command) not in GRANTED[actor.role]:
         return Verdict(False, _REASONS[actor.role])
     scopes = actor.scopes
     if scopes.commands is not None and not _is_among(command.name, scopes.commands):
@@ -77,6 +70,13 @@ def permit(
     if not targets and command.permission is not Permission.VIEW:
         return Verdict(False, "its token is limited to some services, and this is about all")
     return Verdict(True, _REASONS[actor.role])
+
+
+def _needed(command: Command | type[Command]) -> Permission:
+    """What it takes; some fields make a command one for those who administer."""
+    given = command.admin_fields if isinstance(command, Command) else ()
+    is_special = any(getattr(command, name) is not None for name in given)
+    return Permission.ADMINISTER if is_special else command.permission
 
 
 def _is_among(name: str, patterns: Sequence[str]) -> bool:

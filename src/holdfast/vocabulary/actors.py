@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,6 +34,16 @@ class Scopes(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] | None = None
 
 
+UNLIMITED = Scopes()
+
+
+class Target(NamedTuple):
+    """A service that a command is about."""
+
+    name: str
+    tags: tuple[str, ...] = ()
+
+
 class Actor(msgspec.Struct, frozen=True):
     """Who asks, and through which door."""
 
@@ -41,5 +52,5 @@ class Actor(msgspec.Struct, frozen=True):
     run_id: str | None = None
     """The supervised run that it is, or belongs to."""
     door: Door = Door.CLI
-    scopes: Scopes = Scopes()
+    scopes: Scopes = UNLIMITED
     session: str | None = None

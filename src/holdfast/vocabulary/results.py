@@ -69,7 +69,8 @@ class Outcome(Result, frozen=True, kw_only=True):
 
     outcome: str
     """started, already_running, stopped, already_stopped, restarted, paused, already_paused,
-    resumed, not_paused, signalled, removed, adopted, failed"""
+    resumed, not_paused, signalled, removed, adopted, added, changed, scheduled, waiting,
+    failed"""
     status: str
     pid: int | None = None
     run_id: str | None = None
@@ -89,8 +90,39 @@ class UpResult(Result, frozen=True, kw_only=True):
     services: dict[str, Outcome]
     added: list[str]
     changed: list[str]
-    """Services whose declaration differs from what runs; `restart` applies it."""
+    """Services whose declaration differs from what runs; `reload` applies it."""
     removed: list[str]
+
+
+class PlanStep(Result, frozen=True, kw_only=True):
+    """What a reload does to one service, and because of what."""
+
+    action: Literal["add", "remove", "restart", "change", "unchanged"]
+    fields: list[str] = []
+    """Names of what differs, as `argv`, `stop.grace`, `env.NAME`; never values."""
+    at_next_start: bool = False
+    """Nothing of it runs and it is not started now; what differs counts when it is."""
+    overrides: dict[str, Any] | None = None
+    """What a restart with other arguments or variables changed; a restart ends it."""
+
+
+class PlanResult(Result, frozen=True, kw_only=True):
+    config: str | None
+    services: dict[str, PlanStep]
+    settings: list[str] = []
+    """Names of what differs beyond the services."""
+    changes: bool = False
+    """Whether a reload would do anything."""
+
+
+class ReloadResult(Result, frozen=True, kw_only=True):
+    """`plan` is what was to be done, `services` what became of each that was touched."""
+
+    config: str | None
+    plan: dict[str, PlanStep]
+    services: dict[str, Outcome]
+    settings: list[str] = []
+    changes: bool = False
 
 
 class RunResult(Result, frozen=True, kw_only=True):
@@ -232,6 +264,45 @@ class PruneResult(Result, frozen=True, kw_only=True):
     deleted_bytes: int
     deleted_runs: int
     services: list[str]
+
+
+class TokenInfo(Result, frozen=True, kw_only=True):
+    """A token, without its text."""
+
+    id: str
+    name: str
+    role: str
+    created_at: float
+    expires_at: float | None = None
+    scopes: dict[str, Any] = {}
+
+
+class TokenResult(Result, frozen=True, kw_only=True):
+    """`text` is the token itself; it is told only when it is made."""
+
+    token: TokenInfo
+    text: str | None = None
+
+
+class TokensResult(Result, frozen=True, kw_only=True):
+    tokens: list[TokenInfo]
+
+
+class AuditVerdict(Result, frozen=True, kw_only=True):
+    """Whether the audit is whole, and where it is not."""
+
+    whole: bool
+    records: int
+    first: int
+    last: int
+    problem: str | None = None
+
+
+class AuditResult(Result, frozen=True, kw_only=True):
+    records: list[dict[str, Any]]
+    last: int
+    """The newest number: ask again with `since` = last."""
+    verdict: AuditVerdict | None = None
 
 
 class HelloResult(Result, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.commands.configuration import Plan, Reload
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.commands.holdfast import (
     Adopt,
@@ -14,6 +15,7 @@ from holdfast.vocabulary.commands.holdfast import (
     Upgrade,
 )
 from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
+from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
 from holdfast.vocabulary.commands.services import (
     Pause,
     Ps,
@@ -32,6 +34,7 @@ COMMANDS: dict[str, type[Command]] = {
     for command in (
         Hello, Status, Up, Run, Start, Stop, Restart, Pause, Resume, Signal, Ps, Wait, Remove,
         Adopt, Logs, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
+        Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
     )
 }  # fmt: skip
 

@@ -47,5 +47,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     doors: ClassVar[frozenset[Door]] = EVERY_DOOR
     route: ClassVar[tuple[str, str] | None] = None
     """HTTP method and path."""
+    admin_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that only who administers may give."""
     streams: ClassVar[bool] = False
     """Whether it answers with items until it is cancelled."""
+    reads_content: ClassVar[bool] = False
+    """Whether it tells what services, files or people wrote: such reads are audited, too."""
+    masked: ClassVar[frozenset[str]] = frozenset()
+    """Fields that the audit must not repeat, because they are long or may hold anything."""

@@ -17,6 +17,7 @@ class Logs(Command, frozen=True, kw_only=True):
     permission = Permission.VIEW
     effect = Effect.READS
     route = ("GET", "/api/services/{service}/logs")
+    reads_content = True
     service: str
     cursor: str | None = None
     tail: int | None = None
@@ -49,6 +50,7 @@ class SendInput(Command, frozen=True, kw_only=True):
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     route = ("POST", "/api/services/{service}/input")
+    masked = frozenset({"data"})
     service: str
     data: str = ""
     eof: bool = False

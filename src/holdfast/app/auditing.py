@@ -1,0 +1,126 @@
+"""What goes on record of a command: who, through which door, what, why, and how it ended.
+
+Every change, every refusal and every read of content is recorded, exactly once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.audit_log import AuditLog
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.results import Result
+from holdfast.vocabulary.secrets import HIDDEN, redact_arguments, redact_value
+
+_VARIABLES = frozenset({"environment", "env", "env_vars"})
+_LONGEST_TEXT = 500
+_MOST_ITEMS = 50
+
+
+class Auditor:
+    """Turns commands and their endings into records."""
+
+    def __init__(self, log: AuditLog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+
+    def is_audited(self, command: Command) -> bool:
+        return command.effect is not Effect.READS or command.reads_content
+
+    def now(self) -> float:
+        return self._clock()
+
+    def refused(self, actor: Actor, command: Command, reason: str) -> None:
+        self._record(actor, command, "refused", reason, "refused", 0.0)
+
+    def done(self, actor: Actor, command: Command, reason: str, began: float, end: Any) -> None:
+        """`end` is what was answered, or the exception that was raised."""
+        self._record(actor, command, "allowed", reason, _outcome(end), self._clock() - began)
+
+    def _record(
+        self,
+        actor: Actor,
+        command: Command,
+        decision: str,
+        reason: str,
+        outcome: str,
+        seconds: float,
+    ) -> None:
+        fields: dict[str, Any] = {
+            "actor": actor.name,
+            "role": actor.role.value,
+            "door": actor.door.value,
+            "command": command.name,
+            "arguments": arguments_of(command),
+            "decision": decision,
+            "reason": reason,
+            "outcome": outcome,
+            "seconds": round(seconds, 6),
+        }
+        if actor.session is not None:
+            fields["session"] = actor.session
+        if actor.run_id is not None:
+            fields["run_id"] = actor.run_id
+        self._log.record(fields)
+
+
+def arguments_of(command: Command) -> dict[str, Any]:
+    """The fields that were given, without secrets and without anything long."""
+    given: dict[str, Any] = {}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(command)}
+    for name, value in msgspec.to_builtins(command, str_keys=True).items():
+        if value == defaults.get(name) or value in ([], {}, None):
+            continue
+        if name in command.masked:
+            given[name] = HIDDEN
+        elif name in _VARIABLES and isinstance(value, dict):
+            given[name] = sorted(value)[:_MOST_ITEMS]
+        elif name in ("argv", "args") and isinstance(value, list):
+            given[name] = [_short(word) for word in redact_arguments(map(str, value))]
+        else:
+            given[name] = _short(redact_value(_without_values(value)))
+    return given
+
+
+def _without_values(value: Any) -> Any:
+    """Variables deep inside an argument are told by their names only."""
+    if isinstance(value, dict):
+        return {
+            key: sorted(item)
+            if key in _VARIABLES and isinstance(item, dict)
+            else _without_values(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_values(item) for item in value]
+    return value
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return f"{value[:_LONGEST_TEXT]}… ({len(value)} characters)"
+    if isinstance(value, list):
+        items = [_short(item) for item in value[:_MOST_ITEMS]]
+        return [*items, f"… ({len(value)} items)"] if len(value) > _MOST_ITEMS else items
+    if isinstance(value, dict):
+        return {key: _short(item) for key, item in list(value.items())[:_MOST_ITEMS]}
+    return value
+
+
+def _outcome(end: Any) -> str:
+    if isinstance(end, HoldfastError):
+        return end.code
+    if isinstance(end, BaseException):
+        return "cancelled" if type(end).__name__ == "CancelledError" else "internal_error"
+    services = getattr(end, "services", None) if isinstance(end, Result) else None
+    if isinstance(services, dict):
+        outcomes = {getattr(one, "outcome", "ok") for one in services.values()}
+        return "failed" if "failed" in outcomes else "ok"
+    return "ok"

@@ -1,0 +1,102 @@
+"""Handlers of commands about tokens and about the audit."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.tokens import Token
+from holdfast.app.context import Context
+from holdfast.vocabulary.actors import TOKEN_ROLES, Role, Scopes
+from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.results import (
+    AuditResult,
+    AuditVerdict,
+    TokenInfo,
+    TokenResult,
+    TokensResult,
+)
+
+_MOST_RECORDS = 10_000
+
+
+def create_token(context: Context, command: CreateToken) -> TokenResult:
+    try:
+        role = Role(command.role)
+    except ValueError:
+        known = ", ".join(role.value for role in TOKEN_ROLES)
+        raise UsageError(f'no role "{command.role}"', f"one of {known}") from None
+    scopes = Scopes(
+        commands=_patterns(command.commands),
+        services=_patterns(command.services),
+        tags=_patterns(command.tags),
+        paths=_patterns(command.paths),
+    )
+    made = context.tokens.create(
+        command.token_name, role, expires_in=command.expires_in, scopes=scopes
+    )
+    return TokenResult(token=_told(made.token), text=made.text)
+
+
+def list_tokens(context: Context, command: ListTokens) -> TokensResult:
+    return TokensResult(tokens=[_told(token) for token in context.tokens.list()])
+
+
+def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
+    return TokenResult(token=_told(context.tokens.revoke(command.token)))
+
+
+async def audit(context: Context, command: Audit) -> AuditResult:
+    return await context.in_thread(_read_audit, context, command)
+
+
+def _read_audit(context: Context, command: Audit) -> AuditResult:
+    limit = max(1, min(command.limit, _MOST_RECORDS))
+    head = context.audit.head
+    verdict = None
+    if command.verify:
+        found = context.audit.verify(str(head))
+        verdict = AuditVerdict(
+            whole=found.is_whole,
+            records=found.records,
+            first=found.first,
+            last=found.last,
+            problem=found.problem,
+        )
+    # Without a number the newest are meant: those that fall out in front are older.
+    wanted: deque[dict[str, Any]] = deque(maxlen=limit)
+    for entry in context.audit.entries(command.since or 0):
+        if not _is_wanted(entry, command):
+            continue
+        if command.since is not None and len(wanted) == limit:
+            break
+        wanted.append(entry)
+    last = wanted[-1]["seq"] if wanted and command.since is not None else head.seq
+    return AuditResult(records=list(wanted), last=last, verdict=verdict)
+
+
+def _is_wanted(entry: dict[str, Any], command: Audit) -> bool:
+    if command.after is not None and entry.get("time", 0.0) < command.after:
+        return False
+    if command.actor is not None and command.actor not in str(entry.get("actor")):
+        return False
+    return command.about is None or entry.get("command") == command.about
+
+
+def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(given)
+
+
+def _told(token: Token) -> TokenInfo:
+    scopes = msgspec.to_builtins(token.scopes)
+    return TokenInfo(
+        id=token.id,
+        name=token.name,
+        role=token.role.value,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        scopes={name: value for name, value in scopes.items() if value is not None},
+    )

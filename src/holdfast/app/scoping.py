@@ -1,0 +1,48 @@
+"""What a command is about, for an actor whose token is limited to some services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.roster import Roster
+from holdfast.vocabulary.actors import Actor, Target
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.command import Permission
+from holdfast.vocabulary.errors import Refused
+
+
+def targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
+    """The services that a command names; nothing for who is not limited."""
+    if actor.scopes.services is None and actor.scopes.tags is None:
+        return ()
+    wanted = _named(command)
+    return tuple(_target(roster, name) for name in roster.names(wanted)) if wanted else ()
+
+
+def narrowed(
+    roster: Roster, actor: Actor, command: Command, may_see: Callable[[Target], bool]
+) -> Command:
+    """Who may look at some services and asks for all gets those."""
+    limits = actor.scopes.services is not None or actor.scopes.tags is not None
+    is_about_all = getattr(command, "services", None) == [] and not _named(command)
+    if not limits or not is_about_all or command.permission is not Permission.VIEW:
+        return command
+    visible = [name for name in roster.runners if may_see(_target(roster, name))]
+    if not visible:
+        raise Refused("there is no service that this token may see", "ask the owner")
+    return msgspec.structs.replace(command, services=visible)
+
+
+def _named(command: Command) -> list[str]:
+    one: Any = getattr(command, "service", None)
+    several: Any = getattr(command, "services", None)
+    return [*([one] if isinstance(one, str) else ()), *(several or ())]
+
+
+def _target(roster: Roster, name: str) -> Target:
+    runner = roster.runners.get(name)
+    tags = getattr(runner.declaration.spec, "tags", ()) if runner is not None else ()
+    return Target(name, tuple(tags))

@@ -1,0 +1,65 @@
+"""Commands about who may pass, and about the record of who did what."""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+
+
+class CreateToken(Command, frozen=True, kw_only=True):
+    """Make a token for a program or a person; its text is shown this once.
+
+    `role` is viewer, operator, admin or agent. `commands`, `services`, `tags` and `paths`
+    limit it further (patterns with `*`). `expires_in` is in seconds.
+    """
+
+    name = "create_token"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    route = ("POST", "/api/tokens")
+    token_name: str
+    role: str = "operator"
+    commands: list[str] | None = None
+    services: list[str] | None = None
+    tags: list[str] | None = None
+    paths: list[str] | None = None
+    expires_in: float | None = None
+
+
+class ListTokens(Command, frozen=True, kw_only=True):
+    """List the tokens: names, roles and limits, never their texts."""
+
+    name = "list_tokens"
+    permission = Permission.ADMINISTER
+    effect = Effect.READS
+    route = ("GET", "/api/tokens")
+
+
+class RevokeToken(Command, frozen=True, kw_only=True):
+    """Take a token back, by its name or id; it is refused from now on."""
+
+    name = "revoke_token"
+    permission = Permission.ADMINISTER
+    effect = Effect.CHANGES
+    route = ("POST", "/api/tokens/revoke")
+    token: str
+
+
+class Audit(Command, frozen=True, kw_only=True):
+    """Tell who asked what, whether it was allowed and why, and what came of it.
+
+    Records after the number `since`; without it, the newest `limit`. `actor` and `about` (a
+    command) choose. `verify` looks whether any record was altered, removed or cut off.
+    """
+
+    name = "audit"
+    permission = Permission.ADMINISTER
+    effect = Effect.READS
+    reads_content = True
+    route = ("GET", "/api/audit")
+    since: int | None = None
+    after: float | None = None
+    """Unix seconds: only records that are newer."""
+    limit: int = 100
+    actor: str | None = None
+    about: str | None = None
+    verify: bool = False
