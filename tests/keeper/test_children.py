@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.keeper import connections, host
+from holdfast.keeper import host
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.launch_supervisor import Supervisor
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
@@ -358,19 +358,17 @@ def test_a_failing_listener_costs_no_exit() -> None:
     assert told == [0, 0]
 
 
-def test_a_supervisor_is_launched_again_when_descriptors_are_short(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_supervisor_is_launched_again_when_descriptors_are_short() -> None:
     """Without a descriptor for its link the launch is put off, not forgotten."""
 
     def refuse() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(connections, "pair", refuse)
     later: list[tuple[float, Any]] = []
     loop = SimpleNamespace(call_later=lambda seconds, call: later.append((seconds, call)))
     none = cast("Any", None)
-    supervisor = Supervisor(cast("Any", loop), none, none, [], [], str(tmp_path), -1, none)
+    launcher = cast("Any", SimpleNamespace(start=refuse))
+    supervisor = Supervisor(cast("Any", loop), launcher, none, none)
     supervisor.launch()
     assert (supervisor.state, supervisor.failures) == ("backoff", 1)
     assert "Too many" in (supervisor.last_error or "")

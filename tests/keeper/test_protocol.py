@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -251,6 +252,28 @@ def test_relaunch_with_backoff(make_keeper: MakeKeeper, folder: Path) -> None:
     assert facts["failures"] >= 3
     assert facts["last_exit"]["code"] == 1
     assert "cannot start" in facts["last_error"]
+
+
+def test_a_keeper_that_cannot_start_leaves_no_supervisor(
+    make_keeper: MakeKeeper, folder: Path
+) -> None:
+    """The supervisor begins before its keeper is complete, and ends with it."""
+    body = "import time\ntime.sleep(60)\n"
+    (folder / "state").mkdir(exist_ok=True)
+    (folder / "state" / "logs").write_text("in the way")
+    keeper = make_keeper(*_fake_supervisor(folder, body), link=False)
+    assert keeper.ready["error"]["code"] == "start_failed"
+    assert keeper.process.wait(10) == 1
+    with open(folder / "state" / "lock") as lock:
+        wait_for(lambda: _is_locked(lock.fileno()))
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def test_supervisor_has_link_and_lock(make_keeper: MakeKeeper, folder: Path) -> None:

@@ -6,6 +6,7 @@ that fails the check is never touched. How a run ended meanwhile is said to be u
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -28,6 +29,11 @@ class Survivors:
         self._roster = roster
         self._link = link
         self._has_looked = False
+        self._strays: asyncio.Future[dict[str, Any]] | None = None
+
+    def look_ahead(self) -> None:
+        """Ask for strays before anybody needs to know: the keeper takes a while to look."""
+        self._strays = asyncio.ensure_future(self._link.ask({"do": "strays"}))
 
     async def settle(self, services: list[str]) -> list[str]:
         """Adopt, stop or close what is open of these services; answers who was adopted."""
@@ -60,7 +66,7 @@ class Survivors:
             return
         self._has_looked = True
         try:
-            answer = await self._link.ask({"do": "strays"})
+            answer = await (self._strays or self._link.ask({"do": "strays"}))
         except Failed as error:
             _log.info("no strays are looked for: %s", error)
             return

@@ -30,7 +30,6 @@ _SLICE_SECONDS = 0.008
 _RETRY_SECONDS = 0.01
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
-_BUFFER_SIZE = 1 << 20
 _BACKLOG = 512
 
 
@@ -282,14 +281,6 @@ def listen(path: str) -> socket.socket:
         os.umask(before)
     listener.listen(_BACKLOG)
     return listener
-
-
-def pair() -> tuple[socket.socket, socket.socket]:
-    """The two ends of a link, with room for a burst."""
-    ours, theirs = socket.socketpair()
-    for sock in (ours, theirs):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_SIZE)
-    return ours, theirs
 
 
 def close_all(fds: Sequence[int]) -> None:

@@ -20,12 +20,11 @@ from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.end_requests import EndRequests
 from holdfast.keeper.files import is_open, make_folder, replace_file
 from holdfast.keeper.journal import Journal
-from holdfast.keeper.launch_supervisor import Supervisor, default_argv
+from holdfast.keeper.launch_supervisor import Supervisor
 from holdfast.keeper.logs import Logs
 from holdfast.keeper.memory import Memory
 from holdfast.keeper.mending import Mending
 from holdfast.keeper.peers import is_supervised
-from holdfast.keeper.spawn import Spawner
 from holdfast.keeper.words import Words
 
 TYPE_CHECKING = False
@@ -35,47 +34,20 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.handover import Table
     from holdfast.keeper.host import Process
+    from holdfast.keeper.launch_supervisor import Launcher
     from holdfast.keeper.loop import Loop
+    from holdfast.keeper.options import Options
     from holdfast.keeper.runs import Facts, Run
 
 PROTOCOL = 1
 _LOOK_SECONDS = 1.0
 
 
-class Options:
-    """How this keeper was started."""
-
-    __slots__ = ("import_path", "project", "runtime", "state", "supervisor_argv")
-
-    def __init__(
-        self,
-        state: str,
-        runtime: str,
-        import_path: list[str],
-        project: str | None,
-        supervisor_argv: list[str] | None,
-    ) -> None:
-        self.state = state
-        self.runtime = runtime
-        self.import_path = import_path
-        self.project = project
-        self.supervisor_argv = supervisor_argv
-
-    def arguments(self, import_path: list[str]) -> list[str]:
-        arguments = ["--state", self.state, "--runtime", self.runtime]
-        arguments += ["--import-path", os.pathsep.join(import_path)]
-        if self.project is not None:
-            arguments += ["--project", self.project]
-        if self.supervisor_argv is not None:
-            arguments += ["--supervisor-argv", json.dumps(self.supervisor_argv)]
-        return arguments
-
-
 class Keeper:
     """Everything one keeper process holds."""
 
     def __init__(
-        self, options: Options, loop: Loop, lock_fd: int, table: Table, umask: int
+        self, options: Options, loop: Loop, lock_fd: int, table: Table, launcher: Launcher
     ) -> None:
         self._options = options
         self.loop = loop
@@ -89,7 +61,7 @@ class Keeper:
         self.is_shutting_down = False
         self.end_requests = EndRequests(self)
         self._spare_runs: set[str] = set()
-        self.spawner = _spawner(table, umask)
+        self.spawner = launcher.spawner
         host.set_subreaper()
         self.cgroups = Cgroups(_hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
@@ -114,16 +86,7 @@ class Keeper:
             self.held,
             self.announce,
         )
-        self.supervisor = Supervisor(
-            loop,
-            self.spawner,
-            self.children,
-            options.supervisor_argv or default_argv(options.import_path),
-            ["--state", options.state, "--runtime", options.runtime],
-            options.state,
-            lock_fd,
-            self.set_link,
-        )
+        self.supervisor = Supervisor(loop, launcher, self.children, self.set_link)
         self._words = Words(self)
         self._door: Door | None = None
         self._host = {
@@ -386,13 +349,6 @@ class Keeper:
             "started_at": self.started_at,
         }
         replace_file(self._description_path(), json.dumps(description).encode() + b"\n")
-
-
-def _spawner(table: Table, umask: int) -> Spawner:
-    """Starts programs with the limits that the first of us was born with."""
-    nofile, now = table.get("nofile"), host.raise_nofile()
-    score = table["oom_score"] if "oom_score" in table else host.lower_oom()
-    return Spawner((nofile[0], nofile[1]) if nofile else now, score, umask)
 
 
 def _hash_of(state: str) -> str:

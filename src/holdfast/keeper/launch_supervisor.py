@@ -11,24 +11,27 @@ import socket
 import sys
 import time
 
-from holdfast.keeper import connections
+from holdfast.keeper import host
 from holdfast.keeper.launch import Launch, SpawnError
+from holdfast.keeper.spawn import Spawner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.keeper.children import Children
+    from holdfast.keeper.handover import Table
     from holdfast.keeper.loop import Loop, Timer
+    from holdfast.keeper.options import Options
     from holdfast.keeper.runs import Facts
-    from holdfast.keeper.spawn import Spawner
 
 STABLE_SECONDS = 10.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 30.0
 _RETIRE_SECONDS = 10.0
 _ERR_FILE_LIMIT = 256 << 10
-_CODE = "import sys; sys.path[:0]={path!r}; from holdfast.supervisor import main; main()"
+_BUFFER_SIZE = 1 << 20
+_CODE = "import sys; sys.path[:0]={path!r}; from holdfast.supervisor_start import main; main()"
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ")
 _KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 
@@ -46,18 +49,104 @@ def minimal_environment() -> dict[str, str]:
     }
 
 
+class Launcher:
+    """How the supervisor's process is made. Needs little of the keeper, so that the first
+    one can begin to load while the keeper still does."""
+
+    def __init__(self, options: Options, lock_fd: int, table: Table, umask: int) -> None:
+        # With the limits that the first of us was born with.
+        nofile, now = table.get("nofile"), host.raise_nofile()
+        score = table["oom_score"] if "oom_score" in table else host.lower_oom()
+        self.spawner = Spawner((nofile[0], nofile[1]) if nofile else now, score, umask)
+        self._argv = options.supervisor_argv or default_argv(options.import_path)
+        self._places = ["--state", options.state, "--runtime", options.runtime]
+        self._err_path = os.path.join(options.state, "supervisor.err")
+        self._lock_fd = lock_fd
+        self._early: tuple[int, socket.socket] | None = None
+
+    def start_early(self) -> None:
+        """Start it already; `start` hands it out. What fails now will be tried again then."""
+        try:
+            self._early = self.start()
+        except (SpawnError, OSError):
+            self._early = None
+
+    def abandon_early(self) -> None:
+        """There will be no keeper for it; it holds a copy of the lock."""
+        if self._early is not None:
+            os.kill(self._early[0], 9)
+
+    def start(self) -> tuple[int, socket.socket]:
+        """Its pid and our end of the link."""
+        if self._early is not None:
+            early, self._early = self._early, None
+            return early
+        ours, theirs = _pair()
+        try:
+            err = self._open_err()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        passed = (theirs.fileno(), self._lock_fd)
+        argv = [
+            *self._argv,
+            *self._places,
+            *("--link", str(theirs.fileno()), "--lock", str(self._lock_fd)),
+        ]
+        environment = minimal_environment()
+        environment["HOLDFAST_NOFILE"] = "{}:{}".format(*self.spawner.nofile)
+        launch = Launch(argv, environment, "/", stdio=(self.spawner.null, err, err))
+        launch.keeps_high_limits = True
+        for fd in passed:
+            os.set_inheritable(fd, True)
+        try:
+            return self.spawner.spawn(launch), ours
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            for fd in passed:
+                os.set_inheritable(fd, False)
+            theirs.close()
+            os.close(err)
+
+    def _open_err(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(self._err_path, flags, 0o600)
+            if os.fstat(fd).st_size > _ERR_FILE_LIMIT:
+                os.ftruncate(fd, 0)
+            return fd
+        except OSError:
+            return os.dup(self.spawner.null)
+
+    def read_err(self) -> str | None:
+        """The last lines it left, for those who ask why it does not come up."""
+        try:
+            with open(self._err_path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+                return file.read().decode(errors="replace").strip() or None
+        except OSError:
+            return None
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a link, with room for a burst."""
+    ours, theirs = socket.socketpair()
+    for sock in (ours, theirs):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_SIZE)
+    return ours, theirs
+
+
 class Supervisor:
     """The supervisor process, whether it is there or not."""
 
     def __init__(
         self,
         loop: Loop,
-        spawner: Spawner,
+        launcher: Launcher,
         children: Children,
-        argv: list[str],
-        places: list[str],
-        state_directory: str,
-        lock_fd: int,
         on_link: Callable[[socket.socket], object],
     ) -> None:
         self.state = "off"
@@ -67,12 +156,8 @@ class Supervisor:
         self.last_error: str | None = None
         self.since = time.time()
         self._loop = loop
-        self._spawner = spawner
+        self._launcher = launcher
         self._children = children
-        self._argv = argv
-        self._places = places
-        self._err_path = os.path.join(state_directory, "supervisor.err")
-        self._lock_fd = lock_fd
         self._on_link = on_link
         self._launched = 0.0
         self._backoff: Timer | None = None
@@ -97,7 +182,7 @@ class Supervisor:
         if self.pid is not None:
             return
         try:
-            pid, ours = self._start()
+            pid, ours = self._launcher.start()
         except (SpawnError, OSError) as error:
             self._set("backoff")
             self.last_error = str(error)
@@ -106,38 +191,6 @@ class Supervisor:
         self._launched = self._loop.now()
         self._adopt(pid)
         self._on_link(ours)
-
-    def _start(self) -> tuple[int, socket.socket]:
-        """Its pid and our end of the link."""
-        ours, theirs = connections.pair()
-        try:
-            err = self._open_err()
-        except OSError:
-            ours.close()
-            theirs.close()
-            raise
-        passed = (theirs.fileno(), self._lock_fd)
-        argv = [
-            *self._argv,
-            *self._places,
-            *("--link", str(theirs.fileno()), "--lock", str(self._lock_fd)),
-        ]
-        environment = minimal_environment()
-        environment["HOLDFAST_NOFILE"] = "{}:{}".format(*self._spawner.nofile)
-        launch = Launch(argv, environment, "/", stdio=(self._spawner.null, err, err))
-        launch.keeps_high_limits = True
-        for fd in passed:
-            os.set_inheritable(fd, True)
-        try:
-            return self._spawner.spawn(launch), ours
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            for fd in passed:
-                os.set_inheritable(fd, False)
-            theirs.close()
-            os.close(err)
 
     def resume(self, facts: Facts) -> None:
         """Continue with the supervisor of the program image before this one."""
@@ -198,7 +251,7 @@ class Supervisor:
             self._set("off")
             self._retired()
             return
-        self.last_error = self._read_err()
+        self.last_error = self._launcher.read_err()
         self._set("backoff")
         if self._loop.now() - self._launched >= STABLE_SECONDS:
             self.failures = 0
@@ -219,22 +272,3 @@ class Supervisor:
     def _set(self, state: str) -> None:
         self.state = state
         self.since = time.time()
-
-    def _open_err(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        try:
-            fd = os.open(self._err_path, flags, 0o600)
-            if os.fstat(fd).st_size > _ERR_FILE_LIMIT:
-                os.ftruncate(fd, 0)
-            return fd
-        except OSError:
-            return os.dup(self._spawner.null)
-
-    def _read_err(self) -> str | None:
-        """The last lines it left, for those who ask why it does not come up."""
-        try:
-            with open(self._err_path, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
-                return file.read().decode(errors="replace").strip() or None
-        except OSError:
-            return None

@@ -1,26 +1,27 @@
 """Start of a keeper: fresh, resumed after its own upgrade, or recovered by a supervisor.
 
 Reads the arguments, takes the lock, puts the keeper together, says that it is ready and
-runs the loop.
+runs the loop. What a fresh one needs to start its supervisor is imported first: the rest
+loads while the supervisor does.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import socket
 import sys
 
 import holdfast
-from holdfast.keeper import complaints, handover
-from holdfast.keeper.keeper import Keeper, Options
-from holdfast.keeper.loop import Loop
+from holdfast.keeper import complaints
+from holdfast.keeper.launch_supervisor import Launcher
+from holdfast.keeper.options import Options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.keeper.handover import Table
+    from holdfast.keeper.keeper import Keeper
 
 _FLAGS = ("--no-supervisor",)
 
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
     ready_fd = int(asked["--ready-fd"]) if "--ready-fd" in asked else None
     try:
         keeper = _start(asked)
-    except (StartError, handover.HandoverError, OSError) as error:
+    except (StartError, OSError) as error:
         code = error.code if isinstance(error, StartError) else "start_failed"
         _say(ready_fd, {"error": {"code": code, "message": str(error)}})
         complaints.say(str(error))
@@ -61,7 +62,11 @@ def _parse(arguments: list[str]) -> dict[str, str]:
 
 
 def _check(table_fd: int) -> int:
-    """Rehearsal of an upgrade: everything is imported by now, and the table is legible."""
+    """Rehearsal of an upgrade: everything can be imported, and the table is legible."""
+    import json
+
+    from holdfast.keeper import handover, keeper  # noqa: F401
+
     table = handover.read(table_fd)
     handover.check(table)
     program = os.path.join(os.path.dirname(holdfast.__file__), "supervisor.py")
@@ -74,18 +79,31 @@ def _check(table_fd: int) -> int:
 def _start(asked: dict[str, str]) -> Keeper:
     _tidy_descriptors()
     umask = os.umask(0o077)
-    table: Table = {}
-    for name in ("--resume", "--recover"):
-        if name in asked:
-            table = handover.read(int(asked[name]))
+    table = _table(asked)
     options = _options(asked)
-    is_resumed = "--resume" in asked
     lock_fd = int(table["lock"]) if table else _lock(options.state)
     if "--recover" in asked and (text := os.environ.get("HOLDFAST_NOFILE")):
         table.setdefault("nofile", [int(number) for number in text.split(":")])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    launcher = Launcher(options, lock_fd, table, table.get("umask", umask))
+    if not table and "--link" not in asked and "--no-supervisor" not in asked:
+        launcher.start_early()
+    try:
+        return _put_together(asked, options, lock_fd, table, launcher)
+    except BaseException:
+        launcher.abandon_early()
+        raise
+
+
+def _put_together(
+    asked: dict[str, str], options: Options, lock_fd: int, table: Table, launcher: Launcher
+) -> Keeper:
+    from holdfast.keeper.keeper import Keeper
+    from holdfast.keeper.loop import Loop
+
+    is_resumed = "--resume" in asked
     loop = Loop()
-    keeper = Keeper(options, loop, lock_fd, table, table.get("umask", umask))
+    keeper = Keeper(options, loop, lock_fd, table, launcher)
     loop.on_signal(signal.SIGCHLD, keeper.children.departures.reap)
     on_end = keeper.end_requests.on_signal
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,16 +114,29 @@ def _start(asked: dict[str, str]) -> Keeper:
         keeper.supervisor.resume(table["supervisor"])
         keeper.restore_connections(table)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    # Whoever ended while there was no handler.
-    loop.at_turn_end(keeper.children.departures.reap)
     if "--link" in asked:
         keeper.set_link(socket.socket(fileno=int(asked["--link"])))
     elif is_resumed:
         if table["supervisor"]["state"] != "off":
             loop.at_turn_end(keeper.retire_and_relaunch)
     elif "--no-supervisor" not in asked:
-        loop.at_turn_end(keeper.supervisor.launch)
+        keeper.supervisor.launch()
+    # Whoever ended while there was no handler.
+    loop.at_turn_end(keeper.children.departures.reap)
     return keeper
+
+
+def _table(asked: dict[str, str]) -> Table:
+    """What a predecessor left, or nothing."""
+    found = [asked[name] for name in ("--resume", "--recover") if name in asked]
+    if not found:
+        return {}
+    from holdfast.keeper import handover
+
+    try:
+        return handover.read(int(found[0]))
+    except handover.HandoverError as error:
+        raise StartError("start_failed", str(error)) from None
 
 
 def _inherited_listener(table: Table) -> socket.socket | None:
@@ -140,11 +171,19 @@ def _options(asked: dict[str, str]) -> Options:
         runtime,
         [path for path in asked.get("--import-path", "").split(os.pathsep) if path],
         project,
-        json.loads(asked["--supervisor-argv"]) if "--supervisor-argv" in asked else None,
+        _argv_of(asked["--supervisor-argv"]) if "--supervisor-argv" in asked else None,
     )
 
 
+def _argv_of(text: str) -> list[str]:
+    import json
+
+    return [str(word) for word in json.loads(text)]
+
+
 def _project_of_predecessor(state: str) -> str | None:
+    import json
+
     try:
         with open(os.path.join(state, "keeper.json"), "rb") as file:
             project = json.load(file).get("project")
@@ -178,5 +217,7 @@ def _tidy_descriptors() -> None:
 
 def _say(ready_fd: int | None, message: dict[str, object]) -> None:
     if ready_fd is not None:
+        import json
+
         os.write(ready_fd, json.dumps(message).encode() + b"\n")
         os.close(ready_fd)

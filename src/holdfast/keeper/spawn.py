@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from holdfast.keeper.launch import Launch, Limits
 
 # A signal that the keeper ignores would be ignored by everything it starts.
-_DEFAULTED = [
-    number
-    for number in range(1, signal.SIGUSR2 + 20)
-    if number in signal.valid_signals() and number not in (signal.SIGKILL, signal.SIGSTOP)
-]
+_DEFAULTED = sorted(
+    {*range(1, signal.SIGUSR2 + 20)} & signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+)
 _FIRST_PASSED_FD = 3
 
 
