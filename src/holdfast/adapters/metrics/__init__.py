@@ -1,0 +1,19 @@
+"""What runs and the host use, as the operating system counts it; and its history in files."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.adapters.metrics.usage import Sampler, Totals, Tree, Usage, Watched
+
+__all__ = ["Sampler", "Totals", "Tree", "Usage", "Watched", "new_sampler"]
+
+
+def new_sampler(cgroup_root: str | None = None, orphans_go_to: tuple[int, ...] = ()) -> Sampler:
+    """The sampler of this system. `orphans_go_to`: who becomes the parent of orphans."""
+    from holdfast.adapters.metrics.linux import LinuxSampler
+    from holdfast.adapters.metrics.portable import PortableSampler
+
+    if os.path.exists("/proc/self/stat"):
+        return LinuxSampler(cgroup_root, orphans_go_to)
+    return PortableSampler()

@@ -1,0 +1,328 @@
+"""Looks at runs through procfs and cgroups, cheaply enough for hundreds every few seconds.
+
+The first look at a tree is one read of an open file: the cgroup's `cpu.stat`, or `stat` of
+each process where there is no cgroup. What has not run since needs no second one. Not psutil:
+it costs ten times as much a process.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.adapters.metrics.usage import Process, Totals, Tree, Usage, Watched
+
+REFRESH_SECONDS = 300.0
+"""What never runs is looked at in full this often all the same: it may have been swapped out."""
+IDLE_LOOKS, IDLE_PACE = 3, 4
+"""Without cgroups, what has not run for some looks is looked at every few times only."""
+FORGET_SECONDS = 60.0
+"""How long a number of a process that is not ours is trusted not to be another one by now."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_COOKIE = b"HOLDFAST_RUN_ID="
+_NOTHING = (0, 0, 0, 0)
+
+
+class LinuxSampler:
+    """All trees, and which processes belong to which where no cgroup tells."""
+
+    def __init__(self, cgroup_root: str | None, orphans_go_to: tuple[int, ...] = ()) -> None:
+        self._root = cgroup_root
+        self._adopters = frozenset({1, *orphans_go_to})
+        self._trees: dict[str, Tree] = {}
+        self._scan = _Scan(self._trees, self._adopters)
+        self._root_fd, self._root_raw = -1, b""
+        self._looks = 0
+        if cgroup_root is not None:
+            try:
+                self._root_fd = os.open(f"{cgroup_root}/cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                self._root = None
+
+    def watch(self, run: Watched) -> None:
+        self.unwatch(run.run_id)
+        self._trees[run.run_id] = Tree(run, _now())
+
+    def unwatch(self, run_id: str) -> Usage | None:
+        tree = self._trees.pop(run_id, None)
+        if tree is None:
+            return None
+        _close(tree.fd)
+        self._scan.forget(run_id)
+        return tree.usage
+
+    def look(self, now: float) -> dict[str, Usage]:
+        changed: dict[str, Usage] = {}
+        if [tree for tree in self._trees.values() if tree.fd < 0 and not self._has_cgroup(tree)]:
+            self._scan.run(now)
+        elif self._all_rest(now):
+            return self._rested(now)
+        self._looks += 1
+        for run_id, tree in self._trees.items():
+            usage = self._look_at(tree, now)
+            if usage is not None:
+                changed[run_id] = usage
+        return changed
+
+    def members(self, run_id: str) -> list[int]:
+        tree = self._trees.get(run_id)
+        if tree is None:
+            return []
+        if tree.cgroup is not None:
+            return cgroup_pids(tree.cgroup)
+        return self._scan.pids_of(run_id)
+
+    def carried(self, run_id: str) -> Totals:
+        tree = self._trees.get(run_id)
+        return tree.carried if tree is not None else Totals()
+
+    def close(self) -> None:
+        for run_id in list(self._trees):
+            self.unwatch(run_id)
+        _close(self._root_fd)
+        self._root_fd = -1
+
+    def _all_rest(self, now: float) -> bool:
+        """Whether nothing of any run has run since the last look: one read for all of them."""
+        if self._root_fd < 0:
+            return False
+        raw, before = os.pread(self._root_fd, 128, 0), self._root_raw
+        self._root_raw = raw
+        return raw == before and all(
+            tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS
+            for tree in self._trees.values()
+        )
+
+    def _rested(self, now: float) -> dict[str, Usage]:
+        return {id_: it for id_, tree in self._trees.items() if (it := tree.rest(now)) is not None}
+
+    def _look_at(self, tree: Tree, now: float) -> Usage | None:
+        if tree.fd < 0:
+            return self._look_at_processes(tree, now)
+        try:
+            raw = os.pread(tree.fd, 128, 0)
+        except OSError:
+            return None  # its cgroup is being removed: it has ended
+        if raw == tree.raw and now - tree.refreshed < REFRESH_SECONDS:
+            return tree.rest(now)
+        tree.raw = raw
+        assert tree.cgroup is not None
+        processes = [found for pid in cgroup_pids(tree.cgroup) if (found := process(pid))]
+        if not processes:
+            return None
+        user, system = _cpu_of(raw)
+        return tree.take(now, processes, (user, system))
+
+    def _look_at_processes(self, tree: Tree, now: float) -> Usage | None:
+        is_idle = tree.rested >= IDLE_LOOKS and not tree.is_limited
+        if is_idle and (self._looks + tree.pid) % IDLE_PACE:
+            return None
+        is_moved, pids = self._scan.look_at(tree)
+        if not is_moved and tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS:
+            return tree.rest(now)
+        processes = [found for pid in pids if (found := process(pid))]
+        return tree.take(now, processes, None) if processes else None
+
+    def _has_cgroup(self, tree: Tree) -> bool:
+        """Find the tree's cgroup: it is moved there a moment after its start."""
+        if self._root is None or tree.patience == 0:
+            return False
+        path = f"{self._root}/{tree.run_id}"
+        try:
+            fd = os.open(f"{path}/cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            tree.patience -= 1
+            return False
+        if tree.pid not in cgroup_pids(path):
+            os.close(fd)
+            tree.patience -= 1
+            return False
+        tree.cgroup, tree.fd = path, fd
+        tree.is_first = tree.usage is None or not tree.carried.user
+        self._scan.forget(tree.run_id)
+        return True
+
+
+class _Scan:
+    """One pass over /proc: who is new, and to whom it belongs."""
+
+    def __init__(self, trees: dict[str, Tree], adopters: frozenset[int]) -> None:
+        self._trees = trees
+        self._adopters = adopters
+        self._seen: set[int] = set()
+        self._seen_since = 0.0
+        self._owner: dict[int, str] = {}
+        self._open: dict[str, dict[int, tuple[int, bytes]]] = {}
+
+    def run(self, now: float) -> None:
+        if now - self._seen_since > FORGET_SECONDS:
+            self._seen, self._seen_since = set(self._owner), now
+        for run_id, tree in self._trees.items():
+            if tree.fd < 0 and run_id not in self._open:
+                self._open[run_id] = {}
+                self._own(tree.pid, run_id, tree.start_time)
+                self._seen = set(self._owner)
+        listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        fresh = listed - self._seen
+        self._seen = listed
+        born = {pid: stat for pid in fresh if pid not in self._owner and (stat := _stat(pid))}
+        for pid in sorted(born):
+            self._place(pid, born)
+
+    def look_at(self, tree: Tree) -> tuple[bool, list[int]]:
+        """Whether anything of it ran since the last look, and its processes."""
+        files = self._open.get(tree.run_id)
+        if files is None:
+            return False, []
+        is_moved = False
+        for pid, (fd, raw) in list(files.items()):
+            try:
+                data = os.pread(fd, 512, 0)
+            except OSError:
+                data = b""
+            if not data:
+                self._disown(pid, tree.run_id)
+                is_moved = True
+            elif data != raw:
+                files[pid] = (fd, data)
+                is_moved = True
+        return is_moved, list(files)
+
+    def pids_of(self, run_id: str) -> list[int]:
+        return list(self._open.get(run_id, ()))
+
+    def forget(self, run_id: str) -> None:
+        for pid in list(self._open.get(run_id, ())):
+            self._disown(pid, run_id)
+        self._open.pop(run_id, None)
+
+    def _place(self, pid: int, born: dict[int, list[bytes]]) -> None:
+        line = [pid]
+        while (parent := int(born[line[-1]][1])) in born and parent not in line:
+            if parent in self._owner:
+                break
+            line.append(parent)
+        owner = self._owner.get(parent)
+        if owner is None and parent in self._adopters:
+            owner = _run_id_of(line[-1])
+        if owner in self._open:
+            for one in reversed(line):
+                if one not in self._owner:
+                    self._own(one, owner, born[one][19].decode())
+
+    def _own(self, pid: int, run_id: str, start_time: str) -> None:
+        try:
+            fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        # Verified after opening: from here on the descriptor names that very process.
+        data = os.pread(fd, 512, 0) if start_time else b""
+        if not data or _fields(data)[19].decode() != start_time:
+            os.close(fd)
+            return
+        self._owner[pid] = run_id
+        self._open[run_id][pid] = (fd, b"")
+
+    def _disown(self, pid: int, run_id: str) -> None:
+        fd, _ = self._open[run_id].pop(pid)
+        _close(fd)
+        self._owner.pop(pid, None)
+        self._seen.discard(pid)
+
+
+def process(pid: int) -> Process | None:
+    """One process as it is now, None when it is gone; what waits to be reaped has no thread."""
+    fields = _stat(pid)
+    if fields is None:
+        return None
+    read_chars, written_chars, read_bytes, written_bytes = _io(pid)
+    user = (int(fields[11]) + int(fields[13])) / _TICKS
+    system = (int(fields[12]) + int(fields[14])) / _TICKS
+    totals = Totals(user, system, read_bytes, written_bytes, read_chars, written_chars)
+    memory, threads = int(fields[21]) * _PAGE, int(fields[17])
+    if fields[0] in b"ZX" and threads <= 1:
+        threads = 0
+    return Process(pid, fields[19].decode(), int(fields[1]), totals, memory, threads, handles(pid))
+
+
+def handles(pid: int) -> int | None:
+    """How many descriptors it has open; None where we may not know."""
+    try:
+        # Since Linux 6.2 the size of the folder is their number.
+        count = os.stat(f"/proc/{pid}/fd").st_size
+        return count or len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+def cgroup_pids(path: str) -> list[int]:
+    """The processes of a cgroup and of those nested in it."""
+    found = [int(pid) for pid in (_read(f"{path}/cgroup.procs") or b"").split()]
+    try:
+        if os.stat(path).st_nlink > 2:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        found += cgroup_pids(entry.path)
+    except OSError:
+        return found
+    return found
+
+
+def _io(pid: int) -> tuple[int, int, int, int]:
+    data = _read(f"/proc/{pid}/io")
+    if not data:
+        return _NOTHING
+    words = data.split()
+    return int(words[1]), int(words[3]), int(words[9]), int(words[11])
+
+
+def _cpu_of(raw: bytes) -> tuple[float, float]:
+    words = raw.split()
+    return int(words[3]) / 1e6, int(words[5]) / 1e6
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    data = _read(f"/proc/{pid}/stat")
+    return _fields(data) if data else None
+
+
+def _fields(data: bytes) -> list[bytes]:
+    """What follows the name, which may hold anything: state, ppid, pgrp …"""
+    return data[data.rfind(b")") + 2 :].split()
+
+
+def _run_id_of(pid: int) -> str | None:
+    for entry in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+        if entry.startswith(_COOKIE):
+            return entry[len(_COOKIE) :].decode(errors="replace")
+    return None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.read(fd, 16384)
+        # The kernel answers in pieces, of whole lines, of about a page.
+        if len(data) > 2048:
+            while more := os.read(fd, 65536):
+                data += more
+        return data
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _close(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)
+
+
+def _now() -> float:
+    import time
+
+    return time.monotonic()

@@ -1,0 +1,148 @@
+"""Whether a run uses more than it may, and whether the host has room for another. Pure.
+
+No clock and no I/O: numbers come in. Every verdict names what was measured and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from holdfast.vocabulary.quantities import format_duration, format_size
+from holdfast.vocabulary.resource_spec import HostLimits
+from holdfast.vocabulary.service_spec import ServiceSpec
+
+SMOOTHING_SECONDS = 10.0
+"""One short peak of the host refuses nobody."""
+CLEAR_BELOW = 0.9
+"""A limit that was reached is left only a tenth below it: numbers at the edge do not flap."""
+CPU_LOOKS = 3
+"""Looks in a row beyond `cpu_limit` that count: one peak does not."""
+
+
+class Measured(NamedTuple):
+    """The host, smoothed. None: not known yet."""
+
+    processes: int
+    cpu: float | None = None
+    memory: float | None = None
+
+
+def smooth(before: float | None, value: float, seconds: float) -> float:
+    """An average in which what is ten seconds old counts for about a third."""
+    if before is None:
+        return value
+    weight = 1 - math.exp(-max(0.0, seconds) / SMOOTHING_SECONDS)
+    return before + (value - before) * weight
+
+
+def obstacle(limits: HostLimits, measured: Measured) -> str | None:
+    """Why nothing may be started now, in words; None: it may."""
+    if limits.max_processes is not None and measured.processes >= limits.max_processes:
+        return (
+            f"{measured.processes} services run, at most {limits.max_processes} allowed "
+            "(limits.max_processes)"
+        )
+    for name, found, most in (
+        ("cpu", measured.cpu, limits.max_cpu),
+        ("memory", measured.memory, limits.max_memory),
+    ):
+        if most is not None and found is not None and found > most:
+            return f"{name} is at {_percent(found, most)} %, at most {most:g} % allowed (limits.max_{name})"
+    return None
+
+
+class Use(NamedTuple):
+    """What a run uses."""
+
+    memory: int
+    cpu: float
+    processes: int
+
+
+class Breach(NamedTuple):
+    """A limit that a run has reached."""
+
+    limit: str
+    """memory, cpu or processes"""
+    reason: str
+    action: str
+    """kill, warn, restart or stop"""
+
+
+class Standing(NamedTuple):
+    """What is remembered of a run between two looks."""
+
+    reached: frozenset[str] = frozenset()
+    cpu_looks: int = 0
+
+
+class Verdict(NamedTuple):
+    standing: Standing
+    breaches: tuple[Breach, ...]
+    """Limits reached since the last look."""
+    cleared: tuple[str, ...]
+    """Limits that were reached and are not any more."""
+
+
+def judge(
+    spec: ServiceSpec, before: Standing, use: Use, enforced: frozenset[str] = frozenset()
+) -> Verdict:
+    """What follows from a look; the kernel holds the run to the limits that are `enforced`."""
+    cpu_looks = before.cpu_looks + 1 if _is_beyond(use.cpu, spec.cpu_limit) else 0
+    breaches: list[Breach] = []
+    cleared: list[str] = []
+    reached = set(before.reached)
+    for breach, value, most in _checks(spec, use, cpu_looks):
+        if breach.limit in enforced:
+            continue
+        if breach.limit not in reached and value > most:
+            reached.add(breach.limit)
+            breaches.append(breach)
+        elif breach.limit in reached and value <= most * CLEAR_BELOW:
+            reached.discard(breach.limit)
+            cleared.append(breach.limit)
+    return Verdict(Standing(frozenset(reached), cpu_looks), tuple(breaches), tuple(cleared))
+
+
+def has_limits(spec: ServiceSpec) -> bool:
+    """Whether something depends on what its runs use."""
+    limits = (spec.memory_limit, spec.cpu_limit, spec.process_limit)
+    return any(limit is not None for limit in limits)
+
+
+def timeout_reason(seconds: float) -> str:
+    return f"took longer than its timeout of {format_duration(seconds)}"
+
+
+def oom_reason(size: int | None) -> str:
+    limit = f"memory limit {format_size(size)} reached" if size else "out of memory"
+    return f"killed by the kernel: {limit}"
+
+
+def _checks(spec: ServiceSpec, use: Use, cpu_looks: int) -> list[tuple[Breach, float, float]]:
+    checks: list[tuple[Breach, float, float]] = []
+    if (memory := spec.memory_limit) is not None:
+        reason = (
+            f"memory is at {format_size(use.memory)}, at most {format_size(memory.size)} allowed "
+            "(memory_limit)"
+        )
+        checks.append((Breach("memory", reason, memory.action), use.memory, memory.size))
+    if (cpu := spec.cpu_limit) is not None:
+        reason = f"cpu is at {_percent(use.cpu, cpu)} %, at most {cpu:g} % allowed (cpu_limit)"
+        value = use.cpu if cpu_looks >= CPU_LOOKS or use.cpu <= cpu else cpu
+        checks.append((Breach("cpu", reason, "warn"), value, cpu))
+    if (processes := spec.process_limit) is not None:
+        reason = f"it has {use.processes} threads and processes, at most {processes} allowed (process_limit)"
+        checks.append((Breach("processes", reason, "kill"), use.processes, processes))
+    return checks
+
+
+def _is_beyond(value: float, most: float | None) -> bool:
+    return most is not None and value > most
+
+
+def _percent(found: float, most: float) -> str:
+    """Never rounded onto the limit that it is beyond."""
+    shown = f"{found:.0f}"
+    return shown if float(shown) > most else f"{found:.2f}"
