@@ -9,7 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
+from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
 from holdfast.vocabulary.workflow_spec import (
     CommandPolicy,
     CommandSpec,
@@ -84,6 +86,12 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     umask: int | None = None
     rlimits: dict[str, tuple[int, int]] = {}
+    memory_limit: MemoryLimit | None = None
+    cpu_limit: float | None = None
+    """Percent of one core, over its whole tree."""
+    process_limit: int | None = None
+    timeout: float | None = None
+    """The longest that a run may take."""
     log: LogSpec = LogSpec()
     on_supervisor_exit: Literal["stop", "keep"] = "stop"
     survivors: Literal["adopt", "stop"] = "adopt"
@@ -136,11 +144,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Services that have instances."""
     is_production: bool = False
     """Whether commands must be allowed in production."""
+    limits: HostLimits = HostLimits()
+    monitoring_interval: float = 5.0
     default_service: str | None = None
     """The service that is meant where one is needed and none is named."""
     commands: dict[str, CommandSpec] = {}
     command_policy: CommandPolicy = CommandPolicy()
     workflows: dict[str, WorkflowSpec] = {}
+    alerts: tuple[TargetSpec, ...] = ()
+    """Where alerts are delivered to."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,5 +163,6 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     services: dict[str, ServiceSpec]
     settings: Settings = Settings()
     log_level: str = "info"
+    log_format: Literal["human", "json"] = "human"
     door: DoorSpec = DoorSpec()
     runtime_mode: Literal["proxy", "advanced"] = "proxy"

@@ -5,6 +5,7 @@ The parser reads by this, the JSON Schema is made from it, and a test holds the 
 
 from __future__ import annotations
 
+from holdfast.adapters.config.alert_keys import ALERTS, LOG_FORMAT
 from holdfast.adapters.config.blocks import Block, Key, ServiceOrCommand, WordOrBlock
 from holdfast.adapters.config.dependency_keys import LABEL, Dependencies, Groups, Label
 from holdfast.adapters.config.host_kinds import Limits, UserName
@@ -22,6 +23,8 @@ from holdfast.adapters.config.kinds import (
     Size,
     Text,
 )
+from holdfast.adapters.config.resource_keys import GLOBAL_KEYS as RESOURCE_GLOBALS
+from holdfast.adapters.config.resource_keys import SERVICE_KEYS as RESOURCE_KEYS
 from holdfast.adapters.config.service_kinds import (
     Arguments,
     CommandLine,
@@ -138,6 +141,7 @@ SERVICE = Block(
         Key("user", UserName(), "Run as this user (needs root)."),
         Key("umask", Octal(), "Permissions that new files do not get; always octal."),
         Key("rlimits", Limits(), "Resource limits."),
+        *RESOURCE_KEYS,
         Key("log", LOG, "How much of its output is kept."),
         Key(
             "on_supervisor_exit",
@@ -226,8 +230,11 @@ _GLOBAL = [
     Key("host", Text(), "Where the network doors listen.", "127.0.0.1"),
     Key("port", Integer(0, 65535), "The port of the control door.", 8081),
     Key("log_level", LogLevel(), "How much Holdfast's own log says.", "info"),
+    LOG_FORMAT,
+    ALERTS,
     Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
     Key("security", SECURITY, "Who may do what from the network."),
+    *RESOURCE_GLOBALS,
     Key("restart_policy", POLICY, "Default for every service.", "on_failure"),
     Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
     Key("stop", STOP, "Default for every service."),

@@ -27,6 +27,7 @@ from holdfast.adapters.config.keys import ROOT, SUPERVISOR
 from holdfast.adapters.config.kinds import Reading, ScalarKind
 from holdfast.adapters.config.problems import Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
+from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
 from holdfast.adapters.config.services import ServiceBuilder
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
@@ -45,6 +46,7 @@ TARGET_FOLDER = "SUPERVISOR_WORKING_DIR"
 CONFIG_VARIABLES = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
 SETTINGS: dict[str, tuple[str, ...]] = {
     "log_level": ("SUPERVISOR_LOG_LEVEL",),
+    "log_format": ("SUPERVISOR_LOG_FORMAT", "HOLDFAST_LOG_STYLE"),
     "host": ("SUPERVISOR_HOST",),
     "port": ("SUPERVISOR_PORT",),
     "token": ("SUPERVISOR_TOKEN",),
@@ -192,8 +194,14 @@ def _finish(
         path=path,
         project=reading.folder,
         services=services,
-        settings=Settings(groups=groups, templates=templates_of(reading, values, written)),
+        settings=Settings(
+            groups=groups,
+            templates=templates_of(reading, values, written),
+            alerts=values.get("alerts", ()),
+            **settings_of_resources(values),
+        ),
         log_level=chosen.get("log_level", "info"),
+        log_format=chosen.get("log_format", "human"),
         door=door,
         runtime_mode=chosen.get("runtime_mode", "proxy"),
     )

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import holdfast
+from holdfast.adapters.config.alert_keys import TARGET
 from holdfast.adapters.config.blocks import Block
 from holdfast.adapters.config.keys import (
     AUTHENTICATION,
@@ -26,6 +27,7 @@ from holdfast.adapters.config.keys import (
 SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfast.schema.json")
 BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, SECURITY, AUTHENTICATION),
+    TARGET,
     SUPERVISOR,
 )
 _DURATION = r"^\s*(\d+(\.\d*)?|\.\d+)\s*([a-zµ]+\s*(\d+(\.\d*)?|\.\d+)?\s*)*$"
