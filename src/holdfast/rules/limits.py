@@ -48,7 +48,8 @@ def obstacle(limits: HostLimits, measured: Measured) -> str | None:
         ("memory", measured.memory, limits.max_memory),
     ):
         if most is not None and found is not None and found > most:
-            return f"{name} is at {_percent(found, most)} %, at most {most:g} % allowed (limits.max_{name})"
+            key = f"limits.max_{name}"
+            return f"{name} is at {_percent(found, most)} %, at most {most:g} % allowed ({key})"
     return None
 
 
@@ -133,7 +134,8 @@ def _checks(spec: ServiceSpec, use: Use, cpu_looks: int) -> list[tuple[Breach, f
         value = use.cpu if cpu_looks >= CPU_LOOKS or use.cpu <= cpu else cpu
         checks.append((Breach("cpu", reason, "warn"), value, cpu))
     if (processes := spec.process_limit) is not None:
-        reason = f"it has {use.processes} threads and processes, at most {processes} allowed (process_limit)"
+        count = f"it has {use.processes} processes and threads"
+        reason = f"{count}, at most {processes} allowed (process_limit)"
         checks.append((Breach("processes", reason, "kill"), use.processes, processes))
     return checks
 

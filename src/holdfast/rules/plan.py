@@ -31,6 +31,7 @@ APPLIES: dict[str, Applies] = {
         (
             *("argv", "working_dir", "env", "environment", "terminal", "stdin"),
             *("user", "umask", "rlimits", "notify"),
+            *("memory_limit", "cpu_limit", "process_limit"),
         ),
         Applies.BY_RESTART,
     ),
@@ -40,7 +41,7 @@ APPLIES: dict[str, Applies] = {
             *("start_seconds", "start_retries", "success_exit_codes", "stop", "log"),
             *("on_supervisor_exit", "survivors", "essential", "depends_on", "health_check"),
             *("probes", "recovery"),
-            *("tags", "overlap"),
+            *("tags", "overlap", "timeout"),
         ),
         Applies.IN_PLACE,
     ),

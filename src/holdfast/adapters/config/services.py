@@ -13,6 +13,7 @@ from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
+from holdfast.adapters.config.resource_keys import COPIED as RESOURCES
 from holdfast.adapters.config.relations import check_dependencies, needs_of
 from holdfast.adapters.config.service_kinds import words_of
 from holdfast.vocabulary.service_spec import (
@@ -27,7 +28,7 @@ HEALTH_DEFAULTS: dict[str, object] = {"interval": 30.0, "timeout": 10.0, "retrie
 COPIED = (
     *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
     *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
-    *("tags", "overlap"),
+    *("tags", "overlap", *RESOURCES),
 )
 
 

@@ -31,7 +31,7 @@ class Totals(NamedTuple):
         return Totals(*(max(it, 0) for it in map(operator.sub, self, other)))
 
     def at_least(self, other: Totals) -> Totals:
-        return Totals(*(max(pair) for pair in zip(self, other, strict=True)))
+        return self.plus(other.above(self))
 
 
 class Usage(NamedTuple):
