@@ -19,6 +19,9 @@ from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import new_run_id
 
 PATIENCE_SECONDS = 2.0
+SHARED_CPU_SECONDS = 0.5
+SHARED_PATIENCE_SECONDS = 20.0
+SHARED_IDLE_SECONDS = 60.0
 LONGEST_EXPRESSION = 1000
 _LEASE_SECONDS = 3600.0
 _REPLY_LIMIT = 1 << 20
@@ -29,6 +32,36 @@ lines, answers = sys.stdin.buffer, sys.stdout.buffer
 while head := lines.readline():
     found = (n for n, line in enumerate(lines.read(int(head)).split(b"\\n")) if search(line))
     answers.write(" ".join(map(str, found)).encode() + b"\\n")
+    answers.flush()
+"""
+_SHARED_PROGRAM = """
+import re, signal, sys
+from functools import lru_cache
+
+class Slow(Exception):
+    pass
+
+def stop(number, frame):
+    raise Slow
+
+signal.signal(signal.SIGVTALRM, stop)
+compiled = lru_cache(1000)(re.compile)
+limit = float(sys.argv[1])
+inbox, answers = sys.stdin.buffer, sys.stdout.buffer
+while head := inbox.readline():
+    first, second, by_line = map(int, head.split())
+    expression, data = inbox.read(first), inbox.read(second)
+    pieces = data.split(b"\n") if by_line else [data]
+    found = -2
+    try:
+        # Time of the processor, not of the clock: a busy machine makes nothing slow.
+        signal.setitimer(signal.ITIMER_VIRTUAL, limit)
+        search = compiled(expression).search
+        found = next((n for n, piece in enumerate(pieces) if search(piece)), -1)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except Slow:
+        pass
+    answers.write(b"%d\n" % found)
     answers.flush()
 """
 
@@ -45,19 +78,18 @@ def check_expression(text: str) -> None:
         raise UsageError(f'"{text}" is no regular expression: {error}') from None
 
 
-class Matcher:
-    """One expression; `async with` starts and ends its process."""
+class _Process:
+    """A matcher's process: lines go in, answers come out."""
 
-    def __init__(self, link: KeeperLink, expression: str) -> None:
-        check_expression(expression)
+    def __init__(self, link: KeeperLink, argv: list[str]) -> None:
         self._link = link
-        self._expression = expression
+        self._argv = argv
         self._run_id = new_run_id()
         self._transports: list[asyncio.BaseTransport] = []
-        self._answers: asyncio.StreamReader
-        self._lines: asyncio.WriteTransport
+        self.answers: asyncio.StreamReader
+        self.lines: asyncio.WriteTransport
 
-    async def __aenter__(self) -> Matcher:
+    async def open(self) -> None:
         asking = asyncio.ensure_future(self._ask())
         try:
             reply = await asyncio.shield(asking)
@@ -65,7 +97,12 @@ class Matcher:
             asking.add_done_callback(_abandon)
             raise
         await self._open(reply["spares"])
-        return self
+
+    def close(self) -> None:
+        for transport in self._transports:
+            transport.close()
+        # It ends with its input; one that still thinks is ended.
+        self._link.request({"do": "end", "run_id": self._run_id, "grace": 0.0}, _ignore)
 
     async def _ask(self) -> dict[str, Any]:
         return await self._link.ask(
@@ -76,7 +113,7 @@ class Matcher:
                 "number": 0,
                 "kind": "task",
                 "hidden": True,
-                "argv": [sys.executable, "-I", "-S", "-c", _PROGRAM, self._expression],
+                "argv": [sys.executable, "-I", "-S", "-c", *self._argv],
                 "env": {},
                 "cwd": "/",
                 "stdin": "pipe",
@@ -85,20 +122,44 @@ class Matcher:
             }
         )
 
+    async def _open(self, fds: dict[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        for part in fds.keys() - {"out", "stdin"}:
+            os.close(fds[part])
+        self.answers = asyncio.StreamReader(limit=_REPLY_LIMIT)
+        out, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self.answers), os.fdopen(fds["out"], "rb", 0)
+        )
+        self._transports.append(out)
+        self.lines, _ = await loop.connect_write_pipe(
+            asyncio.BaseProtocol, os.fdopen(fds["stdin"], "wb", 0)
+        )
+        self._transports.append(self.lines)
+
+
+class Matcher:
+    """One expression; `async with` starts and ends its process."""
+
+    def __init__(self, link: KeeperLink, expression: str) -> None:
+        check_expression(expression)
+        self._expression = expression
+        self._process = _Process(link, [_PROGRAM, expression])
+
+    async def __aenter__(self) -> Matcher:
+        await self._process.open()
+        return self
+
     async def __aexit__(self, *_: object) -> None:
-        for transport in self._transports:
-            transport.close()
-        # It ends with its input; one that still thinks is ended.
-        self._link.request({"do": "end", "run_id": self._run_id, "grace": 0.0}, _ignore)
+        self._process.close()
 
     async def matches(self, lines: list[bytes]) -> list[int]:
         """The places of those lines that match; raises UsageError when it takes too long."""
         if not lines:
             return []
         data = b"\n".join(lines)
-        self._lines.write(b"%d\n" % len(data) + data)
+        self._process.lines.write(b"%d\n" % len(data) + data)
         try:
-            answer = await asyncio.wait_for(self._answers.readline(), PATIENCE_SECONDS)
+            answer = await asyncio.wait_for(self._process.answers.readline(), PATIENCE_SECONDS)
         except asyncio.TimeoutError:
             raise UsageError(
                 f'"{self._expression}" takes too long on what was printed',
@@ -108,19 +169,75 @@ class Matcher:
             raise Failed("the search ended before its time", "try again")
         return [int(number) for number in answer.split()]
 
-    async def _open(self, fds: dict[str, int]) -> None:
+
+class SharedMatcher:
+    """Any number of expressions in one process, which is there only while it is needed.
+
+    One that takes too long is interrupted there and costs the others half a second.
+    """
+
+    def __init__(self, link: KeeperLink) -> None:
+        self._link = link
+        self._process: _Process | None = None
+        self._turn = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+        self._renew_at = 0.0
+
+    async def first(self, expression: str, lines: list[bytes]) -> int | None:
+        """The place of the first line that matches; raises UsageError when it takes too long."""
+        if not lines:
+            return None
+        return await self._ask(expression, b"\n".join(lines), by_line=True)
+
+    async def is_in(self, expression: str, data: bytes) -> bool:
+        """Whether it is found anywhere in these bytes."""
+        plain = expression.encode("utf-8", "surrogateescape")
+        if re.escape(plain) == plain:
+            return plain in data
+        return await self._ask(expression, data, by_line=False) is not None
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if self._idle is not None:
+            self._idle.cancel()
+        if process is not None:
+            process.close()
+
+    async def _ask(self, expression: str, data: bytes, *, by_line: bool) -> int | None:
+        # Who is cancelled leaves: the answer must still be taken, or the next gets it.
+        asking = asyncio.ensure_future(self._in_turn(expression, data, by_line=by_line))
+        number = await asyncio.shield(asking)
+        if number == -2:
+            raise UsageError(
+                f'"{expression}" takes too long on what was printed',
+                "repetitions of repetitions are slow; write it simpler",
+            )
+        return None if number < 0 else number
+
+    async def _in_turn(self, expression: str, data: bytes, *, by_line: bool) -> int:
         loop = asyncio.get_running_loop()
-        for part in fds.keys() - {"out", "stdin"}:
-            os.close(fds[part])
-        self._answers = asyncio.StreamReader(limit=_REPLY_LIMIT)
-        out, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self._answers), os.fdopen(fds["out"], "rb", 0)
-        )
-        self._transports.append(out)
-        self._lines, _ = await loop.connect_write_pipe(
-            asyncio.BaseProtocol, os.fdopen(fds["stdin"], "wb", 0)
-        )
-        self._transports.append(self._lines)
+        encoded = expression.encode("utf-8", "surrogateescape")
+        head = b"%d %d %d\n" % (len(encoded), len(data), by_line)
+        async with self._turn:
+            if self._idle is not None:
+                self._idle.cancel()
+            if self._process is not None and loop.time() > self._renew_at:
+                self.close()
+            if self._process is None:
+                process = _Process(self._link, [_SHARED_PROGRAM, str(SHARED_CPU_SECONDS)])
+                await process.open()
+                self._process, self._renew_at = process, loop.time() + _LEASE_SECONDS / 2
+            self._process.lines.write(head + encoded + data)
+            try:
+                reading = self._process.answers.readline()
+                answer = await asyncio.wait_for(reading, SHARED_PATIENCE_SECONDS)
+            except asyncio.TimeoutError:
+                answer = b""
+            if not answer.endswith(b"\n"):
+                self.close()
+                raise Failed("the search ended before its time", "it is tried again")
+            self._idle = loop.call_later(SHARED_IDLE_SECONDS, self.close)
+            return int(answer)
 
 
 def _abandon(asked: asyncio.Task[dict[str, Any]]) -> None:

@@ -49,6 +49,24 @@ class Watches:
         self._known = known
         self._subscriptions: set[Subscription] = set()
         self._asked: set[str] = set()
+        self._bells: dict[str, list[Callable[[], None]]] = {}
+
+    def ring(self, service: str, bell: Callable[[], None]) -> Callable[[], None]:
+        """Call `bell` when the watch is in force and whenever the service printed more, until
+        the answer is called."""
+        self._bells.setdefault(service, []).append(bell)
+        self._asked.add(service)
+        self._watch(service, on=True)
+
+        def stop() -> None:
+            bells = self._bells.get(service, [])
+            if bell in bells:
+                bells.remove(bell)
+                if not bells:
+                    del self._bells[service]
+                    self._leave(service)
+
+        return stop
 
     def subscribe(self, services: Iterable[str]) -> Subscription:
         subscription = Subscription(frozenset(services), self._unsubscribe)
@@ -62,11 +80,11 @@ class Watches:
 
     def update(self) -> None:
         """Ask the keeper for what is watched now; called when services come and go."""
-        wanted: set[str] = set()
+        wanted = set(self._bells)
         if self._subscriptions:
-            for service in self._known():
-                if any(subscription.wants(service) for subscription in self._subscriptions):
-                    wanted.add(service)
+            known = set(self._known())
+            for subscription in self._subscriptions:
+                wanted |= known & subscription.services if subscription.services else known
         before, self._asked = self._asked, wanted
         for service in wanted ^ before:
             self._watch(service, on=service in wanted)
@@ -88,6 +106,14 @@ class Watches:
         for subscription in self._subscriptions:
             if subscription.wants(service):
                 subscription.add(service, **facts)
+        for bell in list(self._bells.get(service, ())):
+            bell()
+
+    def _leave(self, service: str) -> None:
+        """Nobody rings for it any more."""
+        if not any(subscription.wants(service) for subscription in self._subscriptions):
+            self._asked.discard(service)
+            self._watch(service, on=False)
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)

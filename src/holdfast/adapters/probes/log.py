@@ -1,0 +1,97 @@
+"""Whether a service printed a line that matches: in a run, or since the last look.
+
+Reads the log where it lies; matching is done in the matcher's process. Blocking parts run in
+the thread that the caller gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.adapters.matching import SharedMatcher
+from holdfast.adapters.output import RunLines
+from holdfast.logbook import cursors
+from holdfast.logbook.cursors import Cursor
+from holdfast.logbook.entries import Line
+from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.reader import Reader
+
+BACKLOG_BYTES = 8 * 1024 * 1024
+SHOWN_CHARACTERS = 120
+
+InThread = Callable[..., Awaitable[Any]]
+
+
+class RunSearch:
+    """A line anywhere in a run, from its beginning, as it grows."""
+
+    def __init__(
+        self, directory: str, service: str, run: int, matcher: SharedMatcher, in_thread: InThread
+    ) -> None:
+        self._place = (directory, service, run)
+        self._matcher = matcher
+        self._in_thread = in_thread
+        self._lines: RunLines | None = None
+
+    async def look(self, pattern: str) -> str | None:
+        """The first line that matches in what was added since the last look."""
+        if self._lines is None:
+            self._lines = await self._in_thread(RunLines, *self._place)
+        while batch := await self._in_thread(self._lines.batch, False):
+            found = await self._matcher.first(pattern, [line.data for line in batch])
+            if found is not None:
+                return shown(batch[found].text)
+        return None
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+
+
+class RecentSearch:
+    """A line among those that were finished since the last look."""
+
+    def __init__(
+        self, directory: str, service: str, matcher: SharedMatcher, in_thread: InThread
+    ) -> None:
+        self._reader = Reader(directory, service)
+        self._matcher = matcher
+        self._in_thread = in_thread
+        self._follower: LineFollower | None = None
+
+    async def begin(self) -> None:
+        """Look at nothing that was printed before now."""
+        self._start_at(await self._in_thread(self._reader.end))
+
+    async def look(self, pattern: str) -> str | None:
+        """A line that matches; of a backlog, only the newest part is looked at."""
+        if self._follower is None:
+            await self.begin()
+        end: Cursor = await self._in_thread(self._reader.end)
+        assert self._follower is not None
+        if max(end) - self._follower.cursor.start > BACKLOG_BYTES:
+            self._start_at(cursors.at(max(end) - BACKLOG_BYTES))
+        lines: list[Line] = await self._in_thread(_lines_of, self._follower)
+        found = await self._matcher.first(pattern, [line.data for line in lines])
+        return None if found is None else shown(lines[found].text)
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+
+    def _start_at(self, cursor: Cursor) -> None:
+        self.close()
+        self._follower = LineFollower(self._reader, cursor)
+
+
+def shown(text: str) -> str:
+    """A line as it may stand in an event: short, and of one piece."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text[:1000]).strip()
+    return plain if len(plain) <= SHOWN_CHARACTERS else plain[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _lines_of(follower: LineFollower) -> list[Line]:
+    return [entry for entry in follower.wake() if isinstance(entry, Line)]

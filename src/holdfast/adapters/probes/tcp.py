@@ -1,0 +1,76 @@
+"""Whether a port takes a connection, and the connections of other probes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import ssl
+from typing import NamedTuple
+
+from holdfast.adapters.probes import Finding
+from holdfast.vocabulary.probe_spec import TcpTarget
+
+READ_LIMIT = 64 * 1024
+_LOOPBACK = ("127.0.0.1", "::1")
+
+
+class Streams(NamedTuple):
+    """Both directions of a connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def close(self) -> None:
+        """Without a farewell: nothing that matters is under way."""
+        self.writer.transport.abort()
+
+
+async def check(target: TcpTarget) -> Finding:
+    """Connect and hang up."""
+    try:
+        streams = await connect(target.host, target.port)
+    except OSError as error:
+        return Finding(False, describe(error, target.host, target.port))
+    streams.close()
+    return Finding(True, "the port takes connections")
+
+
+async def connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> Streams:
+    """A connection; raises OSError."""
+    # The name of this machine needs no resolver, which would cost a thread.
+    addresses = _LOOPBACK if host.lower() == "localhost" else (host,)
+    name = host if tls is not None else None
+    errors: list[OSError] = []
+    for address in addresses:
+        try:
+            return Streams(
+                *await asyncio.open_connection(
+                    address, port, limit=READ_LIMIT, ssl=tls, server_hostname=name
+                )
+            )
+        except OSError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def describe(error: OSError, host: str, port: int) -> str:
+    """Why there is no connection, in few words."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, ssl.SSLError):
+        why = getattr(error, "verify_message", None) or error.reason or "TLS failed"
+        return f"{where}: TLS: {str(why).replace('_', ' ').lower()}"
+    if error.errno == errno.ECONNREFUSED:
+        return f"{where}: connection refused"
+    text = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+    return f"{where}: {text or type(error).__name__}"
