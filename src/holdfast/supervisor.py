@@ -34,12 +34,14 @@ from holdfast.engine.attendants import Attendants
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.ports import Clock, Open, Ports
 from holdfast.engine.recorded_bytes import RecordedBytes
+from holdfast.engine.recovery import RecoveryCommands
 from holdfast.engine.roster import Roster
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.watches import Watches
+from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.events import Event, Kind
 
 PRELOAD_AFTER_SECONDS = 1.0
@@ -153,7 +155,11 @@ class Supervisor:
         clock = Clock()
         # Jitter, not secrets.
         attendants, settings = Attendants(), CurrentSettings(link)
-        ports = Ports(link, store, clock, random.random, loop.call_later, Open(), attendants)
+        tasks, workflows = Tasks(link, loop), Workflows(link, store, clock, loop)
+        remedies = RecoveryCommands(workflows, tasks, settings, store)
+        ports = Ports(
+            link, store, clock, random.random, loop.call_later, Open(), attendants, remedies
+        )
         roster = Roster(
             ports,
             new_future=loop.create_future,
@@ -162,7 +168,7 @@ class Supervisor:
         )
         watches = Watches(link, lambda: roster.runners)
         shutdown = Shutdown(roster, store, link)
-        self._tasks, self._settings = Tasks(link, loop), settings
+        self._tasks, self._settings = tasks, settings
         self._store, self._bus, self._roster, self._watches = store, bus, roster, watches
         self._shutdown = shutdown
         self._context = Context(
@@ -176,6 +182,7 @@ class Supervisor:
             shutdown=shutdown,
             tasks=self._tasks,
             settings=settings,
+            workflows=workflows,
             tokens=Tokens(self._state),
             audit=AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head),
             project=self._project(),
@@ -204,6 +211,8 @@ class Supervisor:
         self._settings.restore(kept)
         self._shutdown.resume(kept)
         self._roster.restore(facts, kept, loaded)
+        self._tasks.end_leftovers(facts.get("runs") or [])
+        self._context.workflows.restore(kept)
         self._is_running = True
         early, self._early = self._early, []
         for notice in early:

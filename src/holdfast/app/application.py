@@ -15,7 +15,8 @@ from holdfast.adapters import processes
 from holdfast.adapters.processes import Peer, Process
 from holdfast.app import scoping
 from holdfast.app.auditing import Auditor
-from holdfast.app.registry import HANDLERS, Handler
+from holdfast.app.registry import Handler, handler_for
+from holdfast.rules import commands as rules_of_commands
 from holdfast.rules.permissions import permit, role_of
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
 from holdfast.vocabulary.commands import Command
@@ -80,6 +81,9 @@ class Application:
             )
             targets = scoping.targets(roster, actor, command)
         verdict = permit(actor, command, targets)
+        if verdict.is_allowed and isinstance(command, rules_of_commands.CARRIERS):
+            settings = self._context.settings.now
+            verdict = rules_of_commands.permit_commands(actor, command, settings)
         if not verdict.is_allowed:
             self._auditor.refused(actor, command, verdict.reason)
             raise Refused(
@@ -87,7 +91,7 @@ class Application:
                 "ask the owner of this Holdfast",
                 {"actor": actor.name, "needs": command.permission.value},
             )
-        handler = HANDLERS[type(command)]
+        handler = handler_for(command, actor)
         if not self._auditor.is_audited(command):
             answer: Answer = handler(self._context, command)
             return answer

@@ -19,6 +19,7 @@ from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.watches import Watches
+from holdfast.engine.workflows import Workflows
 
 MOST_SEARCHES = 16
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class Context:
         shutdown: Shutdown,
         tasks: Tasks,
         settings: CurrentSettings,
+        workflows: Workflows,
         tokens: Tokens,
         audit: AuditLog,
         project: str,
@@ -57,6 +59,7 @@ class Context:
         self.shutdown = shutdown
         self.tasks = tasks
         self.settings = settings
+        self.workflows = workflows
         self.tokens = tokens
         self.audit = audit
         self.project = project

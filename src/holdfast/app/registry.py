@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.app.handlers import (
+    custom,
     declaring,
     history,
     holdfast,
@@ -16,8 +18,10 @@ from holdfast.app.handlers import (
     status,
     waiting,
 )
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands import configuration as about_configuration
+from holdfast.vocabulary.commands import custom as about_custom
 from holdfast.vocabulary.commands import history as about_history
 from holdfast.vocabulary.commands import holdfast as about_holdfast
 from holdfast.vocabulary.commands import output as about_output
@@ -26,7 +30,7 @@ from holdfast.vocabulary.commands import services as about_services
 
 Handler = Callable[[Any, Any], Any]
 
-HANDLERS: dict[type[Command], Handler] = {
+HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_holdfast.Hello: holdfast.hello,
     about_holdfast.Up: declaring.up,
     about_holdfast.Run: declaring.run,
@@ -50,6 +54,11 @@ HANDLERS: dict[type[Command], Handler] = {
     about_output.Resize: output.resize,
     about_history.Events: history.events,
     about_history.Runs: history.runs,
+    about_custom.CustomRestart: custom.custom_restart,
+    about_custom.ExecuteCommand: custom.execute_command,
+    about_custom.RunWorkflow: custom.run_workflow,
+    about_custom.CancelWorkflow: custom.cancel_workflow,
+    about_custom.Workflows: custom.workflows,
     about_configuration.Plan: reloading.plan,
     about_configuration.Reload: reloading.reload,
     about_security.CreateToken: security.create_token,
@@ -57,3 +66,12 @@ HANDLERS: dict[type[Command], Handler] = {
     about_security.RevokeToken: security.revoke_token,
     about_security.Audit: security.audit,
 }
+TELLS_ACTOR = frozenset(
+    {about_custom.CustomRestart, about_custom.ExecuteCommand, about_custom.RunWorkflow}
+)
+"""Commands whose handlers are told who asks: it is on record for as long as they work."""
+
+
+def handler_for(command: Command, actor: Actor) -> Handler:
+    handler = HANDLERS[type(command)]
+    return partial(handler, actor=actor) if type(command) in TELLS_ACTOR else handler

@@ -106,10 +106,26 @@ class Tasks:
         self._link = link
         self._loop = loop
         self._live: dict[str, _Live] = {}
+        self._left: set[str] = set()
+        """Tasks of an earlier supervisor, being ended."""
+
+    def end_leftovers(self, runs: list[dict[str, Any]]) -> None:
+        """End what an earlier supervisor was running: nobody waits for it any more."""
+        for run in runs:
+            if run.get("kind") == "task":
+                self._left.add(run["run_id"])
+                self._end(run["run_id"])
 
     def on_notice(self, notice: dict[str, Any]) -> bool:
         """Take an exit or an end that is a task's; says whether it was one of ours."""
-        live = self._live.get(notice.get("run_id") or "")
+        run_id = notice.get("run_id") or ""
+        if run_id in self._left:
+            if notice["notice"] == "exit":
+                self._link.forget([run_id])
+            if notice["notice"] == "ended" or notice.get("empty", True):
+                self._left.discard(run_id)
+            return True
+        live = self._live.get(run_id)
         if live is None:
             return False
         if notice["notice"] == "exit":

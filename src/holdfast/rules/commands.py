@@ -31,6 +31,8 @@ _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
 _SHELL_ONLY = re.compile(r"[|&;<>`]+|\$[\w({]+")
 _YES = Verdict(True, "the settings allow it")
+CARRIERS = (CustomRestart, ExecuteCommand, RunWorkflow)
+"""The commands that carry others, so that the settings have to be asked."""
 
 
 class Prepared(NamedTuple):
@@ -137,18 +139,11 @@ def shown(argv: tuple[str, ...]) -> str:
     return " ".join(shlex.quote(word) for word in redact_arguments(argv))
 
 
-def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
-    name = command.command
+def permit_named(name: str, settings: Settings) -> Verdict:
+    """Whether a command of the configuration may be run, by whom ever."""
     spec = settings.commands.get(name)
     if spec is None:
         return Verdict(False, _unknown(name, settings))
-    if command.args or command.env or command.working_dir:
-        why = "a command of the configuration takes no args, env or working_dir of the caller"
-        return _no(command, why, "give another `command_type`, or write them into `commands:`")
-    return _permit_spec(name, spec, settings)
-
-
-def _permit_spec(name: str, spec: CommandSpec, settings: Settings) -> Verdict:
     if not spec.is_safe:
         why = f'"{name}" is not safe, the configuration says'
         return Verdict(False, f"{why}; `commands: {{{name}: {{is_safe: true}}}}` allows it")
@@ -156,6 +151,13 @@ def _permit_spec(name: str, spec: CommandSpec, settings: Settings) -> Verdict:
         setting = f"`commands: {{{name}: {{allowed_in_production: true}}}}`"
         return Verdict(False, f'"{name}" is not for production; {setting} allows it')
     return _YES
+
+
+def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
+    if command.args or command.env or command.working_dir:
+        why = "a command of the configuration takes no args, env or working_dir of the caller"
+        return _no(command, why, "give another `command_type`, or write them into `commands:`")
+    return permit_named(command.command, settings)
 
 
 def _permit_workflow(name: str, settings: Settings) -> Verdict:
@@ -166,8 +168,8 @@ def _permit_workflow(name: str, settings: Settings) -> Verdict:
         setting = f"`workflows: {{{name}: {{allowed_in_production: true}}}}`"
         return Verdict(False, f'"{name}" is not for production; {setting} allows it')
     for step in spec.steps:
-        if step.command is not None and step.command in settings.commands:
-            verdict = _permit_spec(step.command, settings.commands[step.command], settings)
+        if step.command is not None:
+            verdict = permit_named(step.command, settings)
             if not verdict.is_allowed:
                 return verdict
     return _YES

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.commands.configuration import Plan, Reload
+from holdfast.vocabulary.commands.custom import (
+    CancelWorkflow,
+    CustomRestart,
+    ExecuteCommand,
+    RunWorkflow,
+    Workflows,
+)
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.commands.holdfast import (
     Adopt,
@@ -35,6 +42,7 @@ COMMANDS: dict[str, type[Command]] = {
         Hello, Status, Up, Run, Start, Stop, Restart, Pause, Resume, Signal, Ps, Wait, Remove,
         Adopt, Logs, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
+        CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
     )
 }  # fmt: skip
 

@@ -1,0 +1,22 @@
+"""Which service is meant where one is needed and none is named."""
+
+from __future__ import annotations
+
+from holdfast.app.context import Context
+from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.vocabulary.errors import UsageError
+
+
+def the_service(context: Context, name: str | None, verb: str) -> RestoredRunner:
+    """The named one, the default, or the only one; UsageError that lists names otherwise."""
+    roster = context.roster
+    name = name or context.settings.now.default_service
+    if name is not None:
+        return roster.get(name)
+    if len(roster.runners) == 1:
+        return next(iter(roster.runners.values()))
+    known = ", ".join(roster.runners) or "none"
+    raise UsageError(
+        f"{verb} needs the name of a service",
+        f"known: {known}; `default_service:` in the configuration names one for good",
+    )

@@ -1,0 +1,179 @@
+"""The steps that things under way are made of: a command to run, or a command of ours.
+
+A step answers how it went and never raises for what it does. The first kind runs as a task of
+the keeper; the second is what any door could have asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, NamedTuple
+
+from holdfast.engine.declaration import ENVIRON
+from holdfast.engine.tasks import Task, TaskResult, Tasks
+from holdfast.rules.commands import Prepared
+from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.quantities import format_duration
+from holdfast.vocabulary.results import Outcome, Result, StepResult, WaitResult
+
+OnOutput = Callable[[str, bytes], None]
+Perform = Callable[[Command], Awaitable[Result]]
+StepOutcome = Literal["done", "failed", "timeout", "cancelled", "skipped"]
+TAIL_CHARACTERS = 8 * 1024
+
+
+class Surroundings(NamedTuple):
+    """Where and with what a command is run."""
+
+    working_dir: str
+    env: dict[str, str] = {}
+    environ: str | None = None
+    user: str | None = None
+
+    @classmethod
+    def of(cls, service: Any) -> Surroundings:
+        """Those of a service."""
+        spec = service.declaration.spec
+        environ = ENVIRON + service.declaration.environ_key
+        return cls(
+            spec.working_dir,
+            spec.env,
+            environ if spec.environment == "inherit" else None,
+            spec.user,
+        )
+
+
+class Step:
+    """One thing to do."""
+
+    def __init__(self, what: str, part: str = "") -> None:
+        self.what = what
+        """As it may be told."""
+        self.part = part
+
+    @abstractmethod
+    async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
+        """Do it in at most so many seconds."""
+
+    def result(self, outcome: StepOutcome, **facts: Any) -> StepResult:
+        return StepResult(what=self.what, part=self.part, outcome=outcome, **facts)
+
+
+class CommandStep(Step):
+    """Runs a command to its end."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        prepared: Prepared,
+        around: Surroundings,
+        *,
+        part: str = "",
+        env: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(prepared.what, part)
+        self._tasks = tasks
+        self._prepared = prepared
+        self._around = around
+        self._env = env or {}
+
+    async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
+        prepared, around = self._prepared, self._around
+        timeout = prepared.timeout if seconds is None else min(prepared.timeout, seconds)
+        task = Task(
+            name="command",
+            argv=prepared.argv,
+            working_dir=os.path.join(around.working_dir, prepared.working_dir or ""),
+            timeout=timeout,
+            env={**around.env, **prepared.env, **self._env},
+            environ=around.environ,
+            user=around.user,
+            on_output=on_output,
+        )
+        ended = await self._tasks.run(task)
+        return self.result(
+            _outcome_of(ended),
+            exit_code=None if ended.is_timeout else ended.code,
+            signal=None if ended.is_timeout else ended.signal,
+            seconds=ended.seconds,
+            out=_tail(ended.out),
+            err=_tail(ended.err),
+            reason=_reason_of(ended, timeout),
+        )
+
+
+class OwnStep(Step):
+    """Does what a command of the vocabulary does."""
+
+    def __init__(self, perform: Perform, command: Command, what: str, part: str = "") -> None:
+        super().__init__(what, part)
+        self._perform = perform
+        self._command = command
+
+    async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        doing = asyncio.ensure_future(self._perform(self._command))
+        # What has begun with services is finished, whether anybody waits for it or not.
+        try:
+            done, _ = await asyncio.wait([doing], timeout=seconds)
+        finally:
+            doing.add_done_callback(_look_at)
+        took = round(loop.time() - began, 3)
+        if not done:
+            reason = f"not within {format_duration(seconds or 0)}; it goes on"
+            return self.result("timeout", seconds=took, reason=reason)
+        try:
+            reason = _failure_in(doing.result())
+        except HoldfastError as error:
+            reason = error.message
+        return self.result("failed" if reason else "done", seconds=took, reason=reason)
+
+
+def output_item(stream: str, data: bytes) -> dict[str, Any]:
+    """A piece of output for a follower, byte for byte."""
+    try:
+        return {"kind": "output", "stream": stream, "text": data.decode()}
+    except UnicodeDecodeError:
+        return {"kind": "output", "stream": stream, "data": base64.b64encode(data).decode()}
+
+
+def _look_at(doing: asyncio.Future[Result]) -> None:
+    if not doing.cancelled():
+        doing.exception()
+
+
+def _outcome_of(ended: TaskResult) -> StepOutcome:
+    if ended.is_timeout:
+        return "timeout"
+    return "done" if ended.is_success else "failed"
+
+
+def _reason_of(ended: TaskResult, timeout: float) -> str | None:
+    if ended.is_success:
+        return None
+    if ended.is_timeout:
+        return f"took longer than {format_duration(timeout)}; all its processes were killed"
+    return ended.reason
+
+
+def _tail(data: bytes) -> str:
+    return data.decode(errors="replace")[-TAIL_CHARACTERS:]
+
+
+def _failure_in(result: Result) -> str | None:
+    """Why an answer means that it did not work; None if it did."""
+    if isinstance(result, WaitResult):
+        return None if result.met else f"{result.service} is {result.status}"
+    services = getattr(result, "services", None)
+    reasons = [
+        f"{name}: {outcome.reason or outcome.status}"
+        for name, outcome in (services.items() if isinstance(services, dict) else ())
+        if isinstance(outcome, Outcome) and outcome.outcome == "failed"
+    ]
+    return "; ".join(reasons) or None
