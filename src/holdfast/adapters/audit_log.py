@@ -8,6 +8,7 @@ was answered is on record, whoever is killed next. Secrets are masked by the cal
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import time
@@ -27,18 +28,21 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Head(NamedTuple):
-    """The newest record: its number and its hash."""
+    """The newest record, by its number and its hash, and the oldest that is still kept."""
 
     seq: int
     digest: str
+    first: int = 1
 
     @classmethod
     def parse(cls, text: str | None) -> Head:
-        number, _, digest = (text or "").partition(":")
-        return cls(int(number), digest) if number.isdigit() and digest else cls(0, ORIGIN)
+        number, digest, first = [*(text or "").split(":"), "", ""][:3]
+        if number.isdigit() and first.isdigit():
+            return cls(int(number), digest, int(first))
+        return cls(0, ORIGIN)
 
     def __str__(self) -> str:
-        return f"{self.seq}:{self.digest}"
+        return f"{self.seq}:{self.digest}:{self.first}"
 
 
 class Verdict(NamedTuple):
@@ -61,6 +65,7 @@ class AuditLog:
         self._descriptor: int | None = None
         self._size = 0
         self._lost = 0
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def head(self) -> Head:
@@ -77,7 +82,8 @@ class AuditLog:
                 known.seq,
             )
         # Numbers are never used twice, also if records were taken away.
-        self._head = max(found, known, key=lambda head: head.seq)
+        newest = max(found, known, key=lambda head: head.seq)
+        self._head = newest._replace(first=known.first)
         if found.seq < known.seq:
             self.record({"gap": f"records {found.seq + 1} to {known.seq} were missing"})
 
@@ -97,8 +103,19 @@ class AuditLog:
             self._lost += 1
             return
         self._lost = 0
-        self._head = Head(seq, digest)
+        self._head = Head(seq, digest, self._head.first)
         self._keep_head(str(self._head))
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def newer_than(self, seq: int) -> None:
+        """Return when there is a record with a larger number."""
+        while self._head.seq <= seq:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -125,6 +142,9 @@ class AuditLog:
                 before = Head(entry["seq"], entry["hash"])
                 first, count = first or before.seq, count + 1
         known = Head.parse(kept_head) if kept_head else self._head
+        if first > known.first:
+            why = f"records {known.first} to {first - 1} are missing at the beginning"
+            return Verdict(False, count, first, before.seq, why)
         if before.seq < known.seq:
             why = f"records {before.seq + 1} to {known.seq} are cut off at the end"
             return Verdict(False, count, first, before.seq, why)
@@ -156,7 +176,13 @@ class AuditLog:
         descriptor = os.open(path, flags, 0o600)
         self.close()
         self._descriptor, self._size = descriptor, _mended(descriptor, path)
-        for old in files[: -(MOST_FILES - 1)] if path not in files else ():
+        leaving = files[: -(MOST_FILES - 1)] if path not in files else []
+        if leaving:
+            # Said before it is done: records are never missing that were not given up.
+            oldest = files[len(leaving)]
+            self._head = self._head._replace(first=int(oldest.rpartition("-")[2].split(".")[0]))
+            self._keep_head(str(self._head))
+        for old in leaving:
             os.unlink(old)
 
     def _newest(self) -> Head:

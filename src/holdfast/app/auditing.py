@@ -80,6 +80,8 @@ def arguments_of(command: Command) -> dict[str, Any]:
             continue
         if name in command.masked:
             given[name] = HIDDEN
+        elif name == "environment" and isinstance(value, dict):
+            given[name] = f"{len(value)} variables"
         elif name in _VARIABLES and isinstance(value, dict):
             given[name] = sorted(value)[:_MOST_ITEMS]
         elif name in ("argv", "args") and isinstance(value, list):

@@ -5,6 +5,8 @@ Adding a verb is adding a row here and a function where the row points. Imports 
 
 from __future__ import annotations
 
+from holdfast.cli.reload_verbs import RELOAD_VERBS
+from holdfast.cli.security_verbs import SECURITY_VERBS
 from holdfast.cli.verb import Option, Verb
 
 GLOBAL_OPTIONS = (
@@ -60,6 +62,7 @@ VERBS = (
             ("holdfast up web db", "start two services, and what they depend on"),
         ),
     ),
+    *RELOAD_VERBS,
     Verb(
         "run",
         "Supervise a command, with no configuration at all",
@@ -340,6 +343,7 @@ VERBS = (
         about="No service notices: pids, pipes, terminals and exit codes stay.",
         examples=(("holdfast upgrade", "after installing another version"),),
     ),
+    *SECURITY_VERBS,
     Verb(
         "doctor",
         "Check what this host allows, and how to get more",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 import msgspec
@@ -49,8 +50,21 @@ def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
     return TokenResult(token=_told(context.tokens.revoke(command.token)))
 
 
-async def audit(context: Context, command: Audit) -> AuditResult:
-    return await context.in_thread(_read_audit, context, command)
+def audit(
+    context: Context, command: Audit
+) -> Awaitable[AuditResult] | AsyncGenerator[dict[str, Any], None]:
+    if command.follow:
+        return _follow(context, command)
+    return context.in_thread(_read_audit, context, command)
+
+
+async def _follow(context: Context, command: Audit) -> AsyncGenerator[dict[str, Any], None]:
+    while True:
+        result = await context.in_thread(_read_audit, context, command)
+        for entry in result.records:
+            yield entry
+        await context.audit.newer_than(result.last)
+        command = msgspec.structs.replace(command, since=result.last)
 
 
 def _read_audit(context: Context, command: Audit) -> AuditResult:
@@ -74,7 +88,8 @@ def _read_audit(context: Context, command: Audit) -> AuditResult:
         if command.since is not None and len(wanted) == limit:
             break
         wanted.append(entry)
-    last = wanted[-1]["seq"] if wanted and command.since is not None else head.seq
+    is_cut = command.since is not None and len(wanted) == limit
+    last = wanted[-1]["seq"] if is_cut else max(head.seq, command.since or 0)
     return AuditResult(records=list(wanted), last=last, verdict=verdict)
 
 

@@ -49,6 +49,7 @@ class Audit(Command, frozen=True, kw_only=True):
 
     Records after the number `since`; without it, the newest `limit`. `actor` and `about` (a
     command) choose. `verify` looks whether any record was altered, removed or cut off.
+    `follow` goes on with new ones.
     """
 
     name = "audit"
@@ -56,6 +57,7 @@ class Audit(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     reads_content = True
     route = ("GET", "/api/audit")
+    streams = True
     since: int | None = None
     after: float | None = None
     """Unix seconds: only records that are newer."""
@@ -63,3 +65,4 @@ class Audit(Command, frozen=True, kw_only=True):
     actor: str | None = None
     about: str | None = None
     verify: bool = False
+    follow: bool = False

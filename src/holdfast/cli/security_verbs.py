@@ -1,0 +1,60 @@
+"""The verbs about who may pass and who did what; part of the table in `verbs`."""
+
+from __future__ import annotations
+
+from holdfast.cli.verb import Option, Verb
+
+SECURITY_VERBS = (
+    Verb(
+        "token",
+        "Make, list or revoke tokens for the network doors",
+        "security:token",
+        operands="create|ls|revoke [NAME]",
+        least=1,
+        most=2,
+        options=(
+            Option("--role", "what it may do", choices=("viewer", "operator", "admin", "agent")),
+            Option("--service", "only these services; several with commas", "NAMES"),
+            Option("--tag", "only services with these tags", "TAGS"),
+            Option("--command", "only these commands", "NAMES"),
+            Option("--path", "only these paths", "PATHS"),
+            Option("--expires", "for how long it is valid", "DURATION", "duration"),
+        ),
+        commands=("create_token", "list_tokens", "revoke_token"),
+        about=(
+            "A token is shown once, when it is made; only its hash is stored. The command line on\n"
+            "this machine needs none. The first admin's token lies in `admin.token` in the state\n"
+            "folder."
+        ),
+        examples=(
+            ("holdfast token create ci --role operator --expires 30d", "for a month"),
+            ("holdfast token create eyes --role viewer --service web,db", "may look at two"),
+            ("holdfast token ls", "who has one"),
+            ("holdfast token revoke ci", "refused from now on"),
+        ),
+    ),
+    Verb(
+        "audit",
+        "Show who asked what, and what came of it",
+        "security:audit",
+        options=(
+            Option("-f --follow", "go on with new records"),
+            Option("--verify", "look whether any record was altered, removed or cut off"),
+            Option("--since", "only what is newer", "WHEN", "when"),
+            Option("--actor", "only of those whose name contains this", "TEXT"),
+            Option("--command", "only this command", "NAME"),
+            Option("-n --tail", "how many of the newest", "N", "number"),
+        ),
+        commands=("audit",),
+        about=(
+            "Changes, refusals and reads of output are on record: who, through which door, with\n"
+            "which arguments (secrets masked), allowed or refused and why, and how it ended.\n"
+            "With --verify the exit code is 1 if the record is not whole."
+        ),
+        examples=(
+            ("holdfast audit --since 1h", "the last hour"),
+            ("holdfast audit --verify", "is anything missing?"),
+            ("holdfast audit -f --json", "for another program"),
+        ),
+    ),
+)
