@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from holdfast.cli.arguments import Arguments
 
 SAFE_TO_REPEAT = frozenset(
-    {"status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events", "prune"}
+    {
+        *("status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events"),
+        *("prune", "plan", "reload"),
+    }
 )
 
 

@@ -8,7 +8,7 @@ from holdfast.cli.verb import Option, Verb
 from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
 
 GROUPS = (
-    ("Begin", ("init", "up", "run", "down")),
+    ("Begin", ("init", "up", "plan", "reload", "run", "down")),
     ("Look", ("status", "logs", "events", "ps", "runs", "attach", "ls")),
     ("Act", ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm")),
     ("Care", ("prune", "upgrade", "doctor", "completion", "version", "help")),
@@ -23,6 +23,7 @@ EXIT_CODES = (
     (5, "refused", "not allowed, or versions too far apart"),
     (6, "timeout", "it did not happen in the time allowed"),
     (7, "configuration", "the configuration cannot be used; nothing was changed"),
+    (8, "changes", "`plan --exit-code`: a reload would do something"),
     (130, "interrupted", "Ctrl-C"),
     (141, "broken pipe", "the reader of the output went away (`| head`)"),
 )

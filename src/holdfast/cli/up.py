@@ -90,7 +90,10 @@ def _tell(call: Call, result: dict[str, Any]) -> int:
 def _tell_changes(call: Call, result: dict[str, Any]) -> None:
     if call.is_json:
         return
-    for name in result.get("changed") or []:
-        call.note(f"{name} runs with an older declaration\n  holdfast restart {name} applies it")
-    for name in result.get("removed") or []:
-        call.note(f"{name} is no longer declared\n  holdfast rm {name} forgets it")
+    changed, removed = result.get("changed") or [], result.get("removed") or []
+    for name in changed:
+        call.note(f"{name} runs with an older declaration")
+    for name in removed:
+        call.note(f"{name} is no longer declared")
+    if changed or removed:
+        call.note("what runs is left alone; holdfast reload applies the changes")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from holdfast.adapters.state_tables import ServiceRecord
@@ -15,7 +16,8 @@ from holdfast.engine.declaration import Overrides
 from holdfast.engine.live_run import LiveRun
 from holdfast.engine.ports import Clock
 from holdfast.vocabulary.results import Outcome, ServiceStatus
-from holdfast.vocabulary.states import LABEL, State
+from holdfast.vocabulary.errors import ResourceExceeded
+from holdfast.vocabulary.states import LABEL, ErrorType, State
 
 if TYPE_CHECKING:
     from holdfast.engine.service import Service
@@ -36,7 +38,7 @@ class StatusView:
         key = (
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
-            service.overrides, service.declaration,
+            service.overrides, service.declaration, service.error_type, run and run.usage,
         )  # fmt: skip
         built = self._built
         if built is None or key != self._key:
@@ -78,7 +80,10 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         paused=state is State.PAUSED,
         label=LABEL[state],
         origin=spec.origin,
-        overrides=_shown(service.overrides),
+        error_type=service.error_type.value if service.error_type else msgspec.UNSET,
+        memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
+        cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,
+        overrides=shown(service.overrides),
     )
 
 
@@ -94,7 +99,18 @@ def outcome_of(
         reason=reason or (None if run else service.reason),
         exit_code=None if run else service.last_exit.code,
         report=report,
+        **_trouble_of(service) if verb == "failed" and run is None else {},
     )
+
+
+def _trouble_of(service: Service) -> dict[str, str]:
+    if service.error_type is None:
+        return {}
+    trouble = {"error_type": service.error_type.value}
+    if service.error_type is ErrorType.RESOURCE_EXCEEDED:
+        trouble["code"] = ResourceExceeded.code
+    return trouble
+
 
 
 def record_of(service: Service) -> ServiceRecord:
@@ -115,10 +131,11 @@ def record_of(service: Service) -> ServiceRecord:
         seconds=service.last_exit.seconds,
         log_bytes=service.last_exit.log_bytes,
         accounted=service.accounted,
+        error_type=service.error_type.value if service.error_type else None,
     )
 
 
-def _shown(overrides: Overrides | None) -> dict[str, Any] | None:
+def shown(overrides: Overrides | None) -> dict[str, Any] | None:
     """Names of variables, never their values."""
     if overrides is None:
         return None

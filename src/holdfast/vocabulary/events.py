@@ -30,6 +30,11 @@ class Kind(str, Enum):
     SERVICE_REMOVED = "service:removed"
     SERVICE_ADOPTED = "service:adopted"
     SIGNAL_SENT = "service:signalled"
+    CONFIG_RELOADED = "config:reloaded"
+    WATCH_CHANGED = "watch:changed"
+    WATCH_FAILED = "watch:failed"
+    SCHEDULE_STARTED = "schedule:started"
+    SCHEDULE_SKIPPED = "schedule:skipped"
     RECOVERY = "service:recovery"
     WORKFLOW_STARTED = "workflow:started"
     WORKFLOW_STEP = "workflow:step"
@@ -77,6 +82,11 @@ MEANING: dict[Kind, str] = {
     Kind.WORKFLOW_FINISHED: "It is over: `outcome` (done, failed, cancelled, interrupted), why.",
     Kind.COMMAND_STARTED: "A single command began: `id`, `what`, `by`.",
     Kind.COMMAND_FINISHED: "It ended: `outcome`, `exit_code` or `signal`, `seconds`.",
+    Kind.CONFIG_RELOADED: "A configuration was applied: names of services by what was done.",
+    Kind.WATCH_CHANGED: "Watched files changed: how many, the first `paths`, what follows.",
+    Kind.WATCH_FAILED: "Files cannot be watched: why, and what helps.",
+    Kind.SCHEDULE_STARTED: "A scheduled service is started: the time it was `due`.",
+    Kind.SCHEDULE_SKIPPED: "A scheduled start did not happen: the time it was `due`, and why.",
     Kind.OUTPUT_GAP: "Output could not be recorded from here on (disk full); the service goes on.",
     Kind.OUTPUT_RESUMED: "Recording resumed: `lost` bytes are missing.",
     Kind.ALERT_RAISED: "Something is wrong: `id`, `cause`, `severity`, `message`, `since`.",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
-from holdfast.adapters import own_log, processes
+from holdfast.adapters import processes
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.app.handlers.reloading import use_settings
+from holdfast.engine import caller
+from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest, recording
 from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
 from holdfast.vocabulary.errors import Failed, UnknownService, UsageError
@@ -28,14 +31,12 @@ async def up(context: Context, command: Up) -> UpResult:
             raise UnknownService.named(name, list(configuration.services))
     async with context.changes:
         added, changed, removed = _apply(context, configuration, command.environment)
+        use_settings(context, configuration)
+        said = Caller(environment=command.environment, settings=command.settings)
+        caller.remember(context.link, said)
         declared = list(configuration.services)
         await context.survivors.settle(declared)
         await context.survivors.settle_strangers()
-    context.settings.apply(configuration.settings)
-    own_log.set_level(configuration.log_level)
-    context.link.keep("log_level", configuration.log_level)
-    if configuration.path:
-        context.link.keep("config", configuration.path)
     names = command.services or [
         name for name, spec in configuration.services.items() if spec.autostart and spec.enabled
     ]

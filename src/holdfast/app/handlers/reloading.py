@@ -1,0 +1,222 @@
+"""Handlers of plan and reload: what a changed configuration does, and doing exactly that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.adapters import own_log
+from holdfast.app.context import Context
+from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.engine import caller, views
+from holdfast.engine.caller import Caller
+from holdfast.engine.declaration import Declaration, environ_digest
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.rules import ordering
+from holdfast.rules import plan as plans
+from holdfast.rules.plan import Action, Known
+from holdfast.vocabulary.commands.configuration import Plan, Reload
+from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import Outcome, PlanResult, PlanStep, ReloadResult
+from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
+from holdfast.vocabulary.states import Desired, State
+
+LAYER_SECONDS = 30.0
+"""A service that is not up by then no longer holds back those that depend on it."""
+UP_OR_TRYING = (State.STARTING, State.RUNNING, State.PAUSED, State.BACKOFF, State.FAILED)
+OF_CONFIGURATIONS = ("config", "target")
+Steps = dict[str, PlanStep]
+
+
+async def plan(context: Context, command: Plan) -> PlanResult:
+    configuration, wanted, _ = await _load(context, command.config)
+    made = _plan(context, configuration, wanted)
+    return PlanResult(
+        config=configuration.path,
+        services=_told(context, made),
+        settings=list(made.settings),
+        changes=not made.is_empty,
+    )
+
+
+async def reload(context: Context, command: Reload) -> ReloadResult:
+    async with context.changes:
+        configuration, wanted, said = await _load(context, command.config)
+        made = _plan(context, configuration, wanted)
+        told = _told(context, made)
+        outcomes = await _forget(context, made, delete_logs=command.delete_logs)
+        _declare(context, wanted, said)
+        use_settings(context, configuration)
+        await context.survivors.settle(made.names(Action.ADD))
+        if not made.is_empty:
+            _announce(context, configuration, made)
+    for name in made.names(Action.CHANGE):
+        if name in context.roster.runners:
+            outcomes[name] = context.roster.runners[name].outcome("changed")
+    started = await _start(context, made, wait=command.wait)
+    outcomes.update(await with_last_lines(context, started))
+    return ReloadResult(
+        config=configuration.path,
+        plan=told,
+        services=outcomes,
+        settings=list(made.settings),
+        changes=not made.is_empty,
+    )
+
+
+def use_settings(context: Context, configuration: Configuration) -> None:
+    """Let everything of a configuration beyond its services take effect."""
+    context.settings.apply(configuration.settings)
+    own_log.set_level(configuration.log_level)
+    context.link.keep("log_level", configuration.log_level)
+    context.link.keep("config", configuration.path)
+
+
+# Planning
+
+
+async def _load(
+    context: Context, path: str | None
+) -> tuple[Configuration, dict[str, ServiceSpec], Caller]:
+    """The configuration as the last `up` would read it now; raises with all its problems."""
+    from holdfast.adapters.config import load_instances, load_project
+
+    said = caller.recall(context.link.kept)
+    if said is None:
+        raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
+    now = context.settings.now.templates
+    counts: dict[str, int] = {}
+    for runner in context.roster.runners.values():
+        if (template := runner.declaration.spec.template) is not None:
+            counts[template] = counts.get(template, 0) + 1
+
+    def read() -> tuple[Configuration, dict[str, ServiceSpec]]:
+        configuration: Configuration = load_project(
+            path or context.config, said.environment, said.settings, cwd=context.project
+        )
+        wanted = dict(configuration.services)
+        for name, template in configuration.settings.templates.items():
+            is_same = name in now and now[name].instances == template.instances
+            if is_same and counts.get(name, template.instances) != template.instances:
+                # `scale` holds until the file says another number.
+                for spec in configuration.services.values():
+                    if spec.template == name:
+                        del wanted[spec.name]
+                wanted |= load_instances(template, name, counts[name], said.environment)
+        return configuration, wanted
+
+    configuration, wanted = await context.in_thread(read)
+    return configuration, wanted, said
+
+
+def _plan(
+    context: Context, configuration: Configuration, wanted: dict[str, ServiceSpec]
+) -> plans.Plan:
+    known = {
+        name: _known(runner)
+        for name, runner in context.roster.runners.items()
+        if name in wanted or runner.declaration.spec.origin in OF_CONFIGURATIONS
+    }
+    now, then = context.settings.now, configuration.settings
+    # How a template is written is no setting: its instances are compared one by one.
+    settings = [name for name in plans.struct_differences(now, then) if name != "templates"]
+    if context.link.kept.get("log_level") not in (None, configuration.log_level):
+        settings.append("log_level")
+    return plans.make(known, wanted, settings)
+
+
+def _known(runner: ServiceRunner) -> Known:
+    is_wanted_up = runner.desired is Desired.RUNNING and runner.state in UP_OR_TRYING
+    return Known(
+        spec=runner.declaration.spec,
+        launched=runner.launched if runner.run is not None else None,
+        is_wanted_up=is_wanted_up,
+        is_overridden=runner.overrides is not None,
+    )
+
+
+def _told(context: Context, made: plans.Plan) -> Steps:
+    runners = context.roster.runners
+    return {
+        step.service: PlanStep(
+            action=step.action.value,
+            fields=list(step.fields),
+            at_next_start=step.at_next_start,
+            overrides=views.shown(runners[step.service].overrides) if step.is_overridden else None,
+        )
+        for step in made.steps
+    }
+
+
+# Applying
+
+
+async def _forget(context: Context, made: plans.Plan, *, delete_logs: bool) -> dict[str, Outcome]:
+    """Stop what is removed, those that need others first; a process that stays is not forgotten."""
+    roster, names = context.roster, made.names(Action.REMOVE)
+    outcomes = await roster.stop(names, grace=None) if names else {}
+    for name in names:
+        runner = roster.runners.get(name)
+        if runner is None or runner.run is not None:
+            continue
+        if delete_logs:
+            await context.link.ask({"do": "prune", "service": name, "all": True})
+        roster.remove(name)
+        outcomes[name] = runner.outcome("removed")
+    return outcomes
+
+
+def _declare(context: Context, wanted: dict[str, ServiceSpec], said: Caller) -> None:
+    """All in one turn: a supervisor that is killed leaves the old or the new, no mixture."""
+    key = environ_digest(said.environment)
+    for spec in wanted.values():
+        context.roster.declare(Declaration(spec, said.environment, key))
+    context.roster.forget_environments()
+
+
+def _announce(context: Context, configuration: Configuration, made: plans.Plan) -> None:
+    touched: dict[str, Any] = {
+        "added": made.names(Action.ADD),
+        "removed": made.names(Action.REMOVE),
+        "restarted": made.names(Action.RESTART),
+        "changed": made.names(Action.CHANGE),
+        "settings": list(made.settings),
+    }
+    facts = {name: names for name, names in touched.items() if names}
+    facts["unchanged"] = len(made.names(Action.UNCHANGED))
+    context.store.event(Kind.CONFIG_RELOADED, config=configuration.path, **facts)
+
+
+async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str, Outcome]:
+    """Restart what changed and start what is new, layer by layer of what depends on what."""
+    roster = context.roster
+    restarted, added = set(made.names(Action.RESTART)), set(made.names(Action.ADD))
+    outcomes: dict[str, Outcome] = {}
+    futures: dict[str, asyncio.Future[Outcome]] = {}
+    for layer in ordering.start_layers(roster.needs()):
+        here: dict[str, asyncio.Future[Outcome]] = {}
+        for name in (name for name in layer if name in roster.runners):
+            runner = roster.runners[name]
+            spec = runner.declaration.spec
+            if name in restarted:
+                here[name] = runner.restart(wait=wait)
+            elif name in added and spec.autostart and spec.enabled:
+                here[name] = runner.start(wait=wait)
+            elif name in added:
+                outcomes[name] = runner.outcome("added")
+                continue
+            else:
+                continue
+            roster.remember(runner)
+        if here:
+            await asyncio.wait(here.values(), timeout=LAYER_SECONDS)
+        futures |= here
+    for name, future in futures.items():
+        runner = roster.runners[name]
+        if future.done():
+            outcomes[name] = future.result()
+        else:
+            why = ", ".join(runner.waiting_for) or f"it is not up after {LAYER_SECONDS:g} s"
+            outcomes[name] = runner.outcome("waiting", why)
+    return outcomes

@@ -1,0 +1,39 @@
+"""Commands about the configuration while services run."""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+
+
+class Plan(Command, frozen=True, kw_only=True):
+    """Tell what `reload` would do, service by service, and change nothing.
+
+    Says which fields differ, never their values. `config` names another file than the one
+    in use, which is for those who administer.
+    """
+
+    name = "plan"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/config/plan")
+    admin_fields = frozenset({"config"})
+    config: str | None = None
+
+
+class Reload(Command, frozen=True, kw_only=True):
+    """Read the configuration again and do what `plan` says: add, remove, restart, change.
+
+    What is unchanged keeps its process, what was stopped by hand stays stopped, and a file
+    with a problem changes nothing. Variables are those of the last `up`. `config` names
+    another file from now on, which is for those who administer. `wait`: answer when each
+    service that was started has stayed up or failed. `delete_logs`: of removed services, too.
+    """
+
+    name = "reload"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/config/reload")
+    admin_fields = frozenset({"config"})
+    config: str | None = None
+    wait: bool = True
+    delete_logs: bool = False
