@@ -136,9 +136,17 @@ class KeeperLink:
         self.request({"do": "forget", "run_ids": run_ids}, log_refusal)
 
     def hold(self, name: str, fd: int) -> None:
-        """Let the keeper hold a copy of this descriptor."""
+        """Let the keeper hold a copy of this descriptor, which is the link's from now on."""
+        if (old := self.held.pop(name, None)) is not None:
+            os.close(old)
         self.held[name] = fd
         self.request({"do": "hold", "name": name}, log_refusal, (fd,))
+
+    def release(self, name: str) -> None:
+        """Let go of a held descriptor, on both sides."""
+        if (fd := self.held.pop(name, None)) is not None:
+            os.close(fd)
+            self.request({"do": "release", "name": name}, log_refusal)
 
     def close(self) -> None:
         if self._is_open:

@@ -17,6 +17,9 @@ _log = logger("attendants")
 class Attendant:
     """Told of every service; does nothing unless it says so."""
 
+    def spawning(self, runner: Any, message: dict[str, Any]) -> None:
+        """A run is about to be asked for; what it needs may be added to the request."""
+
     def run_began(self, runner: Any) -> None:
         """A run has its process, or was found alive by this supervisor."""
 
@@ -41,6 +44,9 @@ class Attendants:
 
     def add(self, attendant: Attendant) -> None:
         self._all.append(attendant)
+
+    def spawning(self, runner: Any, message: dict[str, Any]) -> None:
+        self._tell(lambda attendant: attendant.spawning(runner, message))
 
     def run_began(self, runner: Any) -> None:
         self._tell(lambda attendant: attendant.run_began(runner))

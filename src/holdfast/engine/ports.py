@@ -6,7 +6,7 @@ The real ones are `adapters.keeper_link`, `adapters.state_store` and the event l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.adapters.state_tables import OpenRun, ServiceRecord
@@ -23,6 +23,10 @@ class Keeper(Protocol):
     def request(self, message: dict[str, Any], then: Callable[[Reply], None]) -> None: ...
 
     def keep(self, key: str, value: str | None) -> None: ...
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """What was put into its memory, by this supervisor or an earlier one."""
 
     @property
     def boot_id(self) -> str: ...

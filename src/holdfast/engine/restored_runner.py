@@ -15,7 +15,7 @@ from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules.lifecycle import Cause, state_of_live_run
 from holdfast.rules.restart import SPACING_SECONDS, Counters
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.states import LIVE_STATES, Desired, State
+from holdfast.vocabulary.states import LIVE_STATES, Desired, ErrorType, State
 
 
 class RestoredRunner(ServiceRunner):
@@ -79,6 +79,7 @@ class RestoredRunner(ServiceRunner):
         self.last_exit = LastExit(record.code, record.signal, record.seconds, record.log_bytes)
         self.accounted = record.accounted
         self.next_start_at = record.next_start_at
+        self.error_type = ErrorType(record.error_type) if record.error_type else None
 
     def _restore_live(self, run: LiveRun, live: dict[str, Any]) -> None:
         spec, age = self.declaration.spec, live.get("age") or 0.0
@@ -91,10 +92,13 @@ class RestoredRunner(ServiceRunner):
                 start_seconds=spec.start_seconds,
             ),
         )
+        self.condition = self._kept_condition(run.run_id)
+        if self.state is State.RUNNING and self.condition.is_started is False:
+            self.state, self._has_stayed = State.STARTING, True
         if before is not self.state:
             self.since = self._ports.clock.time()
         self.reason, self.next_start_at = None, None
-        if self.state is State.STARTING:
+        if self.state is State.STARTING and not self._has_stayed:
             self._await_stay(run, spec.start_seconds - age)
         elif self.state is State.RUNNING:
             self._await_stability(run, spec.restart.reset_after - age)

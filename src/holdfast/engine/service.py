@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine import views
 from holdfast.engine.answers import Answers, NewFuture
@@ -16,15 +18,18 @@ from holdfast.engine.declaration import Declaration, Overrides
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Timer
 from holdfast.rules import plan
+from holdfast.rules import health
 from holdfast.rules.health import Condition
 from holdfast.rules.restart import Counters
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.service_spec import ServiceSpec
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import Desired, ErrorType, State
 
 Report = list[dict[str, Any]]
+_CONDITION = "condition:"
+_decode_condition = msgspec.json.Decoder(tuple[str, Condition]).decode
 
 
 class Service:
@@ -60,6 +65,8 @@ class Service:
         """What the probes say of the current run."""
         self.waiting_for: tuple[str, ...] = ()
         """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
+        self.error_type: ErrorType | None = None
+        """What kind of trouble ended the last run."""
         self._is_due = False
         self._has_stayed = False
         self._is_unkillable = False
@@ -113,6 +120,7 @@ class Service:
         self._cancel_timer()
         self._ports.admission.withdraw(self)
         self._ports.attendants.removed(self)
+        self._ports.keeper.keep(_CONDITION + self.name, None)
         if self._reset_timer is not None:
             self._reset_timer.cancel()
 
@@ -124,6 +132,20 @@ class Service:
         if word != self._kept_word:
             self._kept_word = word
             self._ports.keeper.keep(f"desired:{self.name}", word)
+
+    def _keep_condition(self, run_id: str) -> None:
+        """What was said once, and is not said again, outlives this supervisor."""
+        kept = msgspec.json.encode((run_id, self.condition)).decode()
+        self._ports.keeper.keep(_CONDITION + self.name, kept)
+
+    def _kept_condition(self, run_id: str) -> Condition:
+        """What an earlier supervisor knew of this run."""
+        try:
+            kept = self._ports.keeper.kept.get(_CONDITION + self.name)
+            of_run, condition = _decode_condition(kept or "")
+        except msgspec.MsgspecError:
+            return health.initial(self.declaration.spec)
+        return condition if of_run == run_id else health.initial(self.declaration.spec)
 
     def _set_timer(self, seconds: float, callback: Callable[[], None]) -> None:
         self._cancel_timer()

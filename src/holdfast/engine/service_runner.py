@@ -105,12 +105,18 @@ class ServiceRunner(RunEndings):
         if run is None or condition == before:
             return
         self.condition = condition
+        self._keep_condition(run.run_id)
         if self._has_stayed and self.state is State.STARTING:
             self._stayed_up(run)
         elif before.is_ready is False and condition.is_ready and self.state is State.RUNNING:
             self._answers.started(self.outcome)
         self._answers.changed()
         self._ports.attendants.changed(self)
+
+    def tell_unready(self, reason: str) -> None:
+        """Whoever waits for its readiness has waited long enough; the run goes on."""
+        if self.condition.is_ready is False or self.condition.is_started is False:
+            self._answers.failed(self.outcome("failed", f"not ready: {reason}"))
 
     def declare(self, declaration: Declaration) -> bool:
         """Take a declaration; what can apply to the live run does. True if not all can."""
@@ -156,8 +162,9 @@ class ServiceRunner(RunEndings):
         self.run = run = LiveRun(new_run_id(), self.number, clock.time(), clock.monotonic())
         self.last_run_id = run.run_id
         self.launched = self.declaration.spec
-        self.reason = None
+        self.reason = self.error_type = None
         message = spawn_message(self.declaration, self.overrides, run.run_id, run.number)
+        self._ports.attendants.spawning(self, message)
         self._ports.keeper.request(message, lambda reply: self._on_spawned(run, reply, again))
         self._move(Cause.START)
 

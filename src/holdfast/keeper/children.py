@@ -83,10 +83,9 @@ class Children:
             else:
                 launch = self._prepare_pipes(asked, env, ours, theirs)
             for name in asked.get("pass_fds") or ():
-                fd = self._descriptors.get(name)
-                if fd is None:
-                    raise SpawnError("pipes", 9, f"passing descriptor {name}: none is held")
-                launch.passed.append((name, fd))
+                launch.passed.append((name, self._held(name)))
+            if told := asked.get("ready_fd"):
+                launch.ready = int(told["fd"]), self._held(told["name"])
             pid = self._spawner.spawn(launch)
         except BaseException:
             for fd in ours.values():
@@ -103,6 +102,12 @@ class Children:
             for fd in handed.values():
                 os.close(fd)
             raise
+
+    def _held(self, name: str) -> int:
+        fd = self._descriptors.get(name)
+        if fd is None:
+            raise SpawnError("pipes", 9, f"passing descriptor {name}: none is held")
+        return fd
 
     def _begin(self, asked: Facts, pid: int, parts: dict[str, int]) -> Run:
         """Make a process that was just created a run."""

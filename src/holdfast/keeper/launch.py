@@ -59,6 +59,7 @@ class Launch:
         "keeps_high_limits",
         "nice",
         "passed",
+        "ready",
         "rlimits",
         "slave",
         "stdio",
@@ -85,6 +86,8 @@ class Launch:
         self.umask: int | None = None
         self.nice: int | None = None
         self.passed: list[tuple[str, int]] = []
+        self.ready: tuple[int, int] | None = None
+        """The number that the program finds a descriptor at, to say that it is ready."""
         self.keeps_high_limits = False
 
     def restrict(self, asked: dict[str, Any]) -> None:
@@ -109,6 +112,7 @@ class Launch:
             self.user
             or self.rlimits
             or self.passed
+            or self.ready
             or self.umask is not None
             or self.nice is not None
         )

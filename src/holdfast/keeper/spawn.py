@@ -172,8 +172,12 @@ def _connect(launch: Launch) -> None:
         launch.stdio = (launch.slave, launch.slave, launch.slave)
     sources = list(launch.stdio or (0, 1, 2)) + [fd for _, fd in launch.passed]
     # Copies above every target first: a source may be the number of another's target.
-    lifted = [_lift(fd, len(sources)) for fd in sources]
-    for target, fd in enumerate(lifted):
+    targets = list(range(len(sources)))
+    if launch.ready is not None:
+        targets.append(launch.ready[0])
+        sources.append(launch.ready[1])
+    lifted = [_lift(fd, max(targets) + 1) for fd in sources]
+    for target, fd in zip(targets, lifted, strict=True):
         os.dup2(fd, target, inheritable=True)
     if launch.passed:
         launch.env["LISTEN_PID"] = str(os.getpid())
