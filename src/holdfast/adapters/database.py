@@ -33,11 +33,20 @@ _log = logger("database")
 class Database:
     """A file whose loss costs only history."""
 
-    def __init__(self, path: str, schema: Sequence[str], *, on_replaced: Done) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: Sequence[str],
+        columns: Sequence[tuple[str, str, str]] = (),
+        *,
+        on_replaced: Done,
+    ) -> None:
         self.path = path
         self.moved_aside: str | None = None
         """Where a corrupt predecessor went, found at opening."""
         self._schema = schema
+        self._columns = columns
+        """Table, name and type of columns that an older file may lack."""
         self._on_replaced = on_replaced
         self._queue: queue.SimpleQueue[tuple[list[Statement], Done] | None] = queue.SimpleQueue()
         self._reader = ThreadPoolExecutor(1, "database-reader")
@@ -97,6 +106,10 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             for statement in self._schema:
                 connection.execute(statement)
+            for table, name, kind in self._columns:
+                known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+                if name not in known:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
             connection.execute("COMMIT")
         except BaseException:
             connection.close()

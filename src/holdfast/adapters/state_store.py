@@ -55,7 +55,9 @@ class StateStore:
         self._forget = forget
         self._reserve = reserve
         self._on_replaced = on_replaced
-        self.database = Database(path, state_tables.SCHEMA, on_replaced=self._replaced)
+        self.database = Database(
+            path, state_tables.SCHEMA, state_tables.ADDED_COLUMNS, on_replaced=self._replaced
+        )
         self._statements: list[Statement] = []
         self._services: dict[str, Callable[[], ServiceRecord] | None] = {}
         self._events: list[Event] = []
@@ -140,6 +142,7 @@ class StateStore:
             reason,
             facts.get("log_bytes") or 0,
             _encode(rusage).decode() if rusage else None,
+            facts.get("error_type"),
         )
         self._statements.append((state_tables.END_RUN, values))
         number = (facts.get("number") or 0) - MAX_RUNS
@@ -166,6 +169,20 @@ class StateStore:
 
     async def newest_events(self, limit: int, services: list[str]) -> list[dict[str, Any]]:
         return await self._read(lambda db: state_tables.newest_events(db, limit, services))
+
+    async def events_of(
+        self, kinds: tuple[str, ...], since: int, limit: int
+    ) -> list[dict[str, Any]]:
+        return await self._read(lambda db: state_tables.events_of(db, kinds, since, limit))
+
+    async def newest_events_of(
+        self, kinds: tuple[str, ...], services: list[str], limit: int
+    ) -> list[dict[str, Any]]:
+        query = state_tables.newest_events_of
+        return await self._read(lambda db: query(db, kinds, services, limit))
+
+    async def seqs_of(self, kinds: tuple[str, ...], since: int) -> list[int]:
+        return await self._read(lambda db: state_tables.seqs_of(db, kinds, since))
 
     async def runs_of(self, service: str, limit: int) -> list[RunRecord]:
         return await self._read(lambda db: state_tables.runs(db, service, limit))

@@ -22,7 +22,7 @@ SCHEMA = (
         run_id TEXT PRIMARY KEY, service TEXT NOT NULL, number INTEGER NOT NULL,
         pid INTEGER NOT NULL, start_time TEXT, boot_id TEXT, started_at REAL NOT NULL,
         ended_at REAL, seconds REAL, code INTEGER, signal TEXT, is_unknown INTEGER NOT NULL,
-        reason TEXT, log_bytes INTEGER NOT NULL, rusage TEXT) WITHOUT ROWID""",
+        reason TEXT, log_bytes INTEGER NOT NULL, rusage TEXT, error_type TEXT) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS runs_of_service ON runs (service, number)",
     "CREATE INDEX IF NOT EXISTS open_runs ON runs (service) WHERE ended_at IS NULL",
     """CREATE TABLE IF NOT EXISTS events (
@@ -31,17 +31,20 @@ SCHEMA = (
     "CREATE INDEX IF NOT EXISTS events_of_service ON events (service, seq)",
 )
 
+ADDED_COLUMNS = (("runs", "error_type", "TEXT"),)
+"""What came after the first release: a database of before gets it when it is opened."""
 SAVE_SERVICE = "INSERT OR REPLACE INTO services VALUES (?, ?)"
 SAVE_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 SAVE_EVENT = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?)"
 BEGIN_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, 0, NULL, 0,
-    NULL) ON CONFLICT (run_id) DO NOTHING"""
-END_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    NULL, NULL) ON CONFLICT (run_id) DO NOTHING"""
+END_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (run_id) DO UPDATE SET ended_at = excluded.ended_at, seconds = excluded.seconds,
     code = excluded.code, signal = excluded.signal, is_unknown = excluded.is_unknown,
-    reason = excluded.reason, log_bytes = excluded.log_bytes, rusage = excluded.rusage"""
+    reason = excluded.reason, log_bytes = excluded.log_bytes, rusage = excluded.rusage,
+    error_type = excluded.error_type"""
 _RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
-    is_unknown, reason, log_bytes, rusage"""
+    is_unknown, reason, log_bytes, rusage, error_type"""
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
     accounted: str | None = None
     """The run whose exit the counters already include."""
+    error_type: str | None = None
 
 
 class OpenRun(NamedTuple):
@@ -132,6 +136,7 @@ def runs(db: sqlite3.Connection, service: str, limit: int) -> list[RunRecord]:
             reason=row[10],
             log_bytes=row[11],
             rusage=msgspec.json.decode(row[12]) if row[12] else None,
+            error_type=row[13],
         )
         for row in rows
     ]
@@ -164,3 +169,28 @@ def newest_events(db: sqlite3.Connection, limit: int, services: list[str]) -> li
     query = f"SELECT * FROM events WHERE 1{_filter(services)} ORDER BY seq DESC LIMIT ?"  # noqa: S608
     rows = db.execute(query, (*services, limit)).fetchall()
     return [_event_fields(row) for row in reversed(rows)]
+
+
+def events_of(
+    db: sqlite3.Connection, kinds: tuple[str, ...], since: int, limit: int
+) -> list[dict[str, Any]]:
+    """Events of these kinds with larger numbers, oldest first."""
+    marks = ",".join("?" * len(kinds))
+    query = f"SELECT * FROM events WHERE seq > ? AND kind IN ({marks}) ORDER BY seq LIMIT ?"  # noqa: S608
+    return [_event_fields(row) for row in db.execute(query, (since, *kinds, limit))]
+
+
+def newest_events_of(
+    db: sqlite3.Connection, kinds: tuple[str, ...], services: list[str], limit: int
+) -> list[dict[str, Any]]:
+    """The newest events of these kinds, oldest first."""
+    where = f"kind IN ({','.join('?' * len(kinds))}){_filter(services)}"
+    query = f"SELECT * FROM events WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    rows = db.execute(query, (*kinds, *services, limit)).fetchall()
+    return [_event_fields(row) for row in reversed(rows)]
+
+
+def seqs_of(db: sqlite3.Connection, kinds: tuple[str, ...], since: int) -> list[int]:
+    marks = ",".join("?" * len(kinds))
+    query = f"SELECT seq FROM events WHERE seq > ? AND kind IN ({marks})"  # noqa: S608
+    return [row[0] for row in db.execute(query, (since, *kinds))]

@@ -11,6 +11,7 @@ from holdfast.rules.restart import Ending
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import signal_name
 from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.states import ErrorType
 
 _NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
 
@@ -29,18 +30,24 @@ def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
     seconds = facts.get("seconds")
     # If nobody knows how long it ran, that is no reason to call it a failed start.
     lived = spec.start_seconds if seconds is None else seconds
-    ending = Ending(lived, facts.get("code"), number, unknown)
+    oom = restarts.OUT_OF_MEMORY if facts.get("oom_kills") else None
+    ending = Ending(lived, facts.get("code"), number, unknown, cause=oom)
     reason = restarts.reason_of(spec, ending)
     if facts.get("cause"):
         reason = f"its {facts['cause']} ran out; {reason}"
     name = signal_name(number) if number else None
-    last = LastExit(ending.code, name, seconds, facts.get("log_bytes") or 0)
+    rusage = facts.get("rusage")
+    cpu = (rusage["user"], rusage["system"]) if rusage else None
+    last = LastExit(ending.code, name, seconds, facts.get("log_bytes") or 0, cpu)
     return Understood(ending, last, reason)
 
 
-def record(recorder: Recorder, facts: dict[str, Any], exit_: Understood) -> None:
+def record(
+    recorder: Recorder, facts: dict[str, Any], exit_: Understood, error: ErrorType | None
+) -> None:
     """Into the history of runs, and as an event."""
-    recorder.run_ended(facts, exit_.last.signal, exit_.reason)
+    error_type = error.value if error is not None else None
+    recorder.run_ended({**facts, "error_type": error_type}, exit_.last.signal, exit_.reason)
     recorder.event(
         Kind.EXIT,
         facts["service"],
@@ -53,4 +60,5 @@ def record(recorder: Recorder, facts: dict[str, Any], exit_: Understood) -> None
         pid=facts.get("pid"),
         number=facts.get("number"),
         rusage=facts.get("rusage"),
+        error_type=error_type,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from holdfast.adapters.metrics.usage import Usage
 from holdfast.adapters.state_tables import OpenRun
 
 
@@ -12,7 +13,7 @@ class LiveRun:
 
     __slots__ = (
         "adopted", "is_empty", "log_bytes", "main_gone", "number", "pid", "run_id", "start_time",
-        "started_at", "started_mono",
+        "started_at", "started_mono", "usage",
     )  # fmt: skip
 
     def __init__(self, run_id: str, number: int, started_at: float, started_mono: float) -> None:
@@ -26,6 +27,8 @@ class LiveRun:
         self.is_empty = False
         self.adopted = False
         self.log_bytes = 0
+        self.usage: Usage | None = None
+        """What it uses, by the last look."""
 
     @classmethod
     def of(cls, run: dict[str, Any], now_mono: float) -> LiveRun:
@@ -78,3 +81,5 @@ class LastExit(NamedTuple):
     signal: str | None = None
     seconds: float | None = None
     log_bytes: int = 0
+    cpu: tuple[float, float] | None = None
+    """User and system seconds, with the children it waited for; not remembered."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast.engine import exits
-from holdfast.engine.live_run import LiveRun
+from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Reply
 from holdfast.engine.service import Report, Service
 from holdfast.rules import restart as restarts
@@ -32,6 +32,12 @@ class Sentence(NamedTuple):
     reason: str
     seconds: float
     is_start: bool
+    cause: str
+
+    def ending(self) -> Ending:
+        return Ending(
+            self.seconds, condemned=self.reason, is_start=self.is_start, cause=self.cause
+        )
 
 
 class RunEndings(Service):
@@ -50,17 +56,24 @@ class RunEndings(Service):
 
     # Judgement
 
-    def condemn(self, cause: str, reason: str) -> bool:
+    def condemn(self, cause: str, reason: str, grace: float | None = None) -> bool:
         """End the live run and count its end as a failure, whatever its exit code."""
         run = self.run
         if run is None or run.main_gone or self.state not in ALIVE:
             return False
         seconds = self._ports.clock.monotonic() - run.started_mono
-        self._sentence = Sentence(reason, seconds, self.state is State.STARTING)
+        self._sentence = Sentence(reason, seconds, self.state is State.STARTING, cause)
         self._event(Kind.CONDEMNED, cause=cause, reason=reason)
         self._move(Cause.STOP)
-        self._end(None)
+        self._end(grace)
         return True
+
+    def refuse(self, reason: str) -> None:
+        """A start that is due is not to be, because the host is too busy."""
+        cause = restarts.REFUSED_AGAIN if self.state is State.BACKOFF else restarts.REFUSED
+        self.last_exit, self.waiting_for = LastExit(), ()
+        if self._move(Cause.START):
+            self._conclude(Ending(0.0, spawn_error=reason, cause=cause), "limits")
 
     def remedy(self, cause: str, recovery: RecoverySpec, reason: str) -> None:
         """Do what the service's `recovery:` says about a cause, beside restarting."""
@@ -128,9 +141,11 @@ class RunEndings(Service):
         """A run ended by itself or never began: decide what follows, in this turn."""
         spec = self.declaration.spec
         is_success = restarts.is_success(spec, ending)
+        self.error_type = restarts.error_type(spec, ending)
         if restarts.is_start_failure(spec, ending):
             reason = restarts.reason_of(spec, ending)
-            self._event(Kind.START_FAILED, reason=reason, stage=stage)
+            error_type = self.error_type.value if self.error_type is not None else None
+            self._event(Kind.START_FAILED, reason=reason, stage=stage, error_type=error_type)
         decision = restarts.decide(spec, self.counters, ending, self._ports.random())
         decision, remedy = after_ending(spec, ending, decision)
         self.counters, self.reason = decision.counters, decision.reason
@@ -205,8 +220,7 @@ class RunEndings(Service):
         sentence, self._sentence = self._sentence, None
         if sentence is not None and self._move(Cause.CONDEMNED):
             self._answers.stopped(self.outcome("stopped", report=report))
-            ending = Ending(sentence.seconds, condemned=sentence.reason, is_start=sentence.is_start)
-            self._conclude(ending, None)
+            self._conclude(sentence.ending(), None)
             return
         if self._move(Cause.TREE_GONE):
             self._after_stop(report)
@@ -221,8 +235,12 @@ class RunEndings(Service):
             self._begin(again=False)
 
     def _record_exit(self, facts: dict[str, Any]) -> Ending:
-        understood = exits.understand(self.declaration.spec, facts)
+        spec, sentence = self.declaration.spec, self._sentence
+        understood = exits.understand(spec, facts)
         self.last_exit, self.accounted = understood.last, facts["run_id"]
-        exits.record(self._ports.recorder, facts, understood)
+        error = restarts.error_type(spec, sentence.ending() if sentence else understood.ending)
+        if self.state is State.STOPPING and sentence is None:
+            error = None  # it was asked to end
+        exits.record(self._ports.recorder, facts, understood, error)
         self.save()
         return understood.ending

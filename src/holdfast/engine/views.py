@@ -91,6 +91,7 @@ def outcome_of(
     service: Service, verb: str, reason: str | None, report: list[dict[str, Any]] | None
 ) -> Outcome:
     run = service.run if service.run is not None and not service.run.main_gone else None
+    error = service.error_type if verb == "failed" and run is None else None
     return Outcome(
         outcome=verb,
         status=service.state.value,
@@ -99,17 +100,9 @@ def outcome_of(
         reason=reason or (None if run else service.reason),
         exit_code=None if run else service.last_exit.code,
         report=report,
-        **_trouble_of(service) if verb == "failed" and run is None else {},
+        error_type=error.value if error is not None else msgspec.UNSET,
+        code=ResourceExceeded.code if error is ErrorType.RESOURCE_EXCEEDED else msgspec.UNSET,
     )
-
-
-def _trouble_of(service: Service) -> dict[str, str]:
-    if service.error_type is None:
-        return {}
-    trouble = {"error_type": service.error_type.value}
-    if service.error_type is ErrorType.RESOURCE_EXCEEDED:
-        trouble["code"] = ResourceExceeded.code
-    return trouble
 
 
 

@@ -10,7 +10,11 @@ from typing import NamedTuple
 
 from holdfast.vocabulary.quantities import signal_name
 from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
+from holdfast.vocabulary.states import ErrorType
 
+REFUSED, REFUSED_AGAIN, OUT_OF_MEMORY = "refused", "refused_again", "oom"
+"""A start by request, or an automatic one, that the limits refused; a kill by the kernel."""
+RESOURCE_CAUSES = (REFUSED, REFUSED_AGAIN, OUT_OF_MEMORY, "memory", "processes")
 SPACING_SECONDS = 1.0
 """A run that lived shorter than this is not followed by another sooner than this."""
 
@@ -39,6 +43,8 @@ class Ending(NamedTuple):
     """Why it was ended by us, as a failure of its own."""
     is_start: bool = False
     """Whether that was before it had started up."""
+    cause: str | None = None
+    """What it was condemned for; or `oom`, `refused`, `refused_again`: the limits' doing."""
 
 
 class Again(NamedTuple):
@@ -87,9 +93,27 @@ def reason_of(spec: ServiceSpec, ending: Ending) -> str:
     return words
 
 
+def error_type(spec: ServiceSpec, ending: Ending) -> ErrorType | None:
+    """The kind of trouble; None: there was none, or it is told as the service's health."""
+    if ending.cause in RESOURCE_CAUSES:
+        return ErrorType.RESOURCE_EXCEEDED
+    if ending.cause == "timeout":
+        return ErrorType.TIMEOUT
+    if ending.spawn_error is not None:
+        return ErrorType.SPAWN_FAILED
+    if ending.condemned is not None or is_success(spec, ending):
+        return None
+    return ErrorType.UNEXPECTED_EXIT
+
+
 def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -> Decision:
     """What follows from this ending; `random` is in [0, 1)."""
     reason = reason_of(spec, ending)
+    if ending.cause == REFUSED:
+        return Stay(before, reason)
+    if ending.cause == REFUSED_AGAIN:
+        # Not its own failure: it waits for its next turn, and nothing is counted.
+        return Again(spaced(back_off(spec, max(1, before.failures), random), 0.0), before, reason)
     if ending.spawn_error is None and ending.seconds >= spec.restart.reset_after:
         before = Counters()
     if is_success(spec, ending):

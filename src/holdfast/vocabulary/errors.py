@@ -109,6 +109,12 @@ class SpawnFailed(HoldfastError):
     code = "spawn_failed"
 
 
+class ResourceExceeded(HoldfastError):
+    """The host is too busy, by the configured limits; the message names both values."""
+
+    code = "resource_exceeded"
+
+
 class KeeperGone(HoldfastError):
     """The keeper did not answer."""
 
@@ -128,6 +134,7 @@ EXIT_CODES: dict[str, int] = {
         ConfigError,
         InvalidTransition,
         SpawnFailed,
+        ResourceExceeded,
         KeeperGone,
     )
 }

@@ -49,6 +49,12 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     label: str = ""
     origin: str = "config"
     overrides: dict[str, Any] | None = None
+    error_type: str | msgspec.UnsetType = msgspec.UNSET
+    """TIMEOUT, RESOURCE_EXCEEDED, SPAWN_FAILED or UNEXPECTED_EXIT, if the last run ended so."""
+    memory_mb: float | msgspec.UnsetType = msgspec.UNSET
+    """Millions of bytes resident in its whole tree, by the last look."""
+    cpu_percent: float | msgspec.UnsetType = msgspec.UNSET
+    """Of one core."""
     ready: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether it can do its work, where a probe asks."""
     health: str | msgspec.UnsetType = msgspec.UNSET
@@ -78,6 +84,9 @@ class Outcome(Result, frozen=True, kw_only=True):
     exit_code: int | None = None
     last_lines: list[str] | None = None
     report: list[dict[str, Any]] | None = None
+    error_type: str | msgspec.UnsetType = msgspec.UNSET
+    code: str | msgspec.UnsetType = msgspec.UNSET
+    """The error's code, where the start was refused: resource_exceeded."""
 
 
 class Outcomes(Result, frozen=True, kw_only=True):
@@ -161,6 +170,7 @@ class RunRecord(Result, frozen=True, kw_only=True):
     reason: str | None
     log_bytes: int
     rusage: dict[str, Any] | None
+    error_type: str | None = None
 
 
 class RunsResult(Result, frozen=True, kw_only=True):

@@ -29,6 +29,19 @@ class Desired(str, Enum):
     STOPPED = "stopped"
 
 
+class ErrorType(str, Enum):
+    """What kind of trouble ended a run, or kept it from starting; each has its own handling."""
+
+    SPAWN_FAILED = "SPAWN_FAILED"
+    """It could not be started: tried again with back-off."""
+    TIMEOUT = "TIMEOUT"
+    """It took longer than its `timeout`: ended with its tree, then the restart policy."""
+    RESOURCE_EXCEEDED = "RESOURCE_EXCEEDED"
+    """A limit was reached: its action, or the start was refused."""
+    UNEXPECTED_EXIT = "UNEXPECTED_EXIT"
+    """It ended although nobody asked it to: the restart policy."""
+
+
 LIVE_STATES = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
 
 STREAM_STATE = {
