@@ -129,10 +129,10 @@ class OwnStep(Step):
             reason = f"not within {format_duration(seconds or 0)}; it goes on"
             return self.result("timeout", seconds=took, reason=reason)
         try:
-            reason = _failure_in(doing.result())
+            failure = _failure_in(doing.result())
         except HoldfastError as error:
-            reason = error.message
-        return self.result("failed" if reason else "done", seconds=took, reason=reason)
+            failure = error.message
+        return self.result("failed" if failure else "done", seconds=took, reason=failure)
 
 
 def output_item(stream: str, data: bytes) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from holdfast.adapters.config.alert_keys import ALERTS, LOG_FORMAT
 from holdfast.adapters.config.blocks import Block, Key, ServiceOrCommand, WordOrBlock
+from holdfast.adapters.config.command_keys import GLOBAL_KEYS as COMMAND_GLOBALS
+from holdfast.adapters.config.command_keys import SERVICE_KEYS as COMMAND_KEYS
 from holdfast.adapters.config.dependency_keys import LABEL, Dependencies, Groups, Label
 from holdfast.adapters.config.host_kinds import Limits, UserName
 from holdfast.adapters.config.instances import COUNT, InstancedService
@@ -142,6 +144,7 @@ SERVICE = Block(
         Key("umask", Octal(), "Permissions that new files do not get; always octal."),
         Key("rlimits", Limits(), "Resource limits."),
         *RESOURCE_KEYS,
+        *COMMAND_KEYS,
         Key("log", LOG, "How much of its output is kept."),
         Key(
             "on_supervisor_exit",
@@ -235,6 +238,7 @@ _GLOBAL = [
     Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
     Key("security", SECURITY, "Who may do what from the network."),
     *RESOURCE_GLOBALS,
+    *COMMAND_GLOBALS,
     Key("restart_policy", POLICY, "Default for every service.", "on_failure"),
     Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
     Key("stop", STOP, "Default for every service."),
@@ -244,7 +248,7 @@ _GLOBAL = [
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
 ]
-_LATER = ("workflows", "backends", "agents", "queue", "pools", "roots", "tokens", "mcp")
+_LATER = ("backends", "agents", "queue", "pools", "roots", "tokens", "mcp")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
     _GLOBAL, definition="supervisor", later=_LATER, synonyms=_SYNONYMS, allows_extensions=True

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.adapters.config.blocks import Values
+from holdfast.adapters.config.command_settings import settings_of as settings_of_commands
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
     Entry,
@@ -188,6 +189,7 @@ def _finish(
     groups = groups_of(reading, values, written, services)
     if target is not None:
         services[TARGET] = _target(reading, builder, services.get(TARGET), target)
+    about_commands = settings_of_commands(reading, values, services, {*written, *groups})
     if reading.problems:
         raise error_of(reading.problems, reading.file)
     return Configuration(
@@ -199,6 +201,7 @@ def _finish(
             templates=templates_of(reading, values, written),
             alerts=values.get("alerts", ()),
             **settings_of_resources(values),
+            **about_commands,
         ),
         log_level=chosen.get("log_level", "info"),
         log_format=chosen.get("log_format", "human"),

@@ -12,6 +12,7 @@ from typing import Any
 import holdfast
 from holdfast.adapters.config.alert_keys import TARGET
 from holdfast.adapters.config.blocks import Block
+from holdfast.adapters.config.command_keys import COMMAND, POLICY, RECOVERY, STEP, WORKFLOW, Steps
 from holdfast.adapters.config.keys import (
     AUTHENTICATION,
     HEALTH_CHECK,
@@ -28,6 +29,7 @@ SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfa
 BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, SECURITY, AUTHENTICATION),
     TARGET,
+    *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
 _DURATION = r"^\s*(\d+(\.\d*)?|\.\d+)\s*([a-zµ]+\s*(\d+(\.\d*)?|\.\d+)?\s*)*$"

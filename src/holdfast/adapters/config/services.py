@@ -28,7 +28,7 @@ HEALTH_DEFAULTS: dict[str, object] = {"interval": 30.0, "timeout": 10.0, "retrie
 COPIED = (
     *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
     *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
-    *("tags", "overlap", *RESOURCES),
+    *("tags", "overlap", "recovery", *RESOURCES),
 )
 
 

@@ -143,7 +143,7 @@ def _step(context: Context, spec: StepSpec) -> Step:
         asked: Command = Wait(**fields)
     else:
         what = f"{spec.action.replace('_', ' ')} {names}"
-        asked = COMMANDS[spec.action](services=list(spec.services))  # type: ignore[call-arg]
+        asked = COMMANDS[spec.action](services=list(spec.services))
     return OwnStep(_perform(context), asked, spec.description or what)
 
 

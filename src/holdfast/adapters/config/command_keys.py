@@ -1,0 +1,362 @@
+"""The keys about commands: named ones, their policy, workflows, recovery.
+
+What a caller may have run is decided by `rules.commands`; here it is only read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.adapters.config.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.env_file import resolved
+from holdfast.adapters.config.kinds import (
+    Boolean,
+    Choice,
+    Duration,
+    Kind,
+    ListOf,
+    Reading,
+    Schema,
+    SignalName,
+    Text,
+)
+from holdfast.adapters.config.service_kinds import Arguments, CommandLine, Variables, words_of
+from holdfast.rules.commands import SHELL_WORDS
+from holdfast.rules.recovery import LIVE_CAUSES
+from holdfast.vocabulary.custom_commands import BINARY, SHELL, TOOLS
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.workflow_spec import (
+    CommandPolicy,
+    CommandSpec,
+    RecoverySpec,
+    StepSpec,
+    WorkflowSpec,
+)
+
+SECONDS = Duration("s", is_zero_allowed=False)
+TYPES = Choice(SHELL, BINARY, *TOOLS)
+COMMAND = Block(
+    [
+        Key("command", CommandLine(), "What to run: words as a shell would split them, or a list."),
+        Key("args", Arguments(), "Further words, put behind the command."),
+        Key("command_type", TYPES, "The program that it is for: make, npm …; or shell, binary."),
+        Key("shell", Boolean(), "Run it with /bin/sh -c.", False),
+        Key("working_dir", Text(), "Where it runs, relative to this file.", "."),
+        Key("env", Variables(), "Its environment variables."),
+        Key("timeout", SECONDS, "How long it may take."),
+        Key("description", Text(), "What it is for."),
+        Key("is_safe", Boolean(), "False: it is never run.", True),
+        Key("allowed_in_production", Boolean(), "Run it in production, too.", False),
+    ],
+    definition="command",
+    synonyms={"run": "command", "cwd": "working_dir", "type": "command_type"},
+)
+POLICY = Block(
+    [
+        Key("allow_shell", Boolean(), "The owner may have shell commands run.", False),
+        Key(
+            "allowed_types",
+            ListOf(TYPES),
+            "The types of command that may be run without being named here, by all doors.",
+        ),
+        Key(
+            "allowed_programs",
+            ListOf(CommandLine()),
+            "What such a command must begin with: words, or a list of words.",
+        ),
+        Key("timeout", SECONDS, "How long a command may take that says nothing.", "10m"),
+    ],
+    definition="command_policy",
+)
+ACTIONS = ("run", "command", "start", "stop", "restart", "rolling_restart", "wait")
+
+
+class CommandToRun(Kind):
+    """A command: its words, or a block."""
+
+    wanted = "a command"
+
+    def read(self, node: Node, key: str, reading: Reading) -> CommandSpec | None:
+        entries = node.entries if isinstance(node, Table) else {}
+        if not isinstance(node, Table):
+            entries = {"command": Entry(Scalar("command", True, node.line, node.column), node)}
+        values = COMMAND.read_entries(node, entries, key, reading)
+        if "command" not in values:
+            if "command" not in values.refused:
+                reading.note(node, key, "there is no command", "add command: …")
+            return None
+        argv = _argv(values, reading)
+        if not argv or values.refused:
+            return None
+        folder = resolved(values.get("working_dir", "."), reading.folder, reading.environ)
+        kept = ("env", "timeout", "description", "is_safe", "allowed_in_production")
+        given = {name: values[name] for name in kept if name in values}
+        return CommandSpec(argv=argv, working_dir=folder, **given)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [*COMMAND.keys["command"].kind.schema()["anyOf"], COMMAND.schema()]}
+
+
+def _argv(values: Values, reading: Reading) -> tuple[str, ...]:
+    node, path = values["command"], values.path_of("command")
+    kind = values.get("command_type", BINARY)
+    if values.get("shell") or kind == SHELL:
+        if not isinstance(node, Scalar) or "args" in values:
+            reading.note(node, path, "for a shell the command is one text, without args")
+            return ()
+        text = reading.expanded(node, path)
+        return () if text is None else (*SHELL_WORDS, text)
+    words = words_of(node, path, reading, is_command=True)
+    more: list[str] | None = []
+    if "args" in values:
+        more = words_of(values["args"], values.path_of("args"), reading, is_command=False)
+    if words is None or more is None:
+        return ()
+    return (*([TOOLS[kind]] if kind in TOOLS else ()), *words, *more)
+
+
+class Commands(Kind):
+    """Named commands, and beside them the keys of the policy."""
+
+    wanted = "a mapping of commands"
+
+    def read(self, node: Node, key: str, reading: Reading) -> dict[str, Any] | None:
+        if not isinstance(node, Table):
+            self.refuse(node, key, reading)
+            return None
+        of_policy = {name: entry for name, entry in node.entries.items() if name in POLICY.keys}
+        policy = POLICY.read_entries(node, of_policy, key, reading)
+        if "allowed_programs" in policy:
+            path = policy.path_of("allowed_programs")
+            found = [
+                words_of(one, path, reading, is_command=True) for one in policy["allowed_programs"]
+            ]
+            policy["allowed_programs"] = tuple(tuple(words) for words in found if words)
+        commands: dict[str, CommandSpec] = {}
+        for name, entry in node.entries.items():
+            if name in POLICY.keys:
+                continue
+            path = f"{key}.{name}"
+            if guess := closest(name, list(POLICY.keys)):
+                hint = f'did you mean "{guess}"? a command needs another name'
+                reading.note(entry.key, path, "this is too much like a key of the policy", hint)
+                continue
+            command = CommandToRun().read(entry.node, path, reading)
+            if command is not None:
+                commands[name] = command
+        return {"commands": commands, "policy": CommandPolicy(**policy)}
+
+    def schema(self) -> Schema:
+        return {
+            "type": ["object", "null"],
+            "properties": POLICY.full_schema()["properties"],
+            "additionalProperties": CommandToRun().schema(),
+        }
+
+
+class Steps(Kind):
+    """One step: a command to run, or a block with one action."""
+
+    wanted = "a step"
+    names = ListOf(Text())
+    wait = Block(
+        [
+            Key("service", Text(), "Whom to wait for."),
+            Key("for", Text(), "running, exited or log:REGEX …", "running"),
+            Key("timeout", SECONDS, "How long.", "30s"),
+        ],
+        definition="workflow_wait",
+    )
+
+    def read(self, node: Node, key: str, reading: Reading) -> StepSpec | None:
+        if not isinstance(node, Table):
+            run = CommandToRun().read(node, key, reading)
+            return None if run is None else StepSpec(action="run", run=run)
+        values = STEP.read(node, key, reading)
+        if values is None or values.refused:
+            return None
+        chosen = [name for name in ACTIONS if name in values]
+        if len(chosen) != 1:
+            hint = f"write one of {', '.join(ACTIONS)}"
+            reading.note(node, key, "a step does one thing", hint)
+            return None
+        action, value = chosen[0], values[chosen[0]]
+        fields: dict[str, Any] = {
+            name: values[name] for name in ("timeout", "description") if name in values
+        }
+        if action in ("run", "command"):
+            fields[action] = value
+        elif action == "wait":
+            fields["services"] = (value["service"],)
+            fields["condition"] = value.get("for", "running")
+            if "timeout" in value:
+                fields["timeout"] = value["timeout"]
+        else:
+            fields["services"] = value
+        return StepSpec(action=action, **fields)  # type: ignore[arg-type]
+
+    def schema(self) -> Schema:
+        return {"anyOf": [*COMMAND.keys["command"].kind.schema()["anyOf"], STEP.schema()]}
+
+
+class WaitFor(Kind):
+    """A service, or a block about what to wait for."""
+
+    wanted = "a service to wait for"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if isinstance(node, Scalar):
+            values = Values(key, node)
+            text = reading.expanded(node, key)
+            if text is None:
+                return None
+            values["service"] = text
+            return values
+        found = Steps.wait.read(node, key, reading)
+        if found is not None and "service" not in found:
+            reading.note(node, key, "it does not say for whom", "add service: NAME")
+            return None
+        return found
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string"}, Steps.wait.schema()]}
+
+
+STEP = Block(
+    [
+        Key("run", CommandToRun(), "A command to run to its end."),
+        Key("command", Text(), "A command of `commands:`, by its name."),
+        Key("start", Steps.names, "Services to start."),
+        Key("stop", Steps.names, "Services to stop."),
+        Key("restart", Steps.names, "Services to restart."),
+        Key("rolling_restart", Steps.names, "Services to restart one instance after the other."),
+        Key("wait", WaitFor(), "A service to wait for."),
+        Key("timeout", SECONDS, "How long a command may take."),
+        Key("description", Text(), "What progress calls it."),
+    ],
+    definition="workflow_step",
+)
+WORKFLOW = Block(
+    [
+        Key("description", Text(), "What it is for."),
+        Key("steps", ListOf(Steps()), "What is done, in this order."),
+        Key("on_failure", Choice("stop", "continue"), "What a failed step means.", "stop"),
+        Key("timeout", SECONDS, "How long the whole may take.", "1h"),
+        Key("allowed_in_production", Boolean(), "Do it in production, too.", False),
+    ],
+    definition="workflow",
+)
+
+
+class Workflow(Kind):
+    """A workflow, or its steps alone."""
+
+    wanted = "a workflow"
+
+    def read(self, node: Node, key: str, reading: Reading) -> WorkflowSpec | None:
+        if isinstance(node, Listing):
+            here = Scalar("steps", True, node.line, node.column)
+            values = WORKFLOW.read_entries(node, {"steps": Entry(here, node)}, key, reading)
+        else:
+            found = WORKFLOW.read(node, key, reading)
+            if found is None:
+                return None
+            values = found
+        if not values.get("steps"):
+            if "steps" not in values.refused:
+                reading.note(node, key, "this workflow has no steps", "add steps: [make build]")
+            return None
+        return WorkflowSpec(**values)
+
+    def hint(self) -> str:
+        return "write it as indented keys: steps, description, on_failure, timeout"
+
+    def schema(self) -> Schema:
+        steps = WORKFLOW.keys["steps"].kind.schema()["anyOf"][0]
+        return {"anyOf": [steps, WORKFLOW.schema()]}
+
+
+class Remedy(Kind):
+    """What is done about one cause."""
+
+    wanted = "an action"
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        words = ["restart", "stop", "notify"]
+        if cause == "suppressed":
+            words.remove("restart")
+        self.word = Choice(*words)
+        keys = [Key("command", CommandToRun(), "A command, by its name or in words.")]
+        if cause in LIVE_CAUSES:
+            keys.append(Key("signal", SignalName(), "Sent to its main process."))
+        self.block = Block(keys)
+
+    def read(self, node: Node, key: str, reading: Reading) -> RecoverySpec | None:
+        if isinstance(node, Scalar):
+            action = self.word.read(node, key, reading)
+            return None if action is None else RecoverySpec(action=action)
+        if not isinstance(node, Table) or len(node.entries) != 1:
+            self.refuse(node, key, reading)
+            return None
+        ((name, entry),) = node.entries.items()
+        if name == "command" and isinstance(entry.node, Scalar) and _is_name(entry.node.text):
+            return RecoverySpec(action="command", command=entry.node.text.strip())
+        values = self.block.read(node, key, reading)
+        if not values:
+            return None
+        if name == "signal":
+            return RecoverySpec(action="signal", signal=values["signal"])
+        return RecoverySpec(action="command", run=values["command"])
+
+    def hint(self) -> str:
+        more = ", {signal: SIGHUP}" if self.cause in LIVE_CAUSES else ""
+        return f"write {', '.join(self.word.words)}{more} or {{command: NAME}}"
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.word.schema(), self.block.full_schema()]}
+
+
+def _is_name(text: str) -> bool:
+    """One word that is no path: a command of the configuration is meant."""
+    return len(text.split()) == 1 and "/" not in text and "$" not in text
+
+
+RECOVERY = Block(
+    [
+        Key("unhealthy", Remedy("unhealthy"), "When its liveness probe fails.", "restart"),
+        Key("memory", Remedy("memory"), "When it uses more than its memory_limit."),
+        Key("timeout", Remedy("timeout"), "When a run takes longer than its timeout."),
+        Key("crash", Remedy("crash"), "When it ended with a failure."),
+        Key("start_failure", Remedy("start_failure"), "When it did not start up."),
+        Key("suppressed", Remedy("suppressed"), "When it failed too often and is left failed."),
+    ],
+    definition="recovery",
+)
+
+
+class Recovery(Kind):
+    """Actions by cause."""
+
+    wanted = "a mapping of causes"
+
+    def read(self, node: Node, key: str, reading: Reading) -> dict[str, RecoverySpec] | None:
+        values = RECOVERY.read(node, key, reading)
+        return None if values is None else dict(values)
+
+    def schema(self) -> Schema:
+        return RECOVERY.schema()
+
+
+SERVICE_KEYS = (Key("recovery", Recovery(), "What is done about trouble, by cause."),)
+GLOBAL_KEYS = (
+    Key("commands", Commands(), "Commands by name, and which others may be run."),
+    Key(
+        "workflows",
+        MapOf(Workflow(), r"[a-z0-9][a-z0-9._-]{0,62}"),
+        "Steps that are done in order, by name.",
+    ),
+    Key("production", Boolean(), "Run only what is allowed in production.", False),
+    Key("default_service", Text(), "The service that is meant when none is named."),
+)
