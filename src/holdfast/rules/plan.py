@@ -40,7 +40,7 @@ APPLIES: dict[str, Applies] = {
             *("command_words", "enabled", "autostart", "restart_policy", "restart"),
             *("start_seconds", "start_retries", "success_exit_codes", "stop", "log"),
             *("on_supervisor_exit", "survivors", "essential", "depends_on", "health_check"),
-            *("probes", "recovery"),
+            *("probes", "recovery", "watch", "schedule"),
             *("tags", "overlap", "timeout"),
         ),
         Applies.IN_PLACE,
@@ -53,7 +53,7 @@ RESTART_FIELDS = tuple(
     for name in ServiceSpec.__struct_fields__
     if APPLIES.get(name, Applies.BY_RESTART) is Applies.BY_RESTART
 )
-BLOCKS = ("restart", "stop", "log")
+BLOCKS = ("restart", "stop", "log", "watch", "schedule")
 """Fields whose own fields are named: `stop.grace` says more than `stop`."""
 
 

@@ -63,6 +63,35 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a new run of it, once the condition is met again, restarts this one."""
 
 
+class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Files whose change restarts a service, or sends it a signal."""
+
+    paths: tuple[str, ...]
+    """Absolute patterns; one without a wildcard is a file, or a folder with all below it."""
+    ignore: tuple[str, ...] = ()
+    """Patterns as `paths`; without a slash they are of a name, wherever it stands."""
+    debounce: float = 0.3
+    """Changes count as one until there was none for so long."""
+    action: str = "restart"
+    """`restart`, or the name of a signal."""
+    polling: bool = False
+    """Look at the files again and again, for file systems that tell nobody of changes."""
+
+
+class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """When a service is started; one of `cron` and `every`."""
+
+    cron: str | None = None
+    """Five fields, or six with seconds in front."""
+    every: float | None = None
+    timezone: str | None = None
+    """A name of the time zone database; None: the machine's."""
+    overlap: Literal["skip", "allow"] = "skip"
+    """What becomes of a time that comes while it runs: nothing, or a free instance is started."""
+    catch_up: bool = False
+    """Whether times that were missed are made good, once."""
+
+
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One service, ready to be run: nothing in it needs looking up again."""
 
@@ -105,6 +134,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     overlap: bool = False
     """Whether a rolling restart starts the new run before it stops the old one."""
     origin: Literal["config", "run", "target", "adopted"] = "config"
+    watch: WatchSpec | None = None
+    schedule: ScheduleSpec | None = None
     probes: tuple[ProbeSpec, ...] = ()
     notify: NotifySpec | None = None
     recovery: dict[str, RecoverySpec] = {}
@@ -123,6 +154,10 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     authentication: bool = False
     token: str | None = None
     open_status: bool = False
+    tcp: bool = True
+    """Whether the control door is opened."""
+    is_port_given: bool = False
+    """Whether this very port is meant; else the next free one will do."""
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +171,10 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a configuration says beyond its services and doors; kept in the keeper's memory."""
+    """What a configuration says beyond its services; kept in the keeper's memory."""
 
+    door: DoorSpec | None = None
+    """Nothing, as long as no configuration was read."""
     groups: dict[str, tuple[str, ...]] = {}
     """Names for several services."""
     templates: dict[str, Template] = {}
@@ -164,5 +201,4 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
     log_level: str = "info"
     log_format: Literal["human", "json"] = "human"
-    door: DoorSpec = DoorSpec()
     runtime_mode: Literal["proxy", "advanced"] = "proxy"

@@ -1,0 +1,119 @@
+"""When a scheduled service is started, from the wall clock and what was done before. Pure.
+
+A local time that does not exist (clocks go forward) counts at the first minute that does;
+one that exists twice counts once. What goes by the hour or more often goes on by real time.
+Times that nobody was there for are missed, unless they are to be caught up, then once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, tzinfo
+from math import floor
+from typing import NamedTuple
+
+from cronsim import CronSim, CronSimError
+
+from holdfast.vocabulary.service_spec import ScheduleSpec
+
+LATE_SECONDS = 60.0
+"""A start that comes this late still counts: somebody was busy, or was being replaced."""
+STEP_BACK_SECONDS = 3 * 3600.0
+"""A clock that is set back by less does not repeat what was done; one by more was wrong."""
+LOOK_SECONDS = 60.0
+"""The longest sleep: after it the wall clock is asked again, as it may have been set."""
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+MOST_STEPS = 4000
+
+
+class Look(NamedTuple):
+    """What one look at the clock finds."""
+
+    due: float | None
+    """Start it now, for this time."""
+    missed: float | None
+    """This time went by; it is not made good."""
+    handled: float
+    """All times up to here are settled."""
+    next: float | None
+    """The time after that; None: there is none in the next fifty years."""
+
+
+def cron_of(text: str) -> str:
+    """A cron expression as it is compared and kept; raises ValueError for what is none."""
+    words = text.split()
+    if len(words) == 1 and words[0].startswith("@"):
+        if words[0].lower() not in NICKNAMES:
+            raise ValueError(f'"{text}" is not known; write one of {", ".join(NICKNAMES)}')
+        return NICKNAMES[words[0].lower()]
+    if len(words) not in (5, 6):
+        raise ValueError(
+            f'"{text}" has {len(words)} fields; '
+            'write five: minute hour day month weekday, as "*/5 * * * *"'
+        )
+    expression = " ".join(words).upper()
+    try:
+        CronSim(expression, datetime(2024, 1, 1)).__next__()  # noqa: DTZ001
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        raise ValueError(f'the {field} of "{text}" is not right; write "*/5 * * * *"') from None
+    except StopIteration:
+        raise ValueError(f'"{text}" is a time that never comes; write another') from None
+    return expression
+
+
+def look(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> Look:
+    """What is due at `now`, when all times up to `handled` are settled."""
+    if handled - now > STEP_BACK_SECONDS:
+        handled = now
+    latest = _latest(spec, zone, handled, now) if now > handled else None
+    if latest is None:
+        return Look(None, None, handled, _next(spec, zone, handled))
+    is_made_good = spec.catch_up or now - latest <= LATE_SECONDS
+    due, missed = (latest, None) if is_made_good else (None, latest)
+    return Look(due, missed, latest, _next(spec, zone, max(latest, now) if spec.cron else latest))
+
+
+def sleep_seconds(following: float | None, now: float) -> float:
+    """How long until the next look."""
+    return LOOK_SECONDS if following is None else min(LOOK_SECONDS, max(0.0, following - now))
+
+
+def _next(spec: ScheduleSpec, zone: tzinfo, after: float) -> float | None:
+    if spec.every is not None:
+        return after + spec.every
+    for time in _times(spec, zone, after, is_back=False):
+        if time > after:
+            return time
+    return None
+
+
+def _latest(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> float | None:
+    """The newest time after `handled` that has come."""
+    if spec.every is not None:
+        # A hair more: of large numbers, the sum and the difference do not agree to the last bit.
+        count = floor((now - handled) / spec.every + 1e-6)
+        return handled + count * spec.every if count > 0 else None
+    # One second more, so that a time that is just now is found.
+    for time in _times(spec, zone, floor(now) + 1.0, is_back=True):
+        if time <= now:
+            return time if time > handled else None
+    return None
+
+
+def _times(spec: ScheduleSpec, zone: tzinfo, begin: float, *, is_back: bool) -> Iterator[float]:
+    assert spec.cron is not None
+    simulated = CronSim(spec.cron, datetime.fromtimestamp(begin, zone), reverse=is_back)
+    for _ in range(MOST_STEPS):
+        try:
+            yield next(simulated).timestamp()
+        except StopIteration:
+            return
