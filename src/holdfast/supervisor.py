@@ -19,9 +19,10 @@ import time
 from typing import Any
 
 import holdfast
-from holdfast.adapters import own_log, processes
+from holdfast.adapters import http_client, own_log, processes
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
@@ -30,9 +31,17 @@ from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
 from holdfast.doors.line import LineDoor
 from holdfast.engine import chronicle
+from holdfast.engine.admission import Admission
+from holdfast.engine.alert_delivery import Deliveries, surroundings
+from holdfast.engine.alerts import Alerts
 from holdfast.engine.attendants import Attendants
+from holdfast.engine.awaited_lines import AwaitedLines
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.ports import Clock, Open, Ports
+from holdfast.engine.good_runs import GoodRuns
+from holdfast.engine.health_monitor import HealthMonitor
+from holdfast.engine.notify_sockets import NotifySockets
+from holdfast.engine.ports import Clock, Ports
+from holdfast.engine.probing import Probing
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.recovery import RecoveryCommands
 from holdfast.engine.roster import Roster
@@ -157,18 +166,35 @@ class Supervisor:
         attendants, settings = Attendants(), CurrentSettings(link)
         tasks, workflows = Tasks(link, loop), Workflows(link, store, clock, loop)
         remedies = RecoveryCommands(workflows, tasks, settings, store)
+        admission = Admission(loop.call_later, lambda name: name in settings.now.templates)
         ports = Ports(
-            link, store, clock, random.random, loop.call_later, Open(), attendants, remedies
+            link, store, clock, random.random, loop.call_later, admission, attendants, remedies
         )
         roster = Roster(
             ports,
             new_future=loop.create_future,
             on_failed=lambda runner: shutdown.on_failed(runner),
             on_changed=lambda: watches.update(),
+            groups=lambda: settings.now.groups,
         )
         watches = Watches(link, lambda: roster.runners)
+        logs = os.path.join(self._state, "logs")
+        matcher = SharedMatcher(link)
+        admission.lines = lines = AwaitedLines(logs, matcher, watches, admission.mark)
+        self._probing = Probing(tasks, watches, matcher, loop, logs)
+        health = HealthMonitor(ports, self._probing)
+        self._notify = NotifySockets(link, loop, self._state, health.hear)
+        attendants.add(self._notify)
+        attendants.add(health)
+        attendants.add(admission)
+        attendants.add(lines)
         shutdown = Shutdown(roster, store, link)
         self._tasks, self._settings = tasks, settings
+        self._alerts, self._good_runs = Alerts(store, bus), GoodRuns(ports)
+        around = surroundings(roster, ports, self._project())
+        self._deliveries = Deliveries(store, self._alerts, tasks, around)
+        settings.listen(self._deliveries.on_settings)
+        attendants.add(self._good_runs)
         self._store, self._bus, self._roster, self._watches = store, bus, roster, watches
         self._shutdown = shutdown
         self._context = Context(
@@ -181,13 +207,17 @@ class Supervisor:
             recorded=RecordedBytes(roster, link, clock),
             shutdown=shutdown,
             tasks=self._tasks,
+            health=health,
             settings=settings,
             workflows=workflows,
+            alerts=self._alerts,
+            deliveries=self._deliveries,
+            good_runs=self._good_runs,
             tokens=Tokens(self._state),
             audit=AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head),
             project=self._project(),
             state=self._state,
-            logs=os.path.join(self._state, "logs"),
+            logs=logs,
             started_mono=self._started_mono,
         )
         auditor = Auditor(self._context.audit)
@@ -202,6 +232,11 @@ class Supervisor:
         self._bus.last_seq = self._store.last_seq
         if level := kept.get("log_level"):
             own_log.set_level(level)
+        if style := kept.get("log_format"):
+            own_log.set_style(style)
+        self._alerts.restore(loaded.meta.get("alerts"), self._store.last_seq)
+        self._deliveries.restore(loaded.meta)
+        self._good_runs.restore(kept)
         if self._store.database.moved_aside:
             self._tell_moved_aside()
         self._announce_self(kept)
@@ -214,6 +249,8 @@ class Supervisor:
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._context.workflows.restore(kept)
         self._is_running = True
+        self._alerts.start()
+        self._deliveries.start()
         early, self._early = self._early, []
         for notice in early:
             self._on_notice(notice)
@@ -242,13 +279,17 @@ class Supervisor:
     async def _open_door(self) -> None:
         """Serve on the socket that the keeper holds, so that no connection is refused."""
         await self._has_spares.wait()
+        self._notify.on_spares()
         await self._door.open(socket.socket(fileno=os.dup(self._link.held["line"])))
 
     async def _close(self) -> None:
         self._is_running = False
         await self._door.close()
+        self._deliveries.close()
+        self._alerts.close()
         self._store.close()
         self._context.close()
+        self._probing.close()
         if not self._is_keeper_gone:
             self._link.flush()
             self._link.close()
@@ -318,6 +359,7 @@ class Supervisor:
 def _import_the_rest() -> None:
     try:
         processes.preload()
+        http_client.preload()
     except Exception:  # noqa: BLE001 - a broken install must not end what runs
         _log.exception("something could not be loaded ahead of time")
 

@@ -30,6 +30,10 @@ class Answers:
         self._stoppers: list[asyncio.Future[Outcome]] = []
         self._watchers: set[asyncio.Future[None]] = set()
 
+    @property
+    def has_starters(self) -> bool:
+        return bool(self._starters)
+
     def await_start(self, verb: str, *, until_up: bool) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = self.new_future()
         self._starters.append(Starter(future, verb, until_up))

@@ -21,6 +21,9 @@ from holdfast.vocabulary.states import LIVE_STATES, Desired, ErrorType, State
 class RestoredRunner(ServiceRunner):
     """The same state machine, entered in the middle."""
 
+    is_unsettled = False
+    """Whether an earlier supervisor was still to start it, whatever its state says."""
+
     def restore(
         self, record: ServiceRecord | None, live: dict[str, Any] | None, exits: list[dict[str, Any]]
     ) -> None:
@@ -140,3 +143,10 @@ class RestoredRunner(ServiceRunner):
             if self.desired is Desired.RUNNING:
                 self._begin(again=False)
             self.save()
+        elif self.run is None and self.desired is Desired.RUNNING and self._is_to_start:
+            # It was waiting for what it needs.
+            self._begin(again=False)
+
+    @property
+    def _is_to_start(self) -> bool:
+        return self.is_unsettled or self.state in (State.PENDING, State.STOPPED)

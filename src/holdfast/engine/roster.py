@@ -7,7 +7,7 @@ supervisor's own death. Changes no state itself: that is each runner's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import ENVIRON, Declaration, Kept
 from holdfast.engine.ports import Ports
 from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.engine.selectors import Selectors
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.vocabulary.errors import UnknownService
@@ -43,6 +44,7 @@ class Roster:
         new_future: NewFuture,
         on_failed: Callable[[ServiceRunner], None],
         on_changed: Callable[[], None],
+        groups: Callable[[], Mapping[str, Iterable[str]]] = dict,
     ) -> None:
         self.runners: dict[str, RestoredRunner] = {}
         self.records: dict[str, ServiceRecord] = {}
@@ -53,6 +55,7 @@ class Roster:
         self._new_future = new_future
         self._on_failed = on_failed
         self._on_changed = on_changed
+        self._groups = groups
         self._is_retiring = False
         self._environs: set[str] = set()
         self._remembered: dict[str, Kept] = {}
@@ -65,18 +68,36 @@ class Roster:
             raise UnknownService.named(name, list(self.runners))
         return runner
 
+    @property
+    def selectors(self) -> Selectors:
+        """What the names in verbs mean now."""
+        specs = {name: runner.declaration.spec for name, runner in self.runners.items()}
+        return Selectors(specs, self._groups())
+
     def names(self, wanted: Iterable[str]) -> list[str]:
-        """The wanted services, or all; raises for the first unknown one."""
-        names = [self.get(name).name for name in wanted]
-        return names or list(self.runners)
+        """The services that are meant, or all; raises for the first unknown name."""
+        wanted = list(wanted)
+        if not wanted:
+            return list(self.runners)
+        if all(name in self.runners for name in wanted):
+            return list(dict.fromkeys(wanted))
+        return self.selectors.names(wanted)
 
     def needs(self) -> dict[str, list[str]]:
-        """Dependencies among the services that are known."""
+        """Dependencies among the services that are known, instance by instance."""
+        instances: dict[str, list[str]] = {}
+        for name, runner in self.runners.items():
+            if (template := runner.declaration.spec.template) is not None:
+                instances.setdefault(template, []).append(name)
         return {
             name: [
-                needed.service
+                provider
                 for needed in runner.declaration.spec.depends_on
-                if needed.service in self.runners
+                for provider in (
+                    (needed.service,)
+                    if needed.service in self.runners
+                    else instances.get(needed.service, ())
+                )
             ]
             for name, runner in self.runners.items()
         }
@@ -164,7 +185,9 @@ class Roster:
             is_that_run = (live.get(name) or {}).get("run_id") == remembered.launched_run
             runner.launched = (is_that_run and remembered.launched) or declaration.spec
             self._environs.add(declaration.environ_key)
-            record = _record(self.records.pop(name, None), kept.get(_DESIRED + name))
+            word = kept.get(_DESIRED + name)
+            record = _record(self.records.pop(name, None), word)
+            runner.is_unsettled = word == Desired.RUNNING.value
             try:
                 runner.restore(record, live.pop(name, None), exits.pop(name, []))
             except Exception:  # noqa: BLE001 - one service must not keep the others from us
@@ -209,21 +232,39 @@ class Roster:
     # Several at once
 
     async def start(self, names: list[str], *, wait: bool) -> dict[str, Outcome]:
-        """Start services and those they need, each after what it needs has begun."""
-        needs = self.needs()
-        wanted = set(ordering.with_dependencies(names, needs))
+        """Start services and those they need; who has to wait for another is told when it
+        may take long, and starts by itself then."""
         futures: dict[str, asyncio.Future[Outcome]] = {}
-        for layer in ordering.start_layers(needs):
-            for name in (name for name in layer if name in wanted):
-                await asyncio.gather(*(self.runners[n].begun() for n in needs[name] if n in wanted))
-                futures[name] = self._start_after(self.runners[name], needs[name], wait=wait)
+        for name in self._start_order(names):
+            runner = self.runners[name]
+            futures[name] = runner.start(wait=wait)
+            self.remember(runner)
         return {name: await future for name, future in futures.items() if name in self.runners}
+
+    def _start_order(self, names: list[str]) -> Iterable[str]:
+        """These and what they need, providers first; what has completed is not run again."""
+        if not any(self.runners[name].declaration.spec.depends_on for name in names):
+            return names
+        asked = set(names)
+        edges: dict[str, set[str]] = {}
+        for runner in self.runners.values():
+            for needed in runner.declaration.spec.depends_on:
+                edges.setdefault(needed.service, set()).add(needed.condition)
+
+        def is_done(name: str) -> bool:
+            runner = self.runners[name]
+            conditions = edges.get(runner.declaration.spec.template or name, set())
+            return runner.state is State.EXITED and conditions == {"completed"}
+
+        order = ordering.with_dependencies(names, self.needs())
+        return [name for name in order if name in asked or not is_done(name)]
 
     async def stop(self, names: list[str], *, grace: float | None) -> dict[str, Outcome]:
         """Stop services, those that need others first, the ones of a layer together."""
         outcomes: dict[str, Outcome] = {}
+        wanted = set(names)
         for layer in ordering.stop_layers(self.needs()):
-            chosen = [name for name in layer if name in names and name in self.runners]
+            chosen = [name for name in layer if name in wanted and name in self.runners]
             futures = [self.runners[name].stop(grace=grace) for name in chosen]
             for name, future in zip(chosen, futures, strict=True):
                 outcomes[name] = await future
@@ -234,20 +275,6 @@ class Roster:
         self._is_retiring = True
         for runner in self.runners.values():
             runner.is_retiring = True
-
-    def _start_after(
-        self, runner: ServiceRunner, needed: list[str], *, wait: bool
-    ) -> asyncio.Future[Outcome]:
-        for name in needed:
-            state = self.runners[name].state if name in self.runners else State.FAILED
-            if state in (State.FAILED, State.BACKOFF) and runner.run is None:
-                future: asyncio.Future[Outcome] = self._new_future()
-                reason = f"it needs {name}, which is {state.value}"
-                future.set_result(runner.outcome("failed", reason))
-                return future
-        future = runner.start(wait=wait)
-        self.remember(runner)
-        return future
 
     def _add(self, declaration: Declaration) -> RestoredRunner:
         runner = RestoredRunner(

@@ -17,8 +17,8 @@ from holdfast.engine.answers import Answers, NewFuture
 from holdfast.engine.declaration import Declaration, Overrides
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Timer
-from holdfast.rules import plan
-from holdfast.rules import health
+from holdfast.rules import health, plan
+from holdfast.rules.conditions import Hope
 from holdfast.rules.health import Condition
 from holdfast.rules.restart import Counters
 from holdfast.vocabulary.errors import Failed
@@ -65,12 +65,16 @@ class Service:
         """What the probes say of the current run."""
         self.waiting_for: tuple[str, ...] = ()
         """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
+        self.hope: Hope | None = None
+        """How soon it may begin, while it waits."""
         self.error_type: ErrorType | None = None
         """What kind of trouble ended the last run."""
         self._is_due = False
         self._has_stayed = False
         self._is_unkillable = False
         self._sentence: Any = None
+        self._blame: str | None = None
+        """The trouble for which it is being stopped."""
         self._ports = ports
         self._answers = Answers(new_future)
         self._view = views.StatusView()
@@ -87,12 +91,30 @@ class Service:
         """What a later supervisor has to know."""
         return views.record_of(self)
 
-    def begun(self) -> asyncio.Future[Outcome]:
-        """Done when a start that is under way has a process, or has failed."""
-        is_up = self.run is not None and self.run.is_up
-        if self.state is State.STOPPING or (self.state is State.STARTING and not is_up):
-            return self._answers.await_start("started", until_up=False)
-        return self._answers.at_once(self.outcome("started"))
+    def hold_back(self, waiting_for: tuple[str, ...], hope: Hope) -> None:
+        """Its start may not begin yet. Who asked for it waits on only where that makes sense."""
+        self.waiting_for = waiting_for
+        if self._answers.has_starters and hope > Hope.BRIEF:
+            self._answer_waiting(f"it waits for {' and '.join(waiting_for)}", hope)
+        if hope is self.hope:
+            return
+        was_brief, self.hope = self.hope in (None, Hope.BRIEF), hope
+        if was_brief and hope > Hope.BRIEF:
+            self._event(Kind.SERVICE_WAITING, waiting_for=list(waiting_for))
+        self._answers.changed()
+        self._ports.attendants.changed(self)
+
+    def _answer_waiting(self, reason: str, hope: Hope) -> None:
+        if hope is Hope.NONE:
+            self._answers.failed(self.outcome("failed", reason))
+        elif hope is Hope.TROUBLED:
+            self._answers.failed(self.outcome("waiting", reason))
+        else:
+            waiting = self.outcome("waiting", reason)
+            self._answers.started(lambda _: waiting, only_impatient=True)
+
+    def _stop_waiting(self) -> None:
+        self.waiting_for, self.hope = (), None
 
     def next_change(self) -> asyncio.Future[None]:
         """Done at the next change of state."""

@@ -77,11 +77,17 @@ class ServiceRunner(RunEndings):
             self._start_afresh()
         return future
 
+    def restart_after(self, reason: str) -> None:
+        """Restart it for the sake of what it needs."""
+        self._event(Kind.SERVICE_FOLLOWS, reason=reason)
+        self.restart(wait=False, overrides=self.overrides)
+
     def stop(self, *, grace: float | None = None) -> asyncio.Future[Outcome]:
         """Want it stopped; done when no process of it is left."""
         self._want(Desired.STOPPED)
         self._is_due, self._sentence = False, None
         self._ports.admission.withdraw(self)
+        self._stop_waiting()
         self._cancel_timer()
         was_stopping = self.state is State.STOPPING
         self._move(Cause.STOP)
@@ -125,6 +131,7 @@ class ServiceRunner(RunEndings):
         if self.state is State.BACKOFF and spec.restart_policy == "never":
             self._cancel_timer()
             self._move(Cause.GIVEN_UP)
+            self._keep_word(self.state.value)
         if run is not None and (spec.stop, spec.log) != (before.stop, before.log):
             adjust = {"do": "adjust", "run_id": run.run_id, **recording(spec)}
             self._ports.keeper.request(adjust, lambda reply: None)
@@ -153,7 +160,8 @@ class ServiceRunner(RunEndings):
         assert self.run is None, "a run is started only when no process of the last one is left"
         self._cancel_timer()
         self._is_due, self._has_stayed = False, False
-        self.waiting_for, self.condition = (), health.initial(self.declaration.spec)
+        self._stop_waiting()
+        self.condition = health.initial(self.declaration.spec)
         if self.is_retiring:
             self._answers.failed(self.outcome("failed", "Holdfast is being shut down"))
             return
@@ -162,7 +170,7 @@ class ServiceRunner(RunEndings):
         self.run = run = LiveRun(new_run_id(), self.number, clock.time(), clock.monotonic())
         self.last_run_id = run.run_id
         self.launched = self.declaration.spec
-        self.reason = self.error_type = None
+        self.reason = self.error_type = self._blame = None
         message = spawn_message(self.declaration, self.overrides, run.run_id, run.number)
         self._ports.attendants.spawning(self, message)
         self._ports.keeper.request(message, lambda reply: self._on_spawned(run, reply, again))
@@ -228,6 +236,7 @@ class ServiceRunner(RunEndings):
             self._reset_timer = None
             if self.run is run and not run.main_gone:
                 self.counters = Counters()
+                self._event(Kind.STABLE, pid=run.pid)
                 self.save()
 
         if self._reset_timer is not None:
@@ -264,6 +273,8 @@ class ServiceRunner(RunEndings):
         self.state, self.since = after, self._ports.clock.time()
         self.next_start_at = None
         data = {"from": before.value, "to": after.value, "cause": cause.value}
+        if after is State.FAILED and self.reason:
+            data["reason"] = self.reason
         self._event(Kind.TRANSITION, **data)
         self._answers.changed()
         self._ports.attendants.changed(self)

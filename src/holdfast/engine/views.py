@@ -15,8 +15,9 @@ from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.live_run import LiveRun
 from holdfast.engine.ports import Clock
-from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.errors import ResourceExceeded
+from holdfast.vocabulary.results import Outcome, ServiceStatus
+from holdfast.vocabulary.secrets import redact_arguments
 from holdfast.vocabulary.states import LABEL, ErrorType, State
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class StatusView:
         key = (
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
-            service.overrides, service.declaration, service.error_type, run and run.usage,
+            service.overrides, service.declaration, service.condition, service.waiting_for, service.error_type,
+            run and run.usage,
         )  # fmt: skip
         built = self._built
         if built is None or key != self._key:
@@ -80,6 +82,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         paused=state is State.PAUSED,
         label=LABEL[state],
         origin=spec.origin,
+        waiting_for=list(service.waiting_for) if service.waiting_for else msgspec.UNSET,
         error_type=service.error_type.value if service.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,
@@ -134,5 +137,5 @@ def shown(overrides: Overrides | None) -> dict[str, Any] | None:
         return None
     shown: dict[str, Any] = {"env_vars": sorted(overrides.env_vars)}
     if overrides.args is not None:
-        shown["args"] = list(overrides.args)
+        shown["args"] = redact_arguments(overrides.args)
     return shown

@@ -30,16 +30,22 @@ class UnknownDependency(ValueError):
 
 def start_layers(needs: Needs) -> tuple[tuple[str, ...], ...]:
     """Layers in starting order, each as early as its needs allow, declared order within."""
-    check(needs)
-    level: dict[str, int] = {}
-    waiting = dict(needs)
-    while waiting:
-        ready = [name for name, needed in waiting.items() if all(n in level for n in needed)]
-        for name in ready:
-            level[name] = 1 + max((level[n] for n in waiting.pop(name)), default=-1)
+    level = dict.fromkeys(needs, 0)
+    missing = {name: len(set(needed)) for name, needed in needs.items()}
+    waiting = dependents(needs)
+    ready = [name for name, count in missing.items() if not count]
+    # Grows while it is walked: each edge is looked at once.
+    for name in ready:
+        for dependent in waiting[name]:
+            level[dependent] = max(level[dependent], level[name] + 1)
+            missing[dependent] -= 1
+            if not missing[dependent]:
+                ready.append(dependent)
+    if len(ready) < len(needs) or len(waiting) > len(needs):
+        check(needs)
     layers: list[list[str]] = [[] for _ in range(max(level.values(), default=-1) + 1)]
-    for name in needs:
-        layers[level[name]].append(name)
+    for name, depth in level.items():
+        layers[depth].append(name)
     return tuple(tuple(layer) for layer in layers)
 
 
@@ -71,18 +77,19 @@ def cycles(needs: Needs) -> tuple[tuple[str, ...], ...]:
     found: list[tuple[str, ...]] = []
     done: set[str] = set()
     for start in needs:
-        path: list[str] = []
+        path: dict[str, None] = {}
         rest = [iter((start,))]
         while rest:
             name = next(rest[-1], None)
             if name is None:
                 rest.pop()
                 if path:
-                    done.add(path.pop())
+                    done.add(path.popitem()[0])
             elif name in path:
-                found.append((*path[path.index(name) :], name))
+                walked = list(path)
+                found.append((*walked[walked.index(name) :], name))
             elif name in needs and name not in done:
-                path.append(name)
+                path[name] = None
                 rest.append(iter(needs[name]))
     return tuple(found)
 

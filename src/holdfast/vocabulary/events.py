@@ -25,6 +25,10 @@ class Kind(str, Enum):
     HEALTH_CHANGED = "health:changed"
     STABLE = "service:stable"
     REQUESTED = "service:requested"
+    SERVICE_WAITING = "service:waiting"
+    SERVICE_FOLLOWS = "service:follows"
+    LIMIT_REACHED = "limit:reached"
+    LIMIT_CLEARED = "limit:cleared"
     SERVICE_ADDED = "service:added"
     SERVICE_CHANGED = "service:changed"
     SERVICE_REMOVED = "service:removed"
@@ -52,6 +56,8 @@ class Kind(str, Enum):
     KEEPER_REPLACED = "keeper:replaced"
     HOLDFAST_UPGRADED = "holdfast:upgraded"
     HOLDFAST_STOPPING = "holdfast:stopping"
+    DOOR_OPENED = "door:opened"
+    DOOR_FAILED = "door:failed"
     EVENTS_DROPPED = "events:dropped"
     DATABASE_REPLACED = "database:replaced"
 
@@ -71,6 +77,10 @@ MEANING: dict[Kind, str] = {
     Kind.HEALTH_CHANGED: "Readiness or health (`what`) is another: `from`, `to`, the `reason`.",
     Kind.STABLE: "A run stayed up for `reset_after`: the failures before it are forgotten.",
     Kind.REQUESTED: "A user asked for a service to be started, stopped or restarted: `request`.",
+    Kind.SERVICE_WAITING: "A start waits for what the service needs: `waiting_for`, in words.",
+    Kind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run.",
+    Kind.LIMIT_REACHED: "A run uses more than it may: the `limit`, both values, the `action`.",
+    Kind.LIMIT_CLEARED: "A run that had reached a `limit` is well below it again.",
     Kind.SERVICE_ADDED: "A service became known.",
     Kind.SERVICE_CHANGED: "A service's declaration changed.",
     Kind.SERVICE_REMOVED: "A service was forgotten.",
@@ -98,6 +108,8 @@ MEANING: dict[Kind, str] = {
     Kind.KEEPER_REPLACED: "The keeper died; the supervisor's descriptors made a new one.",
     Kind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
     Kind.HOLDFAST_STOPPING: "Everything is being stopped.",
+    Kind.DOOR_OPENED: "A network door listens: which one, and its address.",
+    Kind.DOOR_FAILED: "A network door cannot listen: which one, where, why, and who holds the port.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",
     Kind.DATABASE_REPLACED: "The history was unreadable; it was moved aside and begun anew.",
 }

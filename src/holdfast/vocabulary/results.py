@@ -55,6 +55,8 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     """Millions of bytes resident in its whole tree, by the last look."""
     cpu_percent: float | msgspec.UnsetType = msgspec.UNSET
     """Of one core."""
+    waiting_for: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """What its start waits for, in words."""
     ready: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether it can do its work, where a probe asks."""
     health: str | msgspec.UnsetType = msgspec.UNSET
