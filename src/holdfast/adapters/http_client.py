@@ -13,7 +13,8 @@ import ssl
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+
+from holdfast.adapters.probes import tcp
 
 LARGEST_BODY = 64 * 1024
 LARGEST_HEAD = 64 * 1024
@@ -50,6 +51,8 @@ class Address(NamedTuple):
 
 def address_of(url: str) -> Address:
     """Raises HttpError for what is no address of HTTP."""
+    from urllib.parse import quote, urlsplit
+
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
@@ -78,12 +81,19 @@ async def request(
     timeout_seconds: float = 10.0,
     largest_body: int = LARGEST_BODY,
     trusts_loopback: bool = False,
+    is_checked: bool | None = None,
 ) -> Answer:
-    """The answer to one request; raises HttpError if none came in time."""
+    """The answer to one request; raises HttpError if none came in time.
+
+    Of no more than `largest_body` bytes: 0 reads none, for a body may be endless. Whether a
+    certificate is checked is up to `is_checked`; else to the host.
+    """
     where = address_of(url)
+    if is_checked is None:
+        is_checked = not (trusts_loopback and is_loopback(where.host))
     try:
         return await asyncio.wait_for(
-            _exchange(where, method, headers or {}, body, largest_body, trusts_loopback),
+            _exchange(where, method, headers or {}, body, largest_body, is_checked),
             timeout_seconds,
         )
     except asyncio.TimeoutError:
@@ -101,14 +111,13 @@ async def _exchange(
     headers: Mapping[str, str],
     body: bytes,
     largest_body: int,
-    trusts_loopback: bool,
+    is_checked: bool,
 ) -> Answer:
     context = None
     if where.is_tls:
-        context = tls_context(is_checked=not (trusts_loopback and is_loopback(where.host)))
-    reader, writer = await asyncio.open_connection(
-        where.host, where.port, ssl=context, server_hostname=where.host if context else None
-    )
+        # Reads the certificates of the system: a while of work that the loop must not do.
+        context = await asyncio.to_thread(tls_context, is_checked=is_checked)
+    reader, writer = await tcp.connect(where.host, where.port, context)
     try:
         return await _talk(reader, writer, where, method, headers, body, largest_body)
     finally:
@@ -167,6 +176,8 @@ async def _answer(
             headers = tuple(
                 (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers
             )
+            if largest_body <= 0:
+                return Answer(status, headers, b"")
         elif isinstance(event, h11.Data):
             body += event.data
             if len(body) >= largest_body:
@@ -184,6 +195,13 @@ def tls_context(*, is_checked: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def preload() -> None:
+    """Load what the first request needs."""
+    import urllib.parse  # noqa: F401
+
+    import h11  # noqa: F401
 
 
 def _reason(error: Exception) -> str:

@@ -41,6 +41,8 @@ def preload() -> None:
     """Import what is needed later, so that it cannot come from newer files."""
     import psutil  # noqa: F401
 
+    from holdfast.adapters.probes import http, log, tcp  # noqa: F401
+
 
 def peer_of(sock: socket.socket) -> Peer:
     """Who connected, as the kernel says."""
@@ -123,6 +125,14 @@ def is_in_cgroup(pid: int, root: str) -> bool:
     except OSError:
         return True
     return any(line.startswith(b"0::") and name in line[3:].split(b"/") for line in lines)
+
+
+def user_of(pid: int) -> int | None:
+    """Whose process it is."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
 
 
 def run_id_of(pid: int) -> str | None:
@@ -216,6 +226,17 @@ def _folder(process: object) -> str:
         return str(process.cwd())  # type: ignore[attr-defined]
     except psutil.Error:
         return "/"
+
+
+def holder_of_port(port: int) -> str | None:
+    """Who listens on a port, as pid and name; None if that cannot be told. Slow."""
+    import psutil
+
+    try:
+        pid = _listener(port)
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except (Failed, psutil.Error):
+        return None
 
 
 def _listener(port: int) -> int:

@@ -15,6 +15,7 @@ from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.live_run import LiveRun
 from holdfast.engine.ports import Clock
+from holdfast.rules.health import Condition
 from holdfast.vocabulary.errors import ResourceExceeded
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.secrets import redact_arguments
@@ -22,6 +23,8 @@ from holdfast.vocabulary.states import LABEL, ErrorType, State
 
 if TYPE_CHECKING:
     from holdfast.engine.service import Service
+
+NOT_ASKED = Condition()
 
 
 class StatusView:
@@ -39,8 +42,8 @@ class StatusView:
         key = (
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
-            service.overrides, service.declaration, service.condition, service.waiting_for, service.error_type,
-            run and run.usage,
+            service.overrides, service.declaration, service.condition, service.waiting_for,
+            service.error_type, run and run.usage,
         )  # fmt: skip
         built = self._built
         if built is None or key != self._key:
@@ -87,7 +90,19 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,
         overrides=shown(service.overrides),
+        **(_judged(service.condition) if run and service.condition != NOT_ASKED else {}),
     )
+
+
+def _judged(condition: Condition) -> dict[str, Any]:
+    """What the probes say; nothing about what nobody asks."""
+    facts = {
+        "ready": condition.is_ready,
+        "health": condition.health,
+        "said": condition.said,
+        "consecutive_failures": condition.failures,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def outcome_of(

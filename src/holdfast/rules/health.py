@@ -126,14 +126,17 @@ def is_impatient(probe: ProbeSpec) -> bool:
     return is_awaited and probe.kind not in TOLD_BY_THE_SERVICE
 
 
-def first(probe: ProbeSpec, now: float, random: float) -> Plan:
-    """The first check of a run; those of many services are spread."""
-    if is_impatient(probe):
-        due = now + probe.initial_delay + random * min(SPREAD_SECONDS, probe.interval)
-        return Plan(due, due)
-    # What prints or tells has at least an interval to do so.
-    told = probe.kind in TOLD_BY_THE_SERVICE
-    due = now + probe.initial_delay + probe.interval * (1.0 if told else random)
+def first(
+    probe: ProbeSpec, now: float, random: float, *, age: float = 0.0, has_passed: bool = False
+) -> Plan:
+    """The first check of a run that lives for `age` seconds; those of many are spread."""
+    begin = now + max(0.0, probe.initial_delay - age)
+    if probe.kind in TOLD_BY_THE_SERVICE:
+        due = begin + probe.interval  # what it has to say or to print it
+    elif is_impatient(probe) and not has_passed:
+        due = begin + random * min(SPREAD_SECONDS, probe.interval)
+    else:
+        due = begin + random * probe.interval
     return Plan(due, due)
 
 
@@ -160,6 +163,19 @@ def following(
     return Plan(max(now, min(quick, counted)), counted, attempts)
 
 
+def at(time: float) -> Plan:
+    """A check that counts, at this time."""
+    return Plan(time, time)
+
+
 def postponed(plan: Plan, until: float) -> Plan:
     """The same, but not before this."""
     return Plan(max(plan.due, until), max(plan.counted, until), plan.attempts)
+
+
+def after_pause(probe: ProbeSpec, plan: Plan, now: float, *, has_passed: bool) -> Plan:
+    """A service that was frozen has an interval to come back, unless somebody waits for it."""
+    counted = now + probe.interval
+    is_quick = is_impatient(probe) and not has_passed
+    due = min(counted, now + QUICK_SECONDS) if is_quick else counted
+    return Plan(due, counted, plan.attempts)

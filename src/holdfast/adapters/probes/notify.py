@@ -11,7 +11,6 @@ import errno
 import math
 import os
 import re
-import secrets
 import socket
 import struct
 import sys
@@ -107,7 +106,7 @@ def secret_of(state: str) -> str:
                 return found
     except (OSError, ValueError):
         pass
-    made = secrets.token_hex(8)
+    made = os.urandom(8).hex()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(made)

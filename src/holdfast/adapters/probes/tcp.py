@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import os
 import ssl
 from typing import NamedTuple
@@ -53,15 +52,6 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> St
         except OSError as error:
             errors.append(error)
     raise errors[0]
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def describe(error: OSError, host: str, port: int) -> str:

@@ -1,0 +1,119 @@
+"""Readiness and health of every live run: begins probes with a run and ends them with it.
+
+Told by runners what happens to them; tells them what the probes say. Passes on what services
+say about themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.adapters.probes import Finding
+from holdfast.adapters.probes.notify import Message
+from holdfast.engine.attendants import Attendant
+from holdfast.engine.ports import Ports
+from holdfast.engine.probe_watch import Prober
+from holdfast.engine.run_endings import ALIVE
+from holdfast.engine.run_health import RunHealth
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.rules.health import Condition
+from holdfast.vocabulary.probe_spec import ProbeSpec
+from holdfast.vocabulary.states import State
+
+MOST_METRICS = 100
+"""Metrics of one service that are passed on, by their names."""
+
+OnMetric = Callable[[str, str, float], None]
+
+
+class HealthMonitor(Attendant):
+    """The probes of every live run."""
+
+    def __init__(self, ports: Ports, prober: Prober) -> None:
+        self._ports = ports
+        self._prober = prober
+        self._live: dict[str, RunHealth] = {}
+        self._metrics: dict[str, set[str]] = {}
+        self.on_metric: OnMetric = _nobody
+        """Called with service, name and value of what a service measured itself."""
+
+    # What happens to runs
+
+    def run_began(self, runner: ServiceRunner) -> None:
+        self._end(runner.name)
+        spec = runner.declaration.spec
+        if spec.probes or spec.notify is not None:
+            self._live[runner.name] = live = RunHealth(runner, self._ports, self._prober)
+            if runner.state is State.PAUSED:
+                live.pause()
+            live.begin()
+        else:
+            runner.judge(Condition())
+
+    def run_over(self, runner: ServiceRunner) -> None:
+        self._end(runner.name)
+
+    def changed(self, runner: ServiceRunner) -> None:
+        live = self._live.get(runner.name)
+        if live is not None:
+            if runner.state is State.PAUSED:
+                live.pause()
+            else:
+                live.resume()
+
+    def declared(self, runner: ServiceRunner) -> None:
+        """Other probes apply to the run that lives."""
+        live = self._live.get(runner.name)
+        probes = runner.declaration.spec.probes
+        is_alive = runner.run is not None and runner.run.is_up
+        is_same = (live.probes if live is not None else ()) == probes
+        if is_alive and not is_same and runner.state in ALIVE:
+            self.run_began(runner)
+
+    def removed(self, runner: ServiceRunner) -> None:
+        self._end(runner.name)
+        self._metrics.pop(runner.name, None)
+
+    def _end(self, name: str) -> None:
+        live = self._live.pop(name, None)
+        if live is not None:
+            live.end()
+
+    # What services say
+
+    def hear(self, runner: ServiceRunner, message: Message) -> None:
+        live = self._live.get(runner.name)
+        if live is not None:
+            live.hear(message)
+        known = self._metrics.setdefault(runner.name, set()) if message.metrics else set()
+        for name, value in message.metrics:
+            if name in known or len(known) < MOST_METRICS:
+                known.add(name)
+                self.on_metric(runner.name, name, value)
+
+    # Asked out of turn
+
+    async def check(self, runner: ServiceRunner) -> list[tuple[ProbeSpec, Finding]]:
+        """Ask every probe of the live run now; nothing of it counts."""
+        live = self._live.get(runner.name)
+        if live is None:
+            return []
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[Finding]] = []
+        for watch in live.watches:
+            future: asyncio.Future[Finding] = loop.create_future()
+            futures.append(future)
+            live.check(watch, lambda finding, it=future: _settle(it, finding))  # type: ignore[misc]
+        found = [await future for future in futures]
+        return list(zip([watch.probe for watch in live.watches], found, strict=True))
+
+
+def _settle(future: asyncio.Future[Finding], finding: Finding) -> None:
+    if not future.done():
+        future.set_result(finding)
+
+
+def _nobody(*_: Any) -> None:
+    """Nobody collects metrics."""

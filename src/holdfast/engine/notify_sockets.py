@@ -1,0 +1,185 @@
+"""Where services say how they are: a socket for each, and a pipe where one wants s6's way.
+
+The keeper holds them, so that nothing which is said while no supervisor is there is lost.
+Only processes of the live run are listened to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.adapters import processes
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.probes import notify
+from holdfast.adapters.probes.notify import Message, Sender
+from holdfast.engine.attendants import Attendant
+from holdfast.engine.live_run import LiveRun
+from holdfast.engine.service_runner import ServiceRunner
+
+SOCKET, PIPE, PIPE_END = "notify:", "ready:", "ready-end:"
+_log = logger("notify")
+
+Hear = Callable[[ServiceRunner, Message], None]
+
+
+class NotifySockets(Attendant):
+    """The sockets and pipes of all services that have one."""
+
+    def __init__(
+        self, link: KeeperLink, loop: asyncio.AbstractEventLoop, state: str, hear: Hear
+    ) -> None:
+        self._link = link
+        self._loop = loop
+        self._state = state
+        self._hear = hear
+        self._secret = ""
+        self._sockets: dict[str, socket.socket] = {}
+        self._pipes: dict[str, int] = {}
+        self._runners: dict[str, ServiceRunner] = {}
+        self._refused: set[str] = set()
+        self._has_spares = False
+
+    # The service
+
+    def spawning(self, runner: ServiceRunner, message: dict[str, Any]) -> None:
+        """Tell the run where it can say how it is."""
+        spec, name = runner.declaration.spec, runner.name
+        if spec.notify is None:
+            return
+        self._runners[name] = runner
+        if SOCKET + name not in self._link.held:
+            sock = notify.make_socket(self._address(name))
+            self._link.hold(SOCKET + name, sock.detach())
+        self._listen(name)
+        env = message["env"]
+        env["NOTIFY_SOCKET"] = self._address(name)
+        if spec.notify.watchdog is not None:
+            env["WATCHDOG_USEC"] = str(round(spec.notify.watchdog * 1_000_000))
+        if spec.notify.fd is not None:
+            self._close_pipe(name)
+            # A newline of the run before must not count for this one.
+            ours, theirs = os.pipe()
+            os.set_blocking(ours, False)
+            self._link.hold(PIPE + name, ours)
+            self._link.hold(PIPE_END + name, theirs)
+            message["ready_fd"] = {"name": PIPE_END + name, "fd": spec.notify.fd}
+
+    def run_began(self, runner: ServiceRunner) -> None:
+        if runner.declaration.spec.notify is not None:
+            self._runners[runner.name] = runner
+            if self._has_spares:
+                self._attend(runner.name)
+
+    def on_spares(self) -> None:
+        """What the keeper holds is known now: go on where an earlier supervisor was."""
+        self._has_spares = True
+        for name in list(self._runners):
+            self._attend(name)
+
+    def removed(self, runner: ServiceRunner) -> None:
+        name = runner.name
+        if self._runners.pop(name, None) is None:
+            return
+        self._close_pipe(name)
+        if (sock := self._sockets.pop(name, None)) is not None:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._link.release(SOCKET + name)
+
+    def _attend(self, name: str) -> None:
+        if SOCKET + name not in self._link.held:
+            # A survivor of everything: its socket has the same name again.
+            try:
+                sock = notify.make_socket(self._address(name))
+            except OSError as error:
+                _log.warning("%s cannot tell how it is: %s", name, error)
+                return
+            self._link.hold(SOCKET + name, sock.detach())
+        self._listen(name)
+        self._link.release(PIPE_END + name)
+        if PIPE + name in self._link.held and name not in self._pipes:
+            fd = self._pipes[name] = self._link.held[PIPE + name]
+            self._loop.add_reader(fd, self._on_pipe, name, fd)
+
+    def _listen(self, name: str) -> None:
+        if name not in self._sockets:
+            sock = socket.socket(fileno=os.dup(self._link.held[SOCKET + name]))
+            notify.prepare(sock)
+            self._sockets[name] = sock
+            self._loop.add_reader(sock.fileno(), self._on_message, name, sock)
+
+    def _close_pipe(self, name: str) -> None:
+        if (fd := self._pipes.pop(name, None)) is not None:
+            self._loop.remove_reader(fd)
+        self._link.release(PIPE + name)
+        self._link.release(PIPE_END + name)
+
+    def _address(self, name: str) -> str:
+        self._secret = self._secret or notify.secret_of(self._state)
+        return notify.address(self._secret, name)
+
+    # What it says
+
+    def _on_pipe(self, name: str, fd: int) -> None:
+        heard = notify.heard_newline(fd)
+        if heard is False:
+            return
+        # Said once; a closed end would be readable for ever.
+        self._close_pipe(name)
+        runner = self._runners.get(name)
+        if heard and runner is not None and runner.run is not None:
+            self._hear(runner, Message(is_ready=True))
+
+    def _on_message(self, name: str, sock: socket.socket) -> None:
+        try:
+            messages = notify.receive(sock)
+        except OSError as error:
+            _log.error("%s: its socket is of no use any more: %s", name, error)
+            self._loop.remove_reader(sock.fileno())
+            return
+        runner = self._runners.get(name)
+        for data, sender in messages:
+            run = runner.run if runner is not None else None
+            if runner is None or run is None or run.main_gone:
+                continue
+            if run.pid is None:
+                # It spoke before the keeper's word of its birth came; its pid is needed.
+                self._loop.call_soon(self._hear_later, runner, run, data, sender)
+            elif _belongs(sender, run):
+                self._hear(runner, notify.parse(data))
+            else:
+                self._refuse(name, run, sender)
+
+    def _hear_later(
+        self, runner: ServiceRunner, run: LiveRun, data: bytes, sender: Sender | None
+    ) -> None:
+        if runner.run is not run or run.main_gone:
+            return
+        if run.pid is None:
+            self._loop.call_later(0.005, self._hear_later, runner, run, data, sender)
+        elif _belongs(sender, run):
+            self._hear(runner, notify.parse(data))
+
+    def _refuse(self, name: str, run: LiveRun, sender: Sender | None) -> None:
+        if run.run_id not in self._refused:
+            self._refused = {*list(self._refused)[-100:], run.run_id}
+            _log.warning("%s: a stranger spoke for it and was not heard: %s", name, sender)
+
+
+def _belongs(sender: Sender | None, run: LiveRun) -> bool:
+    """Whether a process of this run sent it. One that ended meanwhile is believed if it was of
+    the run's user: the address is a secret of the run."""
+    if sender is None or sender.pid == run.pid:
+        return True
+    process = processes.process(sender.pid) if sender.pid > 0 else None
+    if process is None:
+        return sender.uid in (os.geteuid(), processes.user_of(run.pid or 0))
+    if processes.run_id_of(sender.pid) == run.run_id:
+        return True
+    main = (run.pid, run.start_time)
+    return any((it.pid, it.start_time) == main for it in processes.lineage(process))
