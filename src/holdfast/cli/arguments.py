@@ -154,6 +154,8 @@ def _store(
             if not name or not equals:
                 raise ValueError("use NAME=VALUE")
             options.setdefault(option.name, {})[name] = value
+        elif option.kind == "several":
+            options.setdefault(option.name, []).append(text)
         else:
             options[option.name] = text
     except ValueError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from holdfast.cli.reload_verbs import RELOAD_VERBS
 from holdfast.cli.security_verbs import SECURITY_VERBS
 from holdfast.cli.verb import Option, Verb
+from holdfast.cli.workflow_verbs import WORKFLOW_VERBS
 
 GLOBAL_OPTIONS = (
     Option("-c --config", "use this configuration (environment: HOLDFAST_CONFIG)", "FILE"),
@@ -343,6 +344,7 @@ VERBS = (
         about="No service notices: pids, pipes, terminals and exit codes stay.",
         examples=(("holdfast upgrade", "after installing another version"),),
     ),
+    *WORKFLOW_VERBS,
     *SECURITY_VERBS,
     Verb(
         "doctor",

@@ -17,7 +17,7 @@ from holdfast.keeper.launch import Launch, SpawnError
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.placement import Placement
 from holdfast.keeper.runs import Run
-from holdfast.keeper.strays import Strays
+from holdfast.keeper.strays import SERVICE, Strays
 from holdfast.keeper.tree import Tree
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ class Children:
         """Start a run; a task's pipes are the caller's to hand over and close."""
         kind = asked.get("kind") or "service"
         env = dict(asked.get("env") or {})
-        env.update(self.strays.marks(asked["run_id"], asked["service"], kind))
+        env.update(self.strays.marks(asked["run_id"], asked["service"], kind, env.get(SERVICE)))
         ours: dict[str, int] = {}
         theirs: list[int] = []
         try:

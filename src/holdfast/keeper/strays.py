@@ -69,11 +69,12 @@ class Strays:
         self._journal = journal
         self._project = project
 
-    def marks(self, run_id: str, service: str, kind: str) -> Marks:
+    def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
         """What the environment of a new run is to say."""
-        # A task is never to be taken for the service itself.
-        state = "" if kind == "task" else self._project
-        return {RUN_ID: run_id, SERVICE: service, STATE: state}
+        if kind == "task":
+            # Never to be taken for the service itself, for which it may say that it works.
+            return {RUN_ID: run_id, SERVICE: told or service, STATE: ""}
+        return {RUN_ID: run_id, SERVICE: service, STATE: self._project}
 
     def take_pending(self, pending: list[Facts]) -> None:
         """Go on with those of these runs that an earlier keeper began before it could say so.

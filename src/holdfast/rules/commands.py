@@ -55,6 +55,9 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdi
             asked = [*(command.pre_commands or ()), *(command.post_commands or ())]
         case ExecuteCommand():
             asked = [command.asked]
+            is_brought = command.environment is not None or command.working_dir is not None
+            if is_brought and actor.role is not Role.OWNER:
+                return Verdict(False, "only the owner at the local socket brings an environment")
         case RunWorkflow():
             return _permit_workflow(command.workflow, settings)
         case _:

@@ -65,9 +65,14 @@ def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> An
 
 def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> Answer:
     prepared = rules.prepare(command.asked, context.settings.now, command.timeout_seconds)
-    around = _project(context)
     if command.service is not None:
         around = Surroundings.of(context.roster.get(command.service))
+    else:
+        around = _project(context)
+        if command.environment is not None:
+            around = around._replace(env=command.environment)
+        if command.working_dir is not None:
+            around = around._replace(working_dir=command.working_dir)
     procedure = Procedure(
         name="command",
         steps=[CommandStep(context.tasks, prepared, around)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.app.context import Context
+from holdfast.app.handlers.chosen import the_service
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.service_runner import ServiceRunner
@@ -36,10 +37,7 @@ async def restart(context: Context, command: Restart) -> Outcomes:
     roster = context.roster
     wanted = [*command.services, *([command.service] if command.service else [])]
     if not wanted:
-        if len(roster.runners) != 1:
-            known = ", ".join(roster.runners) or "none"
-            raise UsageError("restart needs the name of a service", f"known: {known}")
-        wanted = list(roster.runners)
+        wanted = [the_service(context, None, "restart").name]
     overrides = None
     if command.args is not None or command.env_vars:
         args = None if command.args is None else tuple(command.args)

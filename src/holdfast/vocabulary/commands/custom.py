@@ -47,9 +47,9 @@ class ExecuteCommand(Command, frozen=True, kw_only=True):
     """Run one command to its end, if the settings of this Holdfast allow it.
 
     `custom_command` is the same as `command`, for requests whose own name stands under
-    `command`. It runs where and with what `service` runs, else in the project's folder. With
-    `follow`, its output is told as items, the last of them the result; who stops listening
-    ends it.
+    `command`. It runs where and with what `service` runs; else in `working_dir` with the
+    `environment`, which only the owner gives; else in the project's folder. With `follow`,
+    its output is told as items, the last of them the result; who stops listening ends it.
     """
 
     name = "execute_command"
@@ -60,6 +60,8 @@ class ExecuteCommand(Command, frozen=True, kw_only=True):
     custom_command: CustomCommand | None = None
     timeout_seconds: float | None = None
     service: str | None = None
+    working_dir: str | None = None
+    environment: dict[str, str] | None = None
     follow: bool = False
 
     def __post_init__(self) -> None:

@@ -1,0 +1,219 @@
+"""The verbs that run commands and workflows, and show their progress while they wait."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from typing import Any
+
+from holdfast.cli import durations
+from holdfast.cli.call import Call
+from holdfast.cli.interrupts import Patience, patience
+from holdfast.cli.run import environment_of, exit_code
+from holdfast.client.connection import ConnectionLost, error_from
+from holdfast.vocabulary.errors import Failed, TimedOut, UsageError
+
+_COLOURS = {"done": "green", "failed": "red", "timeout": "red", "cancelled": "red"}
+
+
+def custom_restart(call: Call) -> int:
+    fields: dict[str, Any] = {}
+    if call.operands:
+        fields["service"] = call.operands[0]
+    for option, field in (("pre_command", "pre_commands"), ("post_command", "post_commands")):
+        if option in call.options:
+            fields[field] = [_command(call, text) for text in call.options[option]]
+    if "args" in call.options:
+        try:
+            fields["start_args"] = shlex.split(call.options["args"])
+        except ValueError as error:
+            raise UsageError(f"--args: {error}", "put quotes around the whole, once") from None
+    if "env" in call.options:
+        fields["env_vars"] = call.options["env"]
+    if "timeout" in call.options:
+        fields["timeout"] = call.options["timeout"]
+    return _tell(call, Progress(call).follow("custom_restart", fields))
+
+
+def execute(call: Call) -> int:
+    program, *args = call.operands
+    command: dict[str, Any] = {"command": shlex.quote(program)}
+    if "type" in call.options:
+        command["command_type"] = call.options["type"]
+        if call.options["type"].lower() in ("shell", "sh"):
+            command["command"] = program
+    if args:
+        command["args"] = args
+    fields: dict[str, Any] = {"custom_command": command}
+    if "timeout" in call.options:
+        fields["timeout_seconds"] = call.options["timeout"]
+    if "service" in call.options:
+        fields["service"] = call.options["service"]
+    else:
+        fields["working_dir"] = os.path.realpath(call.folder)
+        fields["environment"] = environment_of(call)
+    result = Progress(call, shows_steps=False).follow("execute_command", fields)
+    if call.is_json:
+        call.emit(result)
+    step = result["steps"][0]
+    if step["outcome"] == "timeout":
+        raise TimedOut(f"{step['what']} {step['reason']}", "holdfast exec --timeout TIME -- …")
+    if step["outcome"] == "cancelled":
+        return 128 + signal.SIGINT
+    if step.get("exit_code") is None and not step.get("signal"):
+        raise Failed(f"{step['what']}: {step.get('reason') or 'its exit code is unknown'}")
+    return exit_code(step)
+
+
+def workflow(call: Call) -> int:
+    if "cancel" in call.options:
+        result = call.ask("cancel_workflow", id=call.options["cancel"])
+        call.emit(result) if call.is_json else call.say(result["message"])
+        return 0
+    words = call.operands
+    if not words or words == ["ls"]:
+        return _list(call)
+    if len(words) == 2 and words[0] != "run":
+        raise UsageError(f'"{words[0]}" is neither run nor ls', "holdfast workflow run NAME")
+    if words == ["run"]:
+        raise UsageError("which workflow?", "`holdfast workflow ls` lists them")
+    return _tell(call, Progress(call).follow("run_workflow", {"name": words[-1]}))
+
+
+class Progress:
+    """One request that is followed to its end."""
+
+    def __init__(self, call: Call, *, shows_steps: bool = True) -> None:
+        self._call = call
+        self._shows_steps = shows_steps
+        self._id = ""
+
+    def follow(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Show what happens; answers how it went."""
+        with patience() as patient:
+            try:
+                return self._follow(patient, command, fields)
+            except ConnectionLost:
+                if not self._id:
+                    raise
+        raise self._interrupted()
+
+    def _follow(self, patient: Patience, command: str, fields: dict[str, Any]) -> dict[str, Any]:
+        connection = self._call.connect()
+        request = connection.send(command, **fields, follow=True)
+        is_cancelled = False
+        while True:
+            try:
+                frame = patient.receive(connection)
+            except KeyboardInterrupt:
+                if is_cancelled or not self._id:
+                    raise
+                is_cancelled = True
+                connection.send("cancel_workflow", id=self._id)
+                continue
+            if frame is None or frame.get("id") != request:
+                continue
+            if "item" not in frame:
+                raise error_from(frame.get("error") or {})
+            item: dict[str, Any] = frame["item"]
+            if item["kind"] == "finished":
+                found: dict[str, Any] = item["result"]
+                return found
+            self._show(item)
+
+    def _show(self, item: dict[str, Any]) -> None:
+        match item["kind"]:
+            case "started":
+                self._id = item["id"]
+            case "output" if not self._call.is_json:
+                _write(item)
+            case "lost" if not self._call.is_json:
+                self._call.note(f"{item['bytes']} bytes of output are left out")
+            case "step" if self._shows_steps and not self._call.is_json:
+                self._call.say(_progress(self._call, item))
+                sys.stdout.flush()
+
+    def _interrupted(self) -> Failed:
+        """The supervisor was replaced: its successor has said what became of it."""
+        self._call.use(None)
+        told = self._call.ask("events", limit=1000)["events"]
+        for event in reversed(told):
+            data = event.get("data") or {}
+            if data.get("id") == self._id and event["kind"].endswith(":finished"):
+                return Failed(f"{data['name']}: {data['outcome']}: {data.get('reason')}")
+        return Failed("the supervisor was replaced, and nothing is known of what it did")
+
+
+def _command(call: Call, text: str) -> dict[str, Any]:
+    command = {"command": text}
+    if call.options.get("shell"):
+        command["command_type"] = "shell"
+    return command
+
+
+def _write(item: dict[str, Any]) -> None:
+    data = item["text"].encode() if "text" in item else _decoded(item["data"])
+    target = sys.stdout.buffer if item["stream"] == "out" else sys.stderr.buffer
+    target.write(data)
+    target.flush()
+
+
+def _decoded(text: str) -> bytes:
+    import base64
+
+    return base64.b64decode(text)
+
+
+def _progress(call: Call, item: dict[str, Any]) -> str:
+    head = call.paint(f"[{item['step']}/{item['steps']}]", "dim")
+    outcome = item["outcome"]
+    if outcome == "begun":
+        return f"{head} {item['what']}"
+    line = f"{head} {call.paint(outcome, _COLOURS.get(outcome, 'dim'))}"
+    if item.get("reason"):
+        line += f": {item['reason']}"
+    return line + (f" ({durations.show(item['seconds'])})" if "seconds" in item else "")
+
+
+def _tell(call: Call, result: dict[str, Any]) -> int:
+    """The end of it: what failed, what was not done, how the service is."""
+    is_done = result["outcome"] == "done"
+    if call.is_json:
+        call.emit(result)
+        return int(not is_done)
+    skipped = [step["what"] for step in result["steps"] if step["outcome"] == "skipped"]
+    if skipped:
+        call.say(f"not done: {'; '.join(skipped)}")
+    line = f"{result['name']}: {call.paint(result['outcome'], _COLOURS[result['outcome']])}"
+    if result.get("reason") and not is_done:
+        line += f": {result['reason']}"
+    call.say(f"{line} ({durations.show(result['seconds'])})")
+    status = result.get("status")
+    if status is not None:
+        restarts = [step for step in result["steps"] if step.get("part") == "restart"]
+        is_touched = any(step["outcome"] != "skipped" for step in restarts)
+        pid = f", pid {status['pid']}" if status.get("pid") else ""
+        how = "" if is_touched else " and was not touched"
+        call.say(f"{result['service']} is {status['status']}{how}{pid}")
+    return int(not is_done)
+
+
+def _list(call: Call) -> int:
+    result = call.ask("workflows")
+    if call.is_json:
+        call.emit(result)
+        return 0
+    for name, spec in result["workflows"].items():
+        about = f": {spec['description']}" if spec["description"] else ""
+        call.say(f"{call.paint(name, 'bold')}{about}")
+        for number, step in enumerate(spec["steps"], 1):
+            call.say(f"  {number}. {step}")
+    if not result["workflows"]:
+        call.say("no workflows; write them under `workflows:` in the configuration")
+    for one in result["under_way"]:
+        took = durations.show(one["seconds"])
+        where = f"step {one['step']} of {one['steps']} ({one['what']})"
+        call.say(f"under way: {one['name']}, {where}, for {took}: {one['id']}")
+    return 0
