@@ -81,14 +81,15 @@ class Application:
             )
             targets = scoping.targets(roster, actor, command)
         verdict = permit(actor, command, targets)
+        hint = "ask the owner of this Holdfast"
         if verdict.is_allowed and isinstance(command, rules_of_commands.CARRIERS):
-            settings = self._context.settings.now
+            settings, hint = self._context.settings.now, "`holdfast reload` takes a new setting"
             verdict = rules_of_commands.permit_commands(actor, command, settings)
         if not verdict.is_allowed:
             self._auditor.refused(actor, command, verdict.reason)
             raise Refused(
                 f"{command.name} is refused: {verdict.reason}",
-                "ask the owner of this Holdfast",
+                hint,
                 {"actor": actor.name, "needs": command.permission.value},
             )
         handler = handler_for(command, actor)

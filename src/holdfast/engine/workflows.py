@@ -116,9 +116,12 @@ class Workflows:
         self._activities[activity.id] = activity
         self._remember(activity)
         if procedure.is_single:
-            self._event(activity, Kind.COMMAND_STARTED, what=activity.step.what, by=procedure.by)
+            what = activity.step.what
+            self._event(activity, Kind.COMMAND_STARTED, what=what, by=procedure.by)
         else:
-            self._event(activity, Kind.WORKFLOW_STARTED, steps=len(procedure.steps), by=procedure.by)
+            self._event(
+                activity, Kind.WORKFLOW_STARTED, steps=len(procedure.steps), by=procedure.by
+            )
         work = self._loop.create_task(self._do(activity))
         self._work.add(work)
         work.add_done_callback(self._work.discard)
@@ -292,8 +295,8 @@ class Workflows:
         seconds = format_duration(self._clock.monotonic() - other.began)
         steps = len(other.procedure.steps)
         return Refused(
-            f"{other.procedure.name} is under way already: begun {seconds} ago by {other.procedure.by}, "
-            f"step {other.place + 1} of {steps} ({other.step.what})",
+            f"{other.procedure.name} is under way already: begun {seconds} ago by "
+            f"{other.procedure.by}, step {other.place + 1} of {steps} ({other.step.what})",
             f"wait for it, or end it: holdfast workflow --cancel {other.id}",
             {"id": other.id},
         )
