@@ -66,6 +66,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
     accounted: str | None = None
     """The run whose exit the counters already include."""
+    scheduled_until: float | None = None
     error_type: str | None = None
 
 

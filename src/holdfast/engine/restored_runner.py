@@ -82,6 +82,7 @@ class RestoredRunner(ServiceRunner):
         self.last_exit = LastExit(record.code, record.signal, record.seconds, record.log_bytes)
         self.accounted = record.accounted
         self.next_start_at = record.next_start_at
+        self.scheduled_until = record.scheduled_until
         self.error_type = ErrorType(record.error_type) if record.error_type else None
 
     def _restore_live(self, run: LiveRun, live: dict[str, Any]) -> None:

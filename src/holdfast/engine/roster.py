@@ -102,6 +102,10 @@ class Roster:
             for name, runner in self.runners.items()
         }
 
+    @property
+    def live_runs(self) -> int:
+        return sum(runner.run is not None for runner in self.runners.values())
+
     # Declaring
 
     def declare(self, declaration: Declaration) -> tuple[RestoredRunner, bool, bool]:
@@ -120,6 +124,8 @@ class Roster:
         record = self.records.pop(name, None)
         if record is not None:
             runner.number, runner.accounted = record.number, record.accounted
+            if record.desired == Desired.RUNNING.value:
+                runner.scheduled_until = record.scheduled_until
         self.remember(runner)
         runner.save()
         self._ports.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)

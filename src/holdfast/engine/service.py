@@ -56,6 +56,10 @@ class Service:
         self.accounted: str | None = None
         """The run whose exit the counters include already."""
         self.next_start_at: float | None = None
+        self.next_scheduled: float | None = None
+        """When its schedule starts it next, if it is wanted."""
+        self.scheduled_until: float | None = None
+        """All times of its schedule up to here are settled."""
         """Wall time, for people and for the next supervisor; `due_mono` is what counts here."""
         self.due_mono = 0.0
         self._kept_word: str | None = None
@@ -133,6 +137,11 @@ class Service:
     def is_outdated(self) -> bool:
         """Whether what runs would be another process if it were started now."""
         return self.run is not None and plan.is_outdated(self.launched, self.declaration.spec)
+
+    @property
+    def is_condemned(self) -> bool:
+        """Whether its live run is being ended as a failure of its own."""
+        return self._sentence is not None
 
     def save(self) -> None:
         self._ports.recorder.save_service(self.name, self.record)

@@ -99,6 +99,14 @@ class ServiceRunner(RunEndings):
             self._end(grace)
         return future
 
+    def await_time(self) -> None:
+        """Want it at the times of its schedule; what runs goes on."""
+        self.desired = Desired.RUNNING
+        if self.run is None and self.state not in ALIVE:
+            # Not `running`: a new supervisor would start it at once.
+            self._keep_word(State.PENDING.value)
+        self.save()
+
     def pause(self) -> asyncio.Future[Outcome]:
         return self._freeze(Cause.PAUSE, "pause", "paused", "already_paused")
 
@@ -184,6 +192,7 @@ class ServiceRunner(RunEndings):
             return
         run.pid, run.start_time = reply["pid"], reply.get("start_time")
         run.started_at = reply.get("started_at") or run.started_at
+        run.enforced = frozenset(reply.get("enforced") or ())
         self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
         self._event(Kind.PROCESS_STARTED, pid=run.pid, number=run.number, restarted=again)
         if self.state is State.STARTING:

@@ -19,7 +19,7 @@ from holdfast.rules.health import Condition
 from holdfast.vocabulary.errors import ResourceExceeded
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.secrets import redact_arguments
-from holdfast.vocabulary.states import LABEL, ErrorType, State
+from holdfast.vocabulary.states import LABEL, Desired, ErrorType, State
 
 if TYPE_CHECKING:
     from holdfast.engine.service import Service
@@ -43,7 +43,7 @@ class StatusView:
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
             service.overrides, service.declaration, service.condition, service.waiting_for,
-            service.error_type, run and run.usage,
+            service.error_type, run and run.usage, service.next_scheduled,
         )  # fmt: skip
         built = self._built
         if built is None or key != self._key:
@@ -89,6 +89,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         error_type=service.error_type.value if service.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,
+        next_scheduled=_next_scheduled(service),
         overrides=shown(service.overrides),
         **(_judged(service.condition) if run and service.condition != NOT_ASKED else {}),
     )
@@ -142,8 +143,14 @@ def record_of(service: Service) -> ServiceRecord:
         seconds=service.last_exit.seconds,
         log_bytes=service.last_exit.log_bytes,
         accounted=service.accounted,
+        scheduled_until=service.scheduled_until,
         error_type=service.error_type.value if service.error_type else None,
     )
+
+
+def _next_scheduled(service: Service) -> float | msgspec.UnsetType:
+    following = service.next_scheduled if service.desired is Desired.RUNNING else None
+    return msgspec.UNSET if following is None else following
 
 
 def shown(overrides: Overrides | None) -> dict[str, Any] | None:

@@ -164,7 +164,8 @@ def _after_success(
     spec: ServiceSpec, before: Counters, ending: Ending, reason: str, random: float
 ) -> Decision:
     counters = Counters(restarts=before.restarts)
-    if spec.restart_policy != "always":
+    # What is scheduled and has done its work waits for its next time.
+    if spec.restart_policy != "always" or spec.schedule is not None:
         return Stay(counters, reason)
     delay = spaced(back_off(spec, 1, random), ending.seconds)
     return Again(delay, counters._replace(restarts=before.restarts + 1), reason)

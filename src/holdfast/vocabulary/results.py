@@ -22,6 +22,10 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     version: str
     project: str = ""
     config: str | None = None
+    doors: dict[str, str] = {}
+    """Where each open network door listens."""
+    alerts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """How many are open of each severity; unset: none."""
 
 
 class ServiceStatus(Result, frozen=True, kw_only=True):
@@ -42,6 +46,8 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     since: float
     started_at: float | None = None
     next_start_in: float | None = None
+    next_scheduled: float | msgspec.UnsetType = msgspec.UNSET
+    """When its schedule starts it next."""
     start_failures: int = 0
     terminal: bool = False
     adopted: bool = False

@@ -1,0 +1,194 @@
+"""Starts services at their times.
+
+A scheduled service is wanted like any other, but rests between its times; `stop` ends that,
+`start` and `up` begin it again. Sleeps at most a minute: a clock may be set, a machine may
+be suspended. What is settled is in the keeper's memory before a run begins, so that no time
+counts twice, whoever is killed when; and in the history, for those who catch up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from typing import Any
+
+from holdfast.adapters import time_zones
+from holdfast.engine.attendants import Attendant
+from holdfast.engine.ports import Ports, Timer
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.service_spec import ScheduleSpec, ServiceSpec
+from holdfast.vocabulary.states import Desired, State
+
+KEPT = "schedule:"
+SHORTEST_SECONDS = 0.01
+BUSY = {
+    State.STARTING: "it is starting",
+    State.RUNNING: "it still runs",
+    State.PAUSED: "it is paused",
+    State.STOPPING: "it is being stopped",
+    State.BACKOFF: "it failed and is about to be started again",
+}
+
+
+class Entry:
+    """One schedule, of a service or of instances that share it."""
+
+    def __init__(self, spec: ScheduleSpec, zone: tzinfo, handled: float) -> None:
+        self.spec = spec
+        self.zone = zone
+        self.handled = handled
+        self.next: float | None = None
+        self.timer: Timer | None = None
+
+
+class Schedules(Attendant):
+    """Every schedule, by the name of its service or of the instances that share it."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        *,
+        kept: Callable[[], Mapping[str, str]],
+        runners: Callable[[], Mapping[str, Any]],
+        start: Callable[[Any], None],
+    ) -> None:
+        self._ports = ports
+        self._kept = kept
+        self._runners = runners
+        self._start = start
+        self._entries: dict[str, Entry] = {}
+        self._key_of: dict[str, str] = {}
+
+    def arm(self, runner: Any) -> None:
+        """Want a service at its times, beginning now."""
+        runner.await_time()
+        self._wake(self._key_of[runner.name])
+
+    # Told by runners
+
+    def declared(self, runner: Any) -> None:
+        name, spec = runner.name, runner.declaration.spec
+        key = _key(spec)
+        if (old := self._key_of.get(name)) is not None and old != key:
+            self._leave(name)
+        if key is None:
+            runner.next_scheduled = None
+            return
+        self._key_of[name] = key
+        entry = self._entries.get(key)
+        if entry is None or entry.spec != spec.schedule:
+            handled = self._handled(key, runner) if entry is None else self._ports.clock.time()
+            if entry is not None and entry.timer is not None:
+                entry.timer.cancel()
+            zone = time_zones.zone(spec.schedule.timezone)
+            entry = self._entries[key] = Entry(spec.schedule, zone, handled)
+            if runner.desired is Desired.RUNNING:
+                self._look(key)
+        runner.next_scheduled = entry.next
+
+    def changed(self, runner: Any) -> None:
+        key = self._key_of.get(runner.name)
+        if key is None or runner.desired is not Desired.RUNNING:
+            return
+        entry = self._entries[key]
+        if entry.timer is None:
+            # Started by hand: what went by while nobody wanted it was not missed.
+            entry.handled = self._ports.clock.time()
+            self._wake(key)
+
+    def removed(self, runner: Any) -> None:
+        if runner.name in self._key_of:
+            self._leave(runner.name)
+
+    # Time
+
+    def _wake(self, key: str) -> None:
+        if self._entries[key].timer is None:
+            self._look(key)
+
+    def _look(self, key: str) -> None:
+        from holdfast.rules import schedule
+
+        entry, now = self._entries[key], self._ports.clock.time()
+        seen = schedule.look(entry.spec, entry.zone, entry.handled, now)
+        members = self._members(key)
+        entry.next = seen.next
+        seconds = max(SHORTEST_SECONDS, schedule.sleep_seconds(seen.next, now))
+        entry.timer = self._ports.call_later(seconds, lambda: self._look(key))
+        self._settle(key, entry, seen.handled, members)
+        wanted = [it for it in members if it.desired is Desired.RUNNING and not it.is_retiring]
+        if not wanted:
+            return
+        if seen.missed is not None:
+            self._skip(wanted[0], seen.missed, "nobody was there at the time")
+        if seen.due is None:
+            return
+        if entry.spec.overlap == "allow":
+            self._start_free(wanted, seen.due)
+        else:
+            for runner in wanted:
+                self._start_one(runner, seen.due)
+
+    def _start_free(self, members: list[Any], due: float) -> None:
+        free = next((runner for runner in members if _busy(runner) is None), None)
+        if free is None:
+            self._skip(members[0], due, f"all {len(members)} instances are busy")
+        else:
+            self._start_one(free, due)
+
+    def _start_one(self, runner: Any, due: float) -> None:
+        why = _busy(runner)
+        if why is not None:
+            self._skip(runner, due, why)
+            return
+        self._ports.recorder.event(Kind.SCHEDULE_STARTED, runner.name, due=due)
+        self._start(runner)
+
+    def _skip(self, runner: Any, due: float, reason: str) -> None:
+        self._ports.recorder.event(Kind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason)
+
+    # Memory
+
+    def _handled(self, key: str, runner: Any) -> float:
+        """Up to when everything is settled; a schedule that is new begins now."""
+        now = self._ports.clock.time()
+        known = [runner.scheduled_until] if runner.scheduled_until is not None else []
+        if (text := self._kept().get(KEPT + key)) is not None:
+            known.append(float(text))
+        return max(known, default=now)
+
+    def _settle(self, key: str, entry: Entry, handled: float, members: list[Any]) -> None:
+        entry.handled = handled
+        self._ports.keeper.keep(KEPT + key, repr(handled))
+        for runner in members:
+            runner.next_scheduled = entry.next
+            if runner.scheduled_until != handled:
+                runner.scheduled_until = handled
+                runner.save()
+
+    def _members(self, key: str) -> list[Any]:
+        known = self._runners()
+        return [known[name] for name, its in self._key_of.items() if its == key and name in known]
+
+    def _leave(self, name: str) -> None:
+        key = self._key_of.pop(name)
+        if key in self._key_of.values():
+            return
+        entry = self._entries.pop(key)
+        if entry.timer is not None:
+            entry.timer.cancel()
+        self._ports.keeper.keep(KEPT + key, None)
+
+
+def _key(spec: ServiceSpec) -> str | None:
+    if spec.schedule is None:
+        return None
+    return spec.template if spec.template and spec.schedule.overlap == "allow" else spec.name
+
+
+def _busy(runner: Any) -> str | None:
+    if runner.state in BUSY:
+        return BUSY[runner.state]
+    if runner.waiting_for:
+        return f"it waits for {', '.join(runner.waiting_for)}"
+    return "processes of its last run are left" if runner.run is not None else None
