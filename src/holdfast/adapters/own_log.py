@@ -1,7 +1,7 @@
 """Holdfast's own log: a rotated file in the state folder, as lines for people or JSON.
 
-Levels are given as `info` or `module=trace,…`. Owns no thread and never logs values of an
-environment: callers pass names, and this module has no access to the rest.
+Levels are given as `info` or `module=trace,…`. Owns no thread. Callers pass names, never
+values of an environment, and what has the shape of a secret is hidden all the same.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import itertools
 import json
 import logging
 import os
+import re
 import sys
 from datetime import datetime, timezone
 from typing import Any
+
+from holdfast.vocabulary.secrets import redact, redact_value
 
 ROOT = "holdfast"
 TRACE = 5
@@ -24,12 +27,31 @@ _LEVELS = {
     "warn": logging.WARNING,
     "warning": logging.WARNING,
     "error": logging.ERROR,
+    "critical": logging.CRITICAL,
     "off": logging.CRITICAL + 1,
 }
 
 
+_chosen: list[tuple[str, int]] = []
+"""The levels in force for groups of modules, the strongest last."""
+
+
 def logger(module: str) -> logging.Logger:
-    return logging.getLogger(f"{ROOT}.{module}")
+    """The log of a module, named by its place: `holdfast.engine.roster`.
+
+    So a level may be given to a package (`engine`), a module (`roster`), or all modules whose
+    names begin with a word (`health`).
+    """
+    place = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")
+    package = ".".join(place[1:-1]) if place[0] == ROOT else ""
+    found = logging.getLogger(".".join(filter(None, (ROOT, package, module))))
+    _set_level_of(found)
+    return found
+
+
+def facts(**known: Any) -> dict[str, Any]:
+    """`extra` of a log call: fields of their own in JSON, key=value for people."""
+    return {"facts": {name: value for name, value in known.items() if value is not None}}
 
 
 def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bool = False) -> None:
@@ -57,16 +79,45 @@ def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bo
 def set_level(text: str) -> list[str]:
     """Apply `info` or `module=trace,…`; answers the words that were not understood."""
     unknown = []
-    logging.getLogger(ROOT).setLevel(logging.INFO)
+    root, level = logging.getLogger(ROOT), logging.INFO
+    _chosen.clear()
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         module, _, name = part.rpartition("=")
         number = _LEVELS.get(name.strip().lower())
         if number is None:
             unknown.append(part)
             continue
-        target = module.strip().removeprefix(f"{ROOT}.").replace("::", ".")
-        (logger(target) if target and target != ROOT else logging.getLogger(ROOT)).setLevel(number)
+        group = module.strip().replace("::", ".").removeprefix(f"{ROOT}.")
+        if group in ("", "*", ROOT):
+            level = number
+        else:
+            _chosen.append((group, number))
+    root.setLevel(level)
+    for known in list(logging.Logger.manager.loggerDict.values()):
+        if isinstance(known, logging.Logger) and known.name.startswith(f"{ROOT}."):
+            _set_level_of(known)
     return unknown
+
+
+def set_style(style: str) -> None:
+    """Write on as `human` or `json`."""
+    for handler in logging.getLogger(ROOT).handlers:
+        handler.setFormatter(_Json() if style == "json" else _Human())
+
+
+def _set_level_of(one: logging.Logger) -> None:
+    level = logging.NOTSET
+    for group, number in _chosen:
+        if _is_of(one.name.removeprefix(f"{ROOT}."), group):
+            level = number
+    one.setLevel(level)
+
+
+def _is_of(name: str, group: str) -> bool:
+    """Whether a module is meant: by its path, its package, or how its name begins."""
+    if f"{name}.".startswith(f"{group}."):
+        return True
+    return any(part == group or part.startswith(f"{group}_") for part in name.split("."))
 
 
 class _Rotated(logging.FileHandler):
@@ -98,7 +149,10 @@ class _Human(logging.Formatter):
         module = record.name.removeprefix(f"{ROOT}.")
         line = f"{when:%Y-%m-%d %H:%M:%S}.{int(record.msecs):03d} {record.levelname:<7} {module}: "
         line += record.getMessage()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line += "".join(f" {name}={_shown(value)}" for name, value in _facts(record).items())
+        if record.exc_info:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return redact(line)
 
 
 class _Json(logging.Formatter):
@@ -107,8 +161,23 @@ class _Json(logging.Formatter):
             "time": round(record.created, 6),
             "level": record.levelname.lower(),
             "module": record.name.removeprefix(f"{ROOT}."),
-            "message": record.getMessage(),
+            "message": redact(record.getMessage()),
         }
+        for name, value in _facts(record).items():
+            fields.setdefault(name, redact_value(value))
         if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+            fields["error"] = redact(str(record.exc_info[1]))
+            fields["traceback"] = redact(self.formatException(record.exc_info))
+        return json.dumps(fields, default=str)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    known: dict[str, Any] = getattr(record, "facts", {})
+    return known
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or re.search(r"[\s=\"]", text) else text

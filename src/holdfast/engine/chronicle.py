@@ -7,8 +7,9 @@ What a person looks for when something went wrong is told at `info`; the steps i
 from __future__ import annotations
 
 import logging
+from typing import Any
 
-from holdfast.adapters.own_log import logger
+from holdfast.adapters.own_log import facts, logger
 from holdfast.vocabulary.events import Event, Kind
 
 _log = logger("events")
@@ -22,16 +23,14 @@ def tell(events: list[Event]) -> None:
     for event in events:
         level = logging.DEBUG if event.kind in _STEPS else logging.INFO
         if _log.isEnabledFor(level):
-            _log.log(level, "%s", line(event))
+            _log.log(level, "%s", event.kind, extra=facts(**facts_of(event)))
 
 
-def line(event: Event) -> str:
-    """An event in one line: who, what, and its plain facts."""
-    words = [f"{event.service}:"] if event.service else []
-    words.append(event.kind)
-    words += [
-        f"{key}={value}"
+def facts_of(event: Event) -> dict[str, Any]:
+    """Who, and the plain facts: those that fit a line."""
+    plain = {
+        key: value
         for key, value in event.data.items()
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    ]
-    return " ".join(words)
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
+    }
+    return {"service": event.service, **plain, "run_id": event.run_id, "seq": event.seq}

@@ -157,6 +157,7 @@ def _on_failure(alerts: Open, event: Event) -> list[Change]:
     if known is not None and event.run_id is not None and known.run_id == event.run_id:
         return []
     reason = _word(event.data.get("reason")) or "it ended as a failure"
+    reason = reason.rpartition("; last: ")[2]  # that it was the last is another alert
     return _raise(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 HIDDEN = "[hidden]"
+_SHORTEST = 10
 SECRET_NAME = re.compile(
     r"secret|token|passw|pwd|api_?key|apikey|access_?key|private|credential|auth|cookie"
     r"|signature|salt|dsn|(^|_)key($|_)|database_url|connection|webhook",
     re.IGNORECASE,
 )
-_SHAPES = re.compile(
+_SHAPES = (
     r"(?P<keep_user>\b[a-z][a-z0-9+.-]{0,30}://[^\s/@:'\"]{0,200}):[^\s/@'\"]{1,400}(?=@)"
     r"|(?P<keep_scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<keep_name>(?<![\w-])-{0,2}(?:[\w.-]{0,60}(?:secret|token|passw(?:or)?d|api[_-]?key"
@@ -31,8 +33,7 @@ _SHAPES = re.compile(
     r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{30,}"
     r"|\bholdfast_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"
-    r"|-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END[A-Z ]{0,40}PRIVATE KEY-----|\Z)",
-    re.IGNORECASE | re.DOTALL,
+    r"|-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END[A-Z ]{0,40}PRIVATE KEY-----|\Z)"
 )
 # What every shape contains, in lower case: most texts have none of it and are let pass quickly.
 _HINTS = (
@@ -59,8 +60,14 @@ def redact(text: str) -> str:
     lower = text.lower()
     for hint in _HINTS:
         if hint in lower:
-            return _SHAPES.sub(_hide, text)
+            return _shapes().sub(_hide, text)
     return text
+
+
+@lru_cache(maxsize=1)
+def _shapes() -> re.Pattern[str]:
+    # Compiled when first needed: it takes milliseconds.
+    return re.compile(_SHAPES, re.IGNORECASE | re.DOTALL)
 
 
 def _hide(found: re.Match[str]) -> str:
@@ -94,6 +101,17 @@ def redact_value(value: Any) -> Any:
             return [redact_value(item) for item in value]
         case _:
             return value
+
+
+def redact_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same for what an event tells; words too short to hide anything are let pass."""
+    for name, value in fields.items():
+        if isinstance(value, str):
+            if len(value) >= _SHORTEST:
+                fields[name] = redact(value)
+        elif isinstance(value, (list, dict, tuple)):
+            fields[name] = redact_value(value)
+    return fields
 
 
 def shown_address(url: str) -> str:

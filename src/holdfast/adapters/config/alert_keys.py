@@ -111,8 +111,8 @@ def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | N
             reading.note(values.node, values.path, message, "keep one; write each in its own item")
         return None
     if "headers" in given and ways != ["webhook"]:
-        hint = "remove them"
-        reading.note(values.at("headers"), values.path_of("headers"), "only a webhook has them", hint)
+        where = (values.at("headers"), values.path_of("headers"))
+        reading.note(*where, "only a webhook has them", "remove them")
     if "command" in given:
         path = values.path_of("command")
         words = words_of(given["command"], path, reading, is_command=True)

@@ -1,0 +1,305 @@
+"""The handler of `explain`: gathers what is known of a service and lets `rules.explain` tell.
+
+Nothing here decides or words anything. Values of variables and what looks like a secret never
+leave this module.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.adapters import processes
+from holdfast.adapters.output import last_lines
+from holdfast.app.context import Context
+from holdfast.engine.service_runner import ServiceRunner
+from holdfast.vocabulary.commands.trouble import Explain
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.secrets import (
+    redact,
+    redact_arguments,
+    redact_value,
+    shown_environment,
+)
+from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.trouble import (
+    ConfigurationChange,
+    ExplainResult,
+    Explanation,
+    FieldChange,
+    Happening,
+    LastEnding,
+    PortHolder,
+)
+
+if TYPE_CHECKING:
+    from holdfast.rules.explain import Facts, Holder
+
+LAST_LINES = 10
+_EVENTS = 60
+
+
+async def explain(context: Context, command: Explain) -> ExplainResult:
+    from holdfast.rules import explain as rules
+
+    if command.service is not None:
+        names = context.roster.names([command.service])
+        found = [await _full(context, context.roster.get(name)) for name in names]
+        return ExplainResult(explanations=found)
+    troubled, fine = [], []
+    for runner in context.roster.runners.values():
+        facts = _facts(context, runner)
+        if rules.is_fine(facts):
+            fine.append(runner.name)
+        else:
+            troubled.append(_short(runner, facts))
+    return ExplainResult(explanations=troubled, fine=fine)
+
+
+def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
+    """What is known at once, without asking anybody."""
+    from holdfast.rules.explain import Facts
+
+    status, condition, last = runner.status(), runner.condition, runner.last_exit
+    return Facts(
+        spec=runner.declaration.spec,
+        state=runner.state,
+        desired=runner.desired,
+        for_seconds=max(0.0, time.time() - runner.since),
+        reason=redact(runner.reason) if runner.reason else None,
+        number=runner.number,
+        pid=status.pid,
+        uptime=status.uptime,
+        restarts=runner.counters.restarts,
+        failures=runner.counters.failures,
+        start_failures=runner.counters.start_failures,
+        next_start_in=status.next_start_in,
+        waiting_for=tuple(runner.waiting_for),
+        health=condition.health,
+        is_started=condition.is_started,
+        is_ready=condition.is_ready,
+        said=redact(condition.said) if condition.said else None,
+        code=last.code,
+        signal=last.signal,
+        is_suppressed=_is_suppressed(context, runner),
+        is_adopted=status.adopted,
+        is_outdated=runner.is_outdated,
+        is_condemned=runner.is_condemned,
+        is_retiring=runner.is_retiring,
+        **more,
+    )
+
+
+def _is_suppressed(context: Context, runner: ServiceRunner) -> bool:
+    return any(alert.cause == "suppressed" for alert in context.alerts.of(runner.name))
+
+
+def _short(runner: ServiceRunner, facts: Facts) -> Explanation:
+    from holdfast.rules import explain as rules
+
+    return Explanation(
+        service=runner.name,
+        status=runner.state.value,
+        since=runner.since,
+        summary=rules.why(facts),
+        next=rules.next_step(facts),
+        is_fine=rules.is_fine(facts),
+    )
+
+
+async def _full(context: Context, runner: ServiceRunner) -> Explanation:
+    from holdfast.rules import diagnosis
+    from holdfast.rules import explain as rules
+
+    unknown: list[str] = []
+    events = await _events(context, runner, unknown)
+    out, err, both = await _lines(context, runner, unknown)
+    holders = await _holders(context, both, unknown)
+    changes = _changes(context, runner)
+    stage = _stage(runner, events)
+    facts = _facts(
+        context,
+        runner,
+        stage=stage,
+        lines=tuple(both),
+        holders=tuple(holders),
+        changed_fields=tuple(change.field for change in changes.fields),
+        next_scheduled_in=_scheduled_in(context, runner),
+    )
+    last, spec = runner.last_exit, runner.declaration.spec
+    has_ended = stage is not None or last.code is not None or last.signal is not None
+    if not has_ended and runner.accounted is not None:
+        unknown.append("how the last run ended")
+        has_ended = True
+    return Explanation(
+        service=runner.name,
+        status=runner.state.value,
+        since=runner.since,
+        summary=rules.why(facts),
+        next=rules.next_step(facts),
+        is_fine=rules.is_fine(facts),
+        desired=runner.desired.value,
+        reason=facts.reason,
+        run=runner.number or None,
+        pid=facts.pid,
+        uptime=facts.uptime,
+        restarts=facts.restarts,
+        failures=facts.failures,
+        next_start_in=facts.next_start_in,
+        waiting_for=list(facts.waiting_for),
+        health=facts.health,
+        is_ready=facts.is_ready,
+        command=redact_arguments(_argv(runner)),
+        working_dir=spec.working_dir,
+        happened=_happenings(events),
+        ending=LastEnding(
+            code=last.code,
+            signal=last.signal,
+            seconds=last.seconds,
+            stage=stage,
+            meaning=diagnosis.ending_words(last.code, last.signal) if stage is None else "",
+        )
+        if has_ended
+        else None,
+        last_out=out,
+        last_err=err,
+        environment=_environment(runner),
+        changes=changes,
+        holders=[PortHolder(**holder._asdict()) for holder in holders],
+        alerts=context.alerts.of(runner.name),
+        hints=[redact(hint) for hint in rules.hints(facts)],
+        unknown=unknown,
+    )
+
+
+async def _events(
+    context: Context, runner: ServiceRunner, unknown: list[str]
+) -> list[dict[str, Any]]:
+    from holdfast.rules.explain import DECISIVE
+
+    try:
+        return await context.store.newest_events_of(DECISIVE, [runner.name], _EVENTS)
+    except HoldfastError:
+        unknown.append("what happened before: the history cannot be read")
+        return []
+
+
+def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
+    from holdfast.rules.explain import MOST_HAPPENINGS, happening
+
+    told = [
+        Happening(seq=event["seq"], time=event["time"], kind=event["kind"], text=redact(text))
+        for event in events
+        if (text := happening(event)) is not None
+    ]
+    return told[-MOST_HAPPENINGS:]
+
+
+def _stage(runner: ServiceRunner, events: list[dict[str, Any]]) -> str | None:
+    """The step at which the newest run failed to start; None: it had a process."""
+    for event in reversed(events):
+        match event["kind"]:
+            case Kind.PROCESS_STARTED.value | Kind.EXIT.value | Kind.SERVICE_ADOPTED.value:
+                return None
+            case Kind.START_FAILED.value:
+                stage = event["data"].get("stage")
+                return str(stage) if stage else None
+            case _:
+                pass
+    return None
+
+
+async def _lines(
+    context: Context, runner: ServiceRunner, unknown: list[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """The last lines of both streams, each and together, of the newest run that printed."""
+    number = runner.number
+    if runner.run is not None and runner.run.pid is None:
+        number -= 1
+    found: list[list[str]] = []
+    streams: tuple[Literal["out", "err"] | None, ...] = ("out", "err", None)
+    for stream in streams:
+        try:
+            lines = await context.in_thread(
+                last_lines, context.logs, runner.name, number, LAST_LINES, stream
+            )
+        except OSError as error:
+            unknown.append(f"what it printed: {error.strerror or error}")
+            lines = []
+        found.append([redact(line) for line in lines])
+    return found[0], found[1], found[2]
+
+
+async def _holders(context: Context, lines: list[str], unknown: list[str]) -> list[Holder]:
+    """Who listens on the ports that the output calls taken."""
+    from holdfast.rules.diagnosis import ports_in_use
+    from holdfast.rules.explain import Holder
+
+    holders = []
+    for port in ports_in_use(lines)[:3]:
+        found = await context.in_thread(processes.listener, port)
+        if found is None:
+            holders.append(Holder(port))
+            continue
+        pid, name = found
+        run_id = await context.in_thread(processes.run_id_of, pid)
+        service = (context.link.runs.get(run_id or "") or {}).get("service")
+        holders.append(Holder(port, pid, name, service))
+    return holders
+
+
+def _argv(runner: ServiceRunner) -> tuple[str, ...]:
+    spec, overrides = runner.declaration.spec, runner.overrides
+    if overrides is None or overrides.args is None:
+        return spec.argv
+    return (*spec.argv[: spec.command_words], *overrides.args)
+
+
+def _environment(runner: ServiceRunner) -> dict[str, str | None]:
+    declaration, overrides = runner.declaration, runner.overrides
+    environ = dict(declaration.environ) if declaration.spec.environment == "inherit" else {}
+    environ.update(declaration.spec.env)
+    if overrides is not None:
+        environ.update(overrides.env_vars)
+    return shown_environment(environ)
+
+
+def _changes(context: Context, runner: ServiceRunner) -> ConfigurationChange:
+    from holdfast.rules import plan
+
+    found = context.good_runs.of(runner)
+    if found is None:
+        return ConfigurationChange()
+    good, before = found
+    now = runner.declaration.spec
+    names = [
+        name
+        for when in (plan.Applies.BY_RESTART, plan.Applies.IN_PLACE)
+        for name in plan.differences(before, now, when)
+    ]
+    fields = [
+        FieldChange(field=name, before=_shown(before, name), after=_shown(now, name))
+        for name in names
+    ]
+    return ConfigurationChange(run=good.run, at=good.at, fields=fields)
+
+
+def _shown(spec: ServiceSpec, name: str) -> str | None:
+    """A field's value in words; None where it may hold a secret."""
+    if name == "argv":
+        return " ".join(redact_arguments(spec.argv))
+    value: Any = spec
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    if isinstance(value, (str, int, float, bool)):
+        return str(redact_value(value))
+    return None
+
+
+def _scheduled_in(context: Context, runner: ServiceRunner) -> float | None:
+    """When its schedule starts it next, if it has one."""
+    schedules = getattr(context, "schedules", None)
+    next_at = getattr(schedules, "next_at", None)
+    moment = next_at(runner.name) if next_at is not None else None
+    return None if moment is None else max(0.0, float(moment) - time.time())

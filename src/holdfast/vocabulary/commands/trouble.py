@@ -1,0 +1,34 @@
+"""Commands about what is wrong, and why."""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+
+
+class Alerts(Command, frozen=True, kw_only=True):
+    """Tell what is wrong now; with `history`, also the newest `limit` alerts that are over.
+
+    `targets` is told too: where alerts are delivered to, and whether they arrive.
+    """
+
+    name = "alerts"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/alerts")
+    services: list[str] = []
+    history: bool = False
+    limit: int = 50
+
+
+class Explain(Command, frozen=True, kw_only=True):
+    """Say in words why a service is in its state, since when, what happened before and what
+    comes next; with exit code, last lines, environment (no secrets) and what changed.
+
+    Without a name, every service that is not fine is told in a sentence.
+    """
+
+    name = "explain"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    route = ("GET", "/api/services/{service}/explain")
+    service: str | None = None

@@ -1,0 +1,114 @@
+"""What is answered about trouble: alerts, their targets, and explanations."""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.alerts import Alert
+from holdfast.vocabulary.results import Result
+
+
+class TargetStatus(Result, frozen=True, kw_only=True):
+    """Where alerts are delivered to; never its address."""
+
+    name: str
+    way: str
+    """webhook, command or desktop"""
+    severity: str
+    delivered: int
+    skipped: int
+    failures: int
+    """Failed attempts in a row; 0: the last one arrived, or there was none yet."""
+    failing_since: float | None = None
+    reason: str | None = None
+    last_delivered_at: float | None = None
+
+
+class AlertsResult(Result, frozen=True, kw_only=True):
+    alerts: list[Alert]
+    """The open ones, the most severe first; behind them those that are over."""
+    targets: list[TargetStatus] = []
+
+
+class Happening(Result, frozen=True, kw_only=True):
+    """Something decisive that happened to a service."""
+
+    seq: int
+    time: float
+    kind: str
+    text: str
+
+
+class LastEnding(Result, frozen=True, kw_only=True):
+    """How the newest finished run ended."""
+
+    code: int | None = None
+    signal: str | None = None
+    seconds: float | None = None
+    stage: str | None = None
+    """The step of starting that failed, if it never ran."""
+    meaning: str = ""
+
+
+class FieldChange(Result, frozen=True, kw_only=True):
+    """A field of the declaration that differs; values that may be secrets are left out."""
+
+    field: str
+    before: str | None = None
+    after: str | None = None
+
+
+class ConfigurationChange(Result, frozen=True, kw_only=True):
+    """What differs from the last run that went well; `run` is None if there was none."""
+
+    run: int | None = None
+    at: float | None = None
+    fields: list[FieldChange] = []
+
+
+class PortHolder(Result, frozen=True, kw_only=True):
+    port: int
+    pid: int | None
+    name: str
+    service: str | None = None
+    """The service of ours that it belongs to."""
+
+
+class Explanation(Result, frozen=True, kw_only=True):
+    """Why a service is in its state. Without `summary` only, everything that is known."""
+
+    service: str
+    status: str
+    since: float
+    summary: str
+    next: str
+    is_fine: bool
+    desired: str = ""
+    reason: str | None = None
+    run: int | None = None
+    pid: int | None = None
+    uptime: float | None = None
+    restarts: int = 0
+    failures: int = 0
+    next_start_in: float | None = None
+    waiting_for: list[str] = []
+    health: str | None = None
+    is_ready: bool | None = None
+    command: list[str] = []
+    working_dir: str = ""
+    happened: list[Happening] = []
+    ending: LastEnding | None = None
+    last_out: list[str] = []
+    last_err: list[str] = []
+    environment: dict[str, str | None] = {}
+    """Names; the value only where it cannot be a secret."""
+    changes: ConfigurationChange | None = None
+    holders: list[PortHolder] = []
+    alerts: list[Alert] = []
+    hints: list[str] = []
+    unknown: list[str] = []
+    """What could not be found out."""
+
+
+class ExplainResult(Result, frozen=True, kw_only=True):
+    explanations: list[Explanation]
+    fine: list[str] = []
+    """Services about which there is nothing to explain."""
