@@ -68,6 +68,7 @@ class Hold:
             "XDG_RUNTIME_DIR": str(self.folder / "r"),
             "HOME": str(self.folder),
             "NO_COLOR": "1",
+            "HOLDFAST_TCP": "off",
             **environ,
         }
         for name in ("s", "r"):

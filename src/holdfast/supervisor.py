@@ -30,6 +30,7 @@ from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
 from holdfast.doors.line import LineDoor
+from holdfast.doors.network import NetworkDoors
 from holdfast.engine import chronicle
 from holdfast.engine.admission import Admission
 from holdfast.engine.alert_delivery import Deliveries, surroundings
@@ -39,12 +40,16 @@ from holdfast.engine.awaited_lines import AwaitedLines
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.good_runs import GoodRuns
 from holdfast.engine.health_monitor import HealthMonitor
+from holdfast.engine.host_gate import HostGate
+from holdfast.engine.listeners import Listeners
 from holdfast.engine.notify_sockets import NotifySockets
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.probing import Probing
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.recovery import RecoveryCommands
+from holdfast.engine.resource_monitor import monitor_for
 from holdfast.engine.roster import Roster
+from holdfast.engine.schedules import Schedules
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
@@ -152,6 +157,7 @@ class Supervisor:
         def publish(events: list[Event]) -> None:
             bus.publish(events)
             chronicle.tell(events)
+            self._resources.tallies.stored(events)
 
         store = StateStore(
             os.path.join(self._state, "holdfast.db"),
@@ -162,13 +168,15 @@ class Supervisor:
             on_replaced=self._on_database_replaced,
         )
         clock = Clock()
+        self._resources = monitor_for(link, store, clock, loop, self._state)
         # Jitter, not secrets.
         attendants, settings = Attendants(), CurrentSettings(link)
         tasks, workflows = Tasks(link, loop), Workflows(link, store, clock, loop)
         remedies = RecoveryCommands(workflows, tasks, settings, store)
         admission = Admission(loop.call_later, lambda name: name in settings.now.templates)
+        gate = HostGate(admission, loop.call_later, lambda: roster.live_runs)
         ports = Ports(
-            link, store, clock, random.random, loop.call_later, admission, attendants, remedies
+            link, store, clock, random.random, loop.call_later, gate, attendants, remedies
         )
         roster = Roster(
             ports,
@@ -188,7 +196,17 @@ class Supervisor:
         attendants.add(health)
         attendants.add(admission)
         attendants.add(lines)
+        attendants.add(gate)
+        attendants.add(self._resources)
+        self._resources.on_seen = lambda seen: gate.take(seen.host) if seen.host else None
+        health.on_metric = self._resources.take_custom
+        settings.listen(gate.use)
+        settings.listen(self._resources.use)
         shutdown = Shutdown(roster, store, link)
+        schedules = Schedules(
+            ports, kept=lambda: link.kept, runners=lambda: roster.runners, start=roster.start_one
+        )
+        attendants.add(schedules)
         self._tasks, self._settings = tasks, settings
         self._alerts, self._good_runs = Alerts(store, bus), GoodRuns(ports)
         around = surroundings(roster, ports, self._project())
@@ -208,7 +226,10 @@ class Supervisor:
             shutdown=shutdown,
             tasks=self._tasks,
             health=health,
+            resources=self._resources,
+            gate=gate,
             settings=settings,
+            schedules=schedules,
             workflows=workflows,
             alerts=self._alerts,
             deliveries=self._deliveries,
@@ -223,6 +244,9 @@ class Supervisor:
         auditor = Auditor(self._context.audit)
         application = Application(self._context, SupervisedProcesses(self._context), auditor)
         self._door = LineDoor(application)
+        self._network = NetworkDoors(application, Listeners(link), store.event)
+        self._context.doors = self._network.addresses
+        settings.listen(self._network.on_settings)
 
     def _restore(self, facts: dict[str, Any]) -> None:
         """Go on where the last supervisor was; the keeper's memory says whether there was one."""
@@ -281,14 +305,17 @@ class Supervisor:
         await self._has_spares.wait()
         self._notify.on_spares()
         await self._door.open(socket.socket(fileno=os.dup(self._link.held["line"])))
+        self._network.begin()
 
     async def _close(self) -> None:
         self._is_running = False
         await self._door.close()
+        await self._network.close()
         self._deliveries.close()
         self._alerts.close()
         self._store.close()
         self._context.close()
+        self._resources.close()
         self._probing.close()
         if not self._is_keeper_gone:
             self._link.flush()

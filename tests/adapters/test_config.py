@@ -40,6 +40,11 @@ def service(folder: Path, text: str, environ: Mapping[str, str] | None = None) -
     return read(folder, "services:\n  web:\n" + text, environ).services["web"]
 
 
+def door_of(configuration: Configuration) -> DoorSpec:
+    assert configuration.settings.door is not None
+    return configuration.settings.door
+
+
 def test_least_configuration_has_every_default(tmp_path: Path) -> None:
     """A command alone is a complete service, in the project folder."""
     configuration = read(tmp_path, "services: {web: npm run dev}")
@@ -49,7 +54,7 @@ def test_least_configuration_has_every_default(tmp_path: Path) -> None:
         )
     }
     assert configuration.project == str(tmp_path)
-    assert configuration.door == DoorSpec()
+    assert door_of(configuration) == DoorSpec()
 
 
 def test_source_shape_as_it_stands() -> None:
@@ -64,8 +69,11 @@ def test_source_shape_as_it_stands() -> None:
     assert tunnel.health_check == {"interval": 30.0, "timeout": 10.0, "retries": 3}
     assert frontend.working_dir == str(EXAMPLES / "frontend")
     assert frontend.health_check["url"] == "http://localhost:5173"
-    assert configuration.door == DoorSpec(
-        allowed_commands=("status", "restart"), authentication=True, token="t0ken"
+    assert door_of(configuration) == DoorSpec(
+        allowed_commands=("status", "restart"),
+        authentication=True,
+        token="t0ken",
+        is_port_given=True,
     )
 
 
@@ -248,7 +256,7 @@ def test_variables_in_every_value(tmp_path: Path) -> None:
     )
     configuration = read(tmp_path, text, {"PORT": "9000", "DIR": "/srv"})
     found = configuration.services["web"]
-    assert configuration.door.port == 9000
+    assert door_of(configuration).port == 9000
     assert found.autostart is False
     assert found.working_dir == "/srv/sub"
     assert found.env == {"K": "a 9000 $b"}
@@ -325,17 +333,17 @@ def test_precedence(tmp_path: Path) -> None:
     path.write_text("port: 1\nhost: 127.0.0.2\nlog_level: error\nservices: {}\n")
     environ = {"SUPERVISOR_PORT": "2", "SUPERVISOR_LOG_LEVEL": "WARN"}
     found = load(str(path), environ=environ, settings={"port": "3"})
-    assert (found.door.port, found.door.host, found.log_level) == (3, "127.0.0.2", "warning")
+    assert (door_of(found).port, door_of(found).host, found.log_level) == (3, "127.0.0.2", "warning")
     aliased = load(str(path), environ={"MAGICTUNNEL_RUNTIME_MODE": "advanced"})
     assert aliased.runtime_mode == "advanced"
-    assert aliased.door.port == 1
+    assert door_of(aliased).port == 1
 
 
 def test_token_of_the_environment_turns_authentication_on(tmp_path: Path) -> None:
     """A token given from outside is asked for."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("host: 0.0.0.0\n")
-    door = load(str(path), environ={"SUPERVISOR_TOKEN": "abc"}).door
+    door = door_of(load(str(path), environ={"SUPERVISOR_TOKEN": "abc"}))
     assert door.authentication
     assert door.token == "abc"
     assert not door.bind_to_localhost
@@ -380,7 +388,7 @@ def test_nothing_configured(tmp_path: Path) -> None:
     """Without a file and without a target there is a project without services."""
     found = load_project(None, {}, {"port": "9"}, cwd=str(tmp_path))
     assert (found.path, found.project, found.services) == (None, str(tmp_path), {})
-    assert found.door.port == 9
+    assert door_of(found).port == 9
 
 
 def test_file_named_by_the_environment(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from holdfast.app.auditing import Auditor
 from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.service_spec import Settings
 
 
 class Link:
@@ -35,9 +36,14 @@ class Records(AuditLog):
         self.all.append(fields)
 
 
+class Now:
+    now = Settings()
+
+
 class Desk:
     def __init__(self, link: Link) -> None:
         self.link = link
+        self.settings = Now()
 
 
 def process(pid: int) -> Process:

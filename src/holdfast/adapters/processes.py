@@ -239,6 +239,17 @@ def holder_of_port(port: int) -> str | None:
         return None
 
 
+def listener(port: int) -> tuple[int, str] | None:
+    """Pid and name of who listens on a port; None if that cannot be told. Slow."""
+    import psutil
+
+    try:
+        pid = _listener(port)
+        return pid, psutil.Process(pid).name()
+    except (Failed, psutil.Error):
+        return None
+
+
 def _listener(port: int) -> int:
     import psutil
 

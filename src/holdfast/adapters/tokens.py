@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import secrets
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -92,9 +91,7 @@ class Tokens:
         if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
             raise UsageError("a token needs a name", f"at most {LONGEST_NAME} printable letters")
         if any(token.name == name for token in self.list()):
-            raise UsageError(
-                f'a token "{name}" exists already', "revoke it first"
-            )
+            raise UsageError(f'a token "{name}" exists already', "revoke it first")
         if len(self._all) >= MOST_TOKENS:
             raise Refused(f"there are {MOST_TOKENS} tokens already", "revoke some")
         if expires_in is not None and expires_in <= 0:
@@ -131,6 +128,8 @@ class Tokens:
         self._store({made.token.id: made.token})
 
     def _new(self, name: str, role: Role, expires_in: float | None, scopes: Scopes) -> NewToken:
+        import secrets
+
         identity, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
         now = self._clock()
         token = Token(

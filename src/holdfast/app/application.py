@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from hmac import compare_digest
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.adapters import processes
@@ -18,12 +19,13 @@ from holdfast.app.auditing import Auditor
 from holdfast.app.registry import Handler, handler_for
 from holdfast.rules import commands as rules_of_commands
 from holdfast.rules.permissions import permit, role_of
-from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
+from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Result
 
+_VISITORS = Scopes(commands=("status", "health_check"))
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 
 
@@ -58,15 +60,33 @@ class Application:
         pid = peer.process.pid if peer.process else "unknown"
         return Actor(role, f"uid {peer.uid} pid {pid}", run_id)
 
+    @property
+    def open_status(self) -> bool:
+        """Whether who asks from this machine may see the status without a token."""
+        door = self._context.settings.now.door
+        return door is not None and door.open_status
+
+    def visitor(self, door: Door) -> Actor:
+        """Who may see the status and nothing else."""
+        return Actor(Role.VIEWER, "visitor", None, door, _VISITORS)
+
     def identify_token(self, text: str, door: Door) -> Actor:
         """The actor who shows this token; raises Refused if it is none."""
+        spec = self._context.settings.now.door
+        if spec is not None and spec.token and compare_digest(text.encode(), spec.token.encode()):
+            return Actor(Role.ADMIN, "token of the configuration", None, door)
         token = self._context.tokens.find(text)
         if token is None:
+            self.refuse_stranger(door, "token")
             raise Refused(
                 "this token is not known, was revoked or has expired",
                 "`holdfast token create NAME` makes one",
             )
         return Actor(token.role, f"token {token.name}", None, door, token.scopes)
+
+    def refuse_stranger(self, door: Door, asked: str) -> None:
+        """Put on record that somebody without a valid token was turned away."""
+        self._auditor.turned_away(door, asked)
 
     def dispatch(self, actor: Actor, command: Command) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items."""
@@ -80,7 +100,8 @@ class Application:
                 lambda target: permit(actor, command, (target,)).is_allowed,
             )
             targets = scoping.targets(roster, actor, command)
-        verdict = permit(actor, command, targets)
+        door = self._context.settings.now.door
+        verdict = permit(actor, command, targets, door.allowed_commands if door else None)
         hint = "ask the owner of this Holdfast"
         if verdict.is_allowed and isinstance(command, rules_of_commands.CARRIERS):
             settings, hint = self._context.settings.now, "`holdfast reload` takes a new setting"

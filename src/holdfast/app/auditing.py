@@ -14,7 +14,7 @@ import msgspec
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.results import Result
 from holdfast.vocabulary.secrets import HIDDEN, redact_arguments, redact_value
@@ -22,6 +22,8 @@ from holdfast.vocabulary.secrets import HIDDEN, redact_arguments, redact_value
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
 _LONGEST_TEXT = 500
 _MOST_ITEMS = 50
+MOST_STRANGERS = 30
+"""Refusals of unknown callers that are recorded in a minute."""
 
 
 class Auditor:
@@ -30,6 +32,7 @@ class Auditor:
     def __init__(self, log: AuditLog, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
+        self._minute, self._strangers = -60.0, 0
 
     def is_audited(self, command: Command) -> bool:
         return command.effect is not Effect.READS or command.reads_content
@@ -39,6 +42,30 @@ class Auditor:
 
     def refused(self, actor: Actor, command: Command, reason: str) -> None:
         self._record(actor, command, "refused", reason, "refused", 0.0)
+
+    def turned_away(self, door: Door, asked: str) -> None:
+        """Somebody unknown. A flood of them must not push the rest off the record."""
+        now = self._clock()
+        if now - self._minute >= 60.0:
+            self._minute, self._strangers = now, 0
+        self._strangers += 1
+        if self._strangers > MOST_STRANGERS:
+            return
+        more = {"more": "not recorded for a minute"} if self._strangers == MOST_STRANGERS else {}
+        self._log.record(
+            {
+                "actor": "somebody unknown",
+                "role": "stranger",
+                "door": door.value,
+                "command": asked[:_LONGEST_TEXT],
+                "arguments": {},
+                "decision": "refused",
+                "reason": "no valid token",
+                "outcome": "refused",
+                "seconds": 0.0,
+                **more,
+            }
+        )
 
     def done(self, actor: Actor, command: Command, reason: str, began: float, end: Any) -> None:
         """`end` is what was answered, or the exception that was raised."""

@@ -11,9 +11,16 @@ from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
+from holdfast.engine.alert_delivery import Deliveries
+from holdfast.engine.alerts import Alerts
 from holdfast.engine.event_bus import EventBus
+from holdfast.engine.good_runs import GoodRuns
+from holdfast.engine.health_monitor import HealthMonitor
+from holdfast.engine.host_gate import HostGate
 from holdfast.engine.recorded_bytes import RecordedBytes
+from holdfast.engine.resource_monitor import ResourceMonitor
 from holdfast.engine.roster import Roster
+from holdfast.engine.schedules import Schedules
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
@@ -40,8 +47,15 @@ class Context:
         recorded: RecordedBytes,
         shutdown: Shutdown,
         tasks: Tasks,
+        health: HealthMonitor,
+        resources: ResourceMonitor,
+        gate: HostGate,
         settings: CurrentSettings,
+        schedules: Schedules,
         workflows: Workflows,
+        alerts: Alerts,
+        deliveries: Deliveries,
+        good_runs: GoodRuns,
         tokens: Tokens,
         audit: AuditLog,
         project: str,
@@ -58,14 +72,23 @@ class Context:
         self.recorded = recorded
         self.shutdown = shutdown
         self.tasks = tasks
+        self.health = health
+        self.resources = resources
+        self.gate = gate
         self.settings = settings
+        self.schedules = schedules
         self.workflows = workflows
+        self.alerts = alerts
+        self.deliveries = deliveries
+        self.good_runs = good_runs
         self.tokens = tokens
         self.audit = audit
         self.project = project
         self.state = state
         self.logs = logs
         self.started_mono = started_mono
+        self.doors: dict[str, str] = {}
+        """Where each open network door listens."""
         self.changes = asyncio.Lock()
         """Held while a configuration is applied: two never mix."""
         self.searches = asyncio.Semaphore(MOST_SEARCHES)

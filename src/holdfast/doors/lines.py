@@ -10,7 +10,8 @@ MAX_LINE = 8 * 1024 * 1024
 class Lines:
     """Bytes in, whole lines out; holds at most one line that is not finished."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = MAX_LINE) -> None:
+        self._longest = longest
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -28,5 +29,10 @@ class Lines:
         if rest:
             self._pieces.append(rest)
             self._size += len(rest)
-        if self._size > MAX_LINE:
-            raise UsageError("the line is too long", f"at most {MAX_LINE} bytes a line")
+        if self._size > self._longest:
+            raise UsageError("the line is too long", f"at most {self._longest} bytes a line")
+
+    def rest(self) -> bytes:
+        """What came after the last line, when nothing more will."""
+        rest, self._pieces, self._size = b"".join(self._pieces), [], 0
+        return b"" if rest.isspace() else rest

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from holdfast.vocabulary.actors import Actor, Role, Target
-from holdfast.vocabulary.commands.command import Command, Permission
+from holdfast.vocabulary.commands.command import Command, Door, Permission
 
 
 class Verdict(NamedTuple):
@@ -51,9 +51,19 @@ def role_of(*, peer_uid: int, own_uid: int, is_supervised: bool | None) -> Role:
 
 
 def permit(
-    actor: Actor, command: Command | type[Command], targets: Sequence[Target] = ()
+    actor: Actor,
+    command: Command | type[Command],
+    targets: Sequence[Target] = (),
+    allowed: Sequence[str] | None = None,
 ) -> Verdict:
-    """Whether this actor may give this command, which is about these services."""
+    """Whether this actor may give this command, which is about these services.
+
+    `allowed` are the only commands that network doors take, if the configuration says so.
+    """
+    if actor.door not in command.doors:
+        return Verdict(False, f"it is not offered at the {actor.door.value} door")
+    if allowed is not None and actor.door is not Door.CLI and command.name not in allowed:
+        return Verdict(False, f"allowed_commands are {_listed(allowed)}")
     if _needed(command) not in GRANTED[actor.role]:
         return Verdict(False, _REASONS[actor.role])
     scopes = actor.scopes

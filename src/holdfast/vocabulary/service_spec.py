@@ -140,8 +140,6 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifySpec | None = None
     recovery: dict[str, RecoverySpec] = {}
     """What is done about each cause of trouble; a cause that is not in it: the usual."""
-    health_check: dict[str, object] = {}
-    """What source configurations say about health, kept for the health monitor."""
 
 
 class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):

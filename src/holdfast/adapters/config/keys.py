@@ -10,6 +10,8 @@ from holdfast.adapters.config.blocks import Block, Key, ServiceOrCommand, WordOr
 from holdfast.adapters.config.command_keys import GLOBAL_KEYS as COMMAND_GLOBALS
 from holdfast.adapters.config.command_keys import SERVICE_KEYS as COMMAND_KEYS
 from holdfast.adapters.config.dependency_keys import LABEL, Dependencies, Groups, Label
+from holdfast.adapters.config.health_keys import PROBE
+from holdfast.adapters.config.health_keys import SERVICE_KEYS as HEALTH_KEYS
 from holdfast.adapters.config.host_kinds import Limits, UserName
 from holdfast.adapters.config.instances import COUNT, InstancedService
 from holdfast.adapters.config.kinds import (
@@ -27,6 +29,7 @@ from holdfast.adapters.config.kinds import (
 )
 from holdfast.adapters.config.resource_keys import GLOBAL_KEYS as RESOURCE_GLOBALS
 from holdfast.adapters.config.resource_keys import SERVICE_KEYS as RESOURCE_KEYS
+from holdfast.adapters.config.schedule_keys import Schedule
 from holdfast.adapters.config.service_kinds import (
     Arguments,
     CommandLine,
@@ -35,6 +38,7 @@ from holdfast.adapters.config.service_kinds import (
     Url,
     Variables,
 )
+from holdfast.adapters.config.watch_keys import WatchPaths
 from holdfast.vocabulary.service_spec import UNLIMITED
 
 LARGEST_SEGMENT = 4 * 1024**3 - 1
@@ -90,31 +94,6 @@ LOG = Block(
     ],
     definition="log",
 )
-HEALTH_CHECK = Block(
-    [
-        Key("url", Url(), "An address that answers with success while the service is healthy."),
-        Key("interval", Duration("s", is_zero_allowed=False), "Time between two checks.", "30s"),
-        Key("timeout", Duration("s", is_zero_allowed=False), "The longest wait for one.", "10s"),
-        Key("retries", Integer(1, 1000), "Failed checks in a row that count.", 3),
-        Key("consecutive_failures", Integer(1, 1000), "The same as retries."),
-    ],
-    definition="health_check",
-    later=(
-        *(
-            "command",
-            "exec",
-            "http",
-            "tcp",
-            "port",
-            "log",
-            "notify",
-            "initial_delay",
-            "start_period",
-        ),
-        *("success_threshold", "startup", "readiness", "liveness", "body", "status", "headers"),
-    ),
-    synonyms={"endpoint": "url", "test": "url"},
-)
 SERVICE = Block(
     [
         Key("command", CommandLine(), "What to run: words as a shell would split them, or a list."),
@@ -163,20 +142,14 @@ SERVICE = Block(
         Key("tags", ListOf(Label()), "Words by which verbs find it, as `tag:WORD`."),
         Key("instances", COUNT, "How many of it run, as NAME@1, NAME@2 …"),
         Key("overlap", Boolean(), "A rolling restart starts the new run beside the old.", False),
-        Key("health_check", HEALTH_CHECK, "How its health is asked."),
-        Key("health_check_url", Url(), "The same as health_check.url."),
-        Key(
-            "health_check_interval",
-            Duration("s", is_zero_allowed=False),
-            "The same as health_check.interval.",
-            "30s",
-        ),
-        Key("consecutive_failures", Integer(1, 1000), "The same as health_check.retries.", 3),
+        Key("watch", WatchPaths(), "Files whose change restarts it."),
+        Key("schedule", Schedule(), "When it is started, instead of with `up`."),
+        *HEALTH_KEYS,
     ],
     definition="service",
     later=(
-        *("groups", "watch", "schedule", "port", "ports", "ready"),
-        *("sockets", "lifetime", "resources", "ready_check", "readiness", "liveness", "startup"),
+        *("groups", "port", "ports", "ready"),
+        *("sockets", "lifetime", "resources", "ready_check"),
     ),
     synonyms={
         "cmd": "command",
@@ -232,6 +205,7 @@ _GLOBAL = [
     Key("enabled", Boolean(), "False: no service is started by `up`.", True),
     Key("host", Text(), "Where the network doors listen.", "127.0.0.1"),
     Key("port", Integer(0, 65535), "The port of the control door.", 8081),
+    Key("tcp", Boolean(), "Open the control door.", True),
     Key("log_level", LogLevel(), "How much Holdfast's own log says.", "info"),
     LOG_FORMAT,
     ALERTS,
@@ -243,7 +217,7 @@ _GLOBAL = [
     Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
     Key("stop", STOP, "Default for every service."),
     Key("log", LOG, "Default for every service."),
-    Key("health_check", HEALTH_CHECK, "Default for every service."),
+    Key("health_check", PROBE, "Default for every service's probes."),
     Key("environment", ENVIRONMENT, "Default for every service.", "inherit"),
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),

@@ -51,6 +51,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "host": ("SUPERVISOR_HOST",),
     "port": ("SUPERVISOR_PORT",),
     "token": ("SUPERVISOR_TOKEN",),
+    "tcp": ("HOLDFAST_TCP",),
     "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
 }
 LOOPBACK = re.compile(r"localhost|\[?::1\]?|127(\.\d{1,3}){3}", re.IGNORECASE)
@@ -197,6 +198,7 @@ def _finish(
         project=reading.folder,
         services=services,
         settings=Settings(
+            door=door,
             groups=groups,
             templates=templates_of(reading, values, written),
             alerts=values.get("alerts", ()),
@@ -205,7 +207,6 @@ def _finish(
         ),
         log_level=chosen.get("log_level", "info"),
         log_format=chosen.get("log_format", "human"),
-        door=door,
         runtime_mode=chosen.get("runtime_mode", "proxy"),
     )
 
@@ -315,4 +316,6 @@ def _door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSp
         authentication=is_authenticated,
         token=token,
         open_status=security.get("open_status", False),
+        tcp=chosen.get("tcp", True),
+        is_port_given="port" in chosen,
     )

@@ -20,16 +20,19 @@ from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.results import Outcome, Outcomes
+from holdfast.vocabulary.states import Desired
 
 
 async def start(context: Context, command: Start) -> Outcomes:
-    names = context.roster.names(command.services)
+    names = _names(context, command)
+    _note_request(context, names, "start")
     outcomes = await context.roster.start(names, wait=command.wait)
     return Outcomes(services=await with_last_lines(context, outcomes))
 
 
 async def stop(context: Context, command: Stop) -> Outcomes:
-    names = context.roster.names(command.services)
+    names = _names(context, command)
+    _note_request(context, names, "stop")
     return Outcomes(services=await context.roster.stop(names, grace=command.grace))
 
 
@@ -43,6 +46,7 @@ async def restart(context: Context, command: Restart) -> Outcomes:
         args = None if command.args is None else tuple(command.args)
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.get(name) for name in dict.fromkeys(wanted)]
+    _note_request(context, [runner.name for runner in runners], "restart")
     futures = [runner.restart(wait=command.wait, overrides=overrides) for runner in runners]
     for runner in runners:
         roster.remember(runner)
@@ -97,6 +101,21 @@ async def remove(context: Context, command: Remove) -> Outcomes:
         context.roster.forget_environments()
         await context.store.written()
     return Outcomes(services=outcomes)
+
+
+def _names(context: Context, command: Start | Stop) -> list[str]:
+    if command.default and not command.services:
+        return [the_service(context, None, command.name).name]
+    return context.roster.names(command.services)
+
+
+def _note_request(context: Context, names: list[str], request: str) -> None:
+    """What a user asked for is a part of a service's history, unless it is so already."""
+    for name in names:
+        runner = context.roster.get(name)
+        is_so = request == ("stop" if runner.desired is Desired.STOPPED else "start")
+        if request == "restart" or not is_so or (runner.run is None) is (request == "start"):
+            context.store.event(Kind.REQUESTED, name, runner.last_run_id, request=request)
 
 
 def _named(context: Context, names: list[str]) -> list[ServiceRunner]:

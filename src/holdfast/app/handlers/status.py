@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Awaitable
 
+import msgspec
+
 import holdfast
 from holdfast.adapters import processes
 from holdfast.app.context import Context
@@ -38,6 +40,8 @@ def _status(context: Context, command: Status) -> StatusResult:
             version=holdfast.__version__,
             project=context.project,
             config=context.config,
+            alerts=context.alerts.counts() or msgspec.UNSET,
+            doors=context.doors,
         ),
         services={runner.name: runner.status() for runner in runners},
     )

@@ -29,6 +29,8 @@ class Start(Command, frozen=True, kw_only=True):
     effect = Effect.CHANGES
     route = ("POST", "/api/services/start")
     services: list[str] = []
+    default: bool = False
+    """Without names: the default service or the only one, not all."""
     wait: bool = True
 
 
@@ -44,6 +46,8 @@ class Stop(Command, frozen=True, kw_only=True):
     effect = Effect.DISRUPTS
     route = ("POST", "/api/services/stop")
     services: list[str] = []
+    default: bool = False
+    """Without names: the default service or the only one, not all."""
     grace: float | None = None
 
 

@@ -1,0 +1,104 @@
+"""Opens and closes the network doors as the settings say; tells where, or why not.
+
+What cannot be opened is told and tried again with the next settings: services never wait
+for a port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.own_log import logger
+from holdfast.app.application import Application
+from holdfast.engine.listeners import Listeners
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.service_spec import DoorSpec, Settings
+
+if TYPE_CHECKING:
+    from holdfast.doors.tcp import TcpDoor
+
+_log = logger("doors")
+
+
+class NetworkDoors:
+    """The TCP door, open or not."""
+
+    def __init__(
+        self, application: Application, listeners: Listeners, announce: Callable[..., None]
+    ) -> None:
+        self._application = application
+        self._tcp: TcpDoor | None = None
+        self._listeners = listeners
+        self._announce = announce
+        self._wanted: DoorSpec | None = None
+        self._has_begun = False
+        self._work: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self.addresses: dict[str, str] = {}
+        """Where each open door listens."""
+
+    def on_settings(self, settings: Settings) -> None:
+        self._wanted = settings.door
+        self._changed.set()
+
+    def begin(self) -> None:
+        """The keeper has handed over what it holds: doors can be opened from now on."""
+        self._work = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+        if self._tcp is not None:
+            await self._tcp.close()
+
+    async def _follow(self) -> None:
+        applied: tuple[Any, ...] | None = None
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            wanted = self._wanted
+            facts = (wanted.host, wanted.port, wanted.is_port_given) if wanted else None
+            if wanted is not None and not wanted.tcp:
+                facts = None
+            if facts == applied and "tcp" in self.addresses:
+                continue
+            applied = facts
+            try:
+                await self._apply(wanted if facts else None)
+            except Exception:  # noqa: BLE001 - a door must not take the others with it
+                _log.exception("the tcp door could not be opened")
+
+    async def _apply(self, wanted: DoorSpec | None) -> None:
+        if wanted is None:
+            if self._tcp is not None:
+                await self._tcp.close()
+            self._listeners.close("tcp")
+            self.addresses.pop("tcp", None)
+            return
+        loop = asyncio.get_running_loop()
+        host = wanted.host.strip("[]")
+        host = "127.0.0.1" if host == "localhost" else host
+        try:
+            listener = self._listeners.open(
+                "tcp", host, wanted.port, is_port_given=wanted.is_port_given
+            )
+        except HoldfastError as error:
+            self.addresses.pop("tcp", None)
+            who = await loop.run_in_executor(None, self._listeners.holder, wanted.port)
+            why = f"{error.message}{f' by {who}' if who else ''}"
+            _log.error("the tcp door stays closed: %s", why)
+            self._announce(Kind.DOOR_FAILED, door="tcp", port=wanted.port, reason=why)
+            return
+        if self._tcp is None:
+            # Not at the supervisor's start: the first answer must not wait for it.
+            from holdfast.doors.tcp import TcpDoor
+
+            self._tcp = TcpDoor(self._application)
+        await self._tcp.open(listener.sock)
+        is_new = self.addresses.get("tcp") != listener.address
+        self.addresses["tcp"] = listener.address
+        if is_new:
+            self._announce(Kind.DOOR_OPENED, door="tcp", address=listener.address)

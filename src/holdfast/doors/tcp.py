@@ -1,0 +1,235 @@
+"""The TCP door: the same commands for programs and people at a network socket.
+
+Whoever comes shows a token first; `open_status` lets this machine ask for status and health
+without one. Lines are answered in their order and in their own form, JSON or text; JSON with
+an `id` does not wait for the ones before it. Decides nothing about commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from holdfast.app.application import Application
+from holdfast.doors import wording, words
+from holdfast.doors.failures import told
+from holdfast.doors.lines import Lines
+from holdfast.doors.words import Request
+from holdfast.vocabulary import codec
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
+from holdfast.vocabulary.results import Result
+
+MOST_CONNECTIONS = 200
+MOST_WAITING = 1000
+MOST_WRONG_TOKENS = 3
+LONGEST_LINE = 1024 * 1024
+SILENT_SECONDS = 30.0
+"""How long a connection may stay without having shown a token."""
+_VISITOR = Actor(Role.STRANGER, "somebody without a token", None, Door.TCP)
+
+
+class TcpDoor:
+    """All connections of one listening socket."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._connections: set[TcpConnection] = set()
+        self._server: asyncio.AbstractServer | None = None
+
+    async def open(self, sock: socket.socket) -> None:
+        await self.close()
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connection, sock=sock)
+
+    def _connection(self) -> TcpConnection:
+        return TcpConnection(self._application, self._connections)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self._connections):
+            connection.hang_up()
+
+
+class TcpConnection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, application: Application, connections: set[TcpConnection]) -> None:
+        self._application = application
+        self._connections = connections
+        self._lines = Lines(LONGEST_LINE)
+        self._actor = _VISITOR
+        self._wrong_tokens = 0
+        self._waiting: deque[bytes] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._worker: asyncio.Task[None] | None = None
+        self._has_ended = False
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._transport: asyncio.Transport
+        self._silence: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._connections.add(self)
+        if len(self._connections) > MOST_CONNECTIONS:
+            self._say_failure(None, Refused("too many connections", "close some"), is_json=False)
+            self._transport.close()
+            return
+        peer = transport.get_extra_info("peername")
+        if self._application.open_status and _is_loopback(peer):
+            self._actor = self._application.visitor(Door.TCP)
+        loop = asyncio.get_running_loop()
+        self._silence = loop.call_later(SILENT_SECONDS, self._on_silence)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connections.discard(self)
+        self._can_write.set()
+        if self._silence is not None:
+            self._silence.cancel()
+        for task in [*self._tasks, *([self._worker] if self._worker else [])]:
+            task.cancel()
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
+        self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """`printf … | nc`: what was asked is still answered."""
+        self._has_ended = True
+        rest = self._lines.rest()
+        if rest:
+            self._take(rest)
+        self._close_when_done()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            lines = self._lines.feed(data)
+        except UsageError as error:
+            self._say_failure(None, error, is_json=False)
+            self._transport.close()
+            return
+        for line in lines:
+            self._take(line)
+
+    def hang_up(self) -> None:
+        self._transport.close()
+
+    def _take(self, line: bytes) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._say_failure(None, Refused("too many requests wait", "await some first"), False)
+            self._transport.close()
+            return
+        self._waiting.append(line)
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        """One line after the other; those with an id go on by themselves."""
+        while self._waiting and not self._transport.is_closing():
+            line = self._waiting.popleft()
+            try:
+                request = words.parse(line)
+            except UsageError as error:
+                self._say_failure(None, error, words.is_json(line))
+                continue
+            if request.id is None:
+                await self._serve(request)
+                continue
+            task = asyncio.get_running_loop().create_task(self._serve(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: self._close_when_done())
+        self._worker = None
+        self._close_when_done()
+
+    async def _serve(self, request: Request) -> None:
+        await self._can_write.wait()
+        try:
+            actor = self._actor_of(request)
+            match request.name:
+                case "token":
+                    self._say(request, {"message": f"hello, {actor.name}"})
+                case "help":
+                    self._say(request, {"message": words.HELP})
+                case "quit":
+                    self._say(request, {"message": "bye"})
+                    self._transport.close()
+                case _:
+                    await self._answer(request, actor)
+        except Exception as error:  # noqa: BLE001 - the border of the door
+            self._say_failure(request.id, told(error), request.is_json)
+        if self._wrong_tokens >= MOST_WRONG_TOKENS:
+            self._transport.close()
+
+    def _actor_of(self, request: Request) -> Actor:
+        if request.token is None:
+            return self._actor
+        try:
+            actor = self._application.identify_token(request.token, Door.TCP)
+        except Refused:
+            self._wrong_tokens += 1
+            raise
+        if request.name == "token":
+            self._actor = actor
+        if self._silence is not None:
+            self._silence.cancel()
+        return actor
+
+    async def _answer(self, request: Request, actor: Actor) -> None:
+        if actor is _VISITOR:
+            hint = "send a line `token TEXT` first; `holdfast token create NAME` makes one"
+            self._application.refuse_stranger(Door.TCP, request.name)
+            raise Refused("a token is needed", hint)
+        command = codec.command_from(request.name, request.fields)
+        answer = self._application.dispatch(actor, command)
+        if isinstance(answer, AsyncGenerator):
+            async with aclosing(answer):
+                async for item in answer:
+                    await self._can_write.wait()
+                    self._write(codec.item(request.id, item))
+            self._say(request, {"message": "done"})
+            return
+        self._say(request, answer if isinstance(answer, Result) else await answer)
+
+    def _say(self, request: Request, result: Result | dict[str, Any]) -> None:
+        if request.is_json:
+            self._write(codec.answer(request.id, result))
+        else:
+            self._write(wording.of_result(result).encode() + b"\n")
+
+    def _say_failure(self, request_id: object, error: HoldfastError, is_json: bool) -> None:
+        if is_json:
+            self._write(codec.failure(request_id, error))
+        else:
+            self._write(wording.of_error(error).encode() + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _on_silence(self) -> None:
+        if self._actor.role is Role.STRANGER:
+            self._transport.close()
+
+    def _close_when_done(self) -> None:
+        if self._has_ended and self._worker is None and not self._waiting and not self._tasks:
+            self._transport.close()
+
+
+def _is_loopback(peer: Any) -> bool:
+    host = str(peer[0]) if peer else ""
+    return host == "::1" or host.removeprefix("::ffff:").startswith("127.")

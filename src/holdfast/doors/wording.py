@@ -1,0 +1,61 @@
+"""Answers of the TCP door in plain lines, for people at a telnet or a pipe. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.quantities import format_duration
+from holdfast.vocabulary.results import LogsResult, Result, StatusResult
+
+
+def of_result(result: Result | dict[str, Any]) -> str:
+    """Never empty, never more than the answer says."""
+    if isinstance(result, StatusResult):
+        return _status(result)
+    if isinstance(result, LogsResult):
+        return "\n".join(line.text for line in result.lines) or "nothing was printed"
+    facts = msgspec.to_builtins(result)
+    services = facts.get("services")
+    if isinstance(services, dict) and services:
+        return "\n".join(f"{name}: {_outcome(one)}" for name, one in services.items())
+    if facts.get("message"):
+        return str(facts["message"])
+    return msgspec.json.encode(facts).decode()
+
+
+def of_error(error: HoldfastError) -> str:
+    return f"error: {error.message}" + (f" ({error.hint})" if error.hint else "")
+
+
+def _status(result: StatusResult) -> str:
+    own = result.supervisor
+    lines = [
+        f"holdfast {own.version}: {own.status}, up {format_duration(own.uptime)},"
+        f" {own.managed_services} services"
+    ]
+    for name, one in result.services.items():
+        words = [f"{name}: {one.status}"]
+        if one.pid is not None:
+            words.append(f"pid {one.pid}")
+        if one.uptime is not None:
+            words.append(f"up {format_duration(one.uptime)}")
+        if one.restart_count:
+            words.append(f"{one.restart_count} restarts")
+        if one.reason:
+            words.append(one.reason)
+        lines.append(", ".join(words))
+    return "\n".join(lines)
+
+
+def _outcome(one: Any) -> str:
+    if not isinstance(one, dict):
+        return str(one)
+    words = [str(one.get("outcome") or one.get("status") or "done")]
+    if one.get("pid"):
+        words.append(f"pid {one['pid']}")
+    if one.get("reason"):
+        words.append(str(one["reason"]))
+    return ", ".join(words)

@@ -1,0 +1,154 @@
+"""What a line of the TCP door asks for: tagged JSON, flat JSON or plain words. Pure.
+
+`"Status"` and `{"Restart": {"args": null}}` are the tagged form, `{"command": "status"}` the
+flat one; everything that is not JSON is read as words, `restart web`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.names import closest
+
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+_RENAMED = {
+    "reload_config": ("reload", {"config_path": "config"}),
+    "custom_restart": ("custom_restart", {}),
+}
+_ONE = frozenset({"stop", "start", "restart"})
+"""Commands that mean the default service, or the only one, when they name none."""
+HELP = """\
+token TEXT            show who you are; needed before the rest
+status [SERVICE…]     what Holdfast and the services are doing
+start SERVICE…        start services
+stop SERVICE…         stop services
+restart SERVICE…      stop services and start them again
+health [SERVICE…]     probe services now
+logs SERVICE [N]      the last lines of what a service printed
+reload [FILE]         apply the changed configuration
+shutdown              stop everything, Holdfast too
+help                  this
+quit                  hang up
+JSON is understood as well: {"command": "status"}, "Status", {"Restart": {"service": "web"}}"""
+
+
+class Request(NamedTuple):
+    """One line understood."""
+
+    name: str
+    """Of a command, or `token`, `help`, `quit`."""
+    fields: dict[str, Any]
+    is_json: bool
+    id: int | str | None = None
+    token: str | None = None
+
+
+def parse(line: bytes) -> Request:
+    """Raises UsageError for what is neither."""
+    text = line.strip()
+    if text[:1] in (b"{", b'"', b"["):
+        return _from_json(text)
+    try:
+        words = shlex.split(text.decode())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise UsageError(f"not understood: {error}", "help lists the words") from None
+    if not words:
+        raise UsageError("an empty line", "help lists the words")
+    return _from_words(words)
+
+
+def is_json(line: bytes) -> bool:
+    return line.strip()[:1] in (b"{", b'"', b"[")
+
+
+def _from_json(text: bytes) -> Request:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        hint = '{"command": "status"}, "Status" or {"Restart": {"service": "web"}}'
+        raise UsageError(f"not JSON: {error}", hint) from None
+    if isinstance(value, str):
+        return _tagged(value, {}, None, None)
+    if not isinstance(value, dict):
+        raise UsageError("a request is an object or a text", 'for example "Status"')
+    request_id, token = value.pop("id", None), value.pop("token", None)
+    if not isinstance(request_id, int | str | None) or not isinstance(token, str | None):
+        raise UsageError("an id is a number or a text, a token is a text")
+    if "command" in value and isinstance(value["command"], str):
+        name = value.pop("command")
+        return _tagged(name, value, request_id, token)
+    if len(value) == 1:
+        tag, fields = next(iter(value.items()))
+        if fields is None or isinstance(fields, dict):
+            return _tagged(tag, fields or {}, request_id, token)
+    if not value and token is not None:
+        return Request("token", {}, True, request_id, token)
+    raise UsageError("which command?", '{"command": "status"} or {"Restart": {"service": "web"}}')
+
+
+def _tagged(
+    tag: str, fields: dict[str, Any], request_id: int | str | None, token: str | None
+) -> Request:
+    name = _CAPITAL.sub("_", tag).lower() if tag not in COMMANDS else tag
+    name, renamed = _RENAMED.get(name, (name, {}))
+    known = COMMANDS.get(name)
+    if known is None and name not in ("help", "quit"):
+        guess = closest(name, list(COMMANDS))
+        message = f'no command "{tag}"' + (f'; did you mean "{guess}"?' if guess else "")
+        raise UsageError(message, '"help" lists what is understood')
+    # Snippets of other programs list every key, with null for what is not meant.
+    given = {renamed.get(key, key): value for key, value in fields.items() if value is not None}
+    service = given.get("service")
+    if known is not None and isinstance(service, str) and "service" not in _fields(name):
+        given["services"] = [*given.get("services", ()), given.pop("service")]
+    return Request(name, _about_one(name, given), True, request_id, token)
+
+
+def _about_one(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Without a name the default service is meant, never all of them."""
+    if name not in _ONE or fields.get("services") or fields.get("service"):
+        return fields
+    return {**fields, "default": True} if "default" in _fields(name) else fields
+
+
+def _fields(name: str) -> frozenset[str]:
+    return frozenset(COMMANDS[name].__struct_fields__)
+
+
+def _from_words(words: list[str]) -> Request:
+    word, rest = words[0].lower(), words[1:]
+    match word:
+        case "help" | "?":
+            return Request("help", {}, False)
+        case "quit" | "exit" | "bye":
+            return Request("quit", {}, False)
+        case "token" | "auth":
+            if len(rest) != 1:
+                raise UsageError("token needs one word", "token TEXT")
+            return Request("token", {}, False, token=rest[0])
+        case "status":
+            return Request("status", {"services": rest}, False)
+        case "start" | "stop" | "restart":
+            return Request(word, _about_one(word, {"services": rest}), False)
+        case "pause" | "resume":
+            return Request(word, {"services": rest}, False)
+        case "health":
+            return Request("health_check", {"services": rest}, False)
+        case "logs" if rest:
+            tail = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else 20
+            return Request("logs", {"service": rest[0], "tail": tail}, False)
+        case "reload":
+            return Request("reload", {"config": rest[0]} if rest else {}, False)
+        case "shutdown":
+            return Request("shutdown", {}, False)
+        case _:
+            known = ["status", "start", "stop", "restart", "health", "logs", "reload", "shutdown"]
+            guess = closest(word, known)
+            message = f'no word "{word}"' + (f'; did you mean "{guess}"?' if guess else "")
+            raise UsageError(message, "help lists the words")

@@ -1,0 +1,97 @@
+"""Lines of the TCP door: three forms, one meaning; nothing strange gets through."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.doors.words import Request, parse
+from holdfast.vocabulary import codec
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.errors import HoldfastError, UsageError
+
+SAME: list[tuple[str, str, str, str, set[str]]] = [
+    ("status", '"Status"', '{"command": "status"}', "status", set()),
+    (
+        "restart web",
+        '{"Restart": {"service": "web", "args": null}}',
+        '{"command": "restart", "service": "web"}',
+        "restart",
+        {"web"},
+    ),
+    ("stop web", '{"Stop": {"service": "web"}}', '{"command": "stop", "services": ["web"]}',
+     "stop", {"web"}),
+    ("shutdown", '"Shutdown"', '{"command": "shutdown"}', "shutdown", set()),
+    ("reload other.yaml", '{"ReloadConfig": {"config_path": "other.yaml"}}',
+     '{"command": "reload", "config": "other.yaml"}', "reload", set()),
+]  # fmt: skip
+
+
+def command_of(request: Request) -> Any:
+    return codec.command_from(request.name, request.fields)
+
+
+@pytest.mark.parametrize(("words", "tagged", "flat", "name", "about"), SAME)
+def test_three_forms_mean_the_same(
+    words: str, tagged: str, flat: str, name: str, about: set[str]
+) -> None:
+    """Words, tagged JSON as source programs write it, and flat JSON."""
+    requests = [parse(line.encode()) for line in (words, tagged, flat)]
+    assert [request.is_json for request in requests] == [False, True, True]
+    for request in requests:
+        command = command_of(request)
+        assert command.name == name
+        named = [*getattr(command, "services", ()), getattr(command, "service", None)]
+        assert {one for one in named if one} == set(about)
+
+
+@pytest.mark.parametrize("line", ["stop", '"Stop"', '{"Stop": null}', '{"command": "stop"}'])
+def test_without_a_name_the_default_service_is_meant(line: str) -> None:
+    """Never all of them."""
+    assert command_of(parse(line.encode())).default is True
+
+
+def test_an_id_and_a_token_travel_with_a_request() -> None:
+    request = parse(b'{"id": 7, "token": "t", "command": "status"}')
+    assert (request.id, request.token, request.fields) == (7, "t", {})
+    assert parse(b"token t").token == "t"
+    assert parse(b'{"token": "t"}').name == "token"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "stauts", '"Stauts"', '{"command": "nothing"}', "{", "[1]", '{"a": 1, "b": 2}', "'",
+        '{"Restart": 5}', '{"id": [], "command": "status"}', '{"token": 5}', "token", "token a b",
+        '{"command": 5}',
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_said(line: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        command_of(parse(line.encode()))
+    assert raised.value.message
+
+
+def test_a_mistyped_word_gets_a_suggestion() -> None:
+    with pytest.raises(UsageError, match="did you mean"):
+        parse(b"stauts")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_a_tag(name: str) -> None:
+    """`health_check` is `HealthCheck`."""
+    tag = "".join(part.capitalize() for part in name.split("_"))
+    assert parse(json.dumps(tag).encode()).name == name
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_are_a_request_or_an_error(line: bytes) -> None:
+    """Nothing but our own errors comes out, whatever comes in."""
+    try:
+        command_of(parse(line))
+    except HoldfastError:
+        pass

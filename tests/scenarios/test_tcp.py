@@ -1,0 +1,215 @@
+"""The TCP door: netcat, telnet and programs; nobody without a token."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.harness import Hold, kill_9, wait_for
+
+STRANGER = "stranger on this port"
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Wire:
+    """A client as netcat is one."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.file = self.sock.makefile("rb")
+
+    def send(self, *lines: str) -> None:
+        self.sock.sendall("".join(f"{line}\n" for line in lines).encode())
+
+    def line(self) -> str:
+        return self.file.readline().decode().rstrip("\n")
+
+    def json(self) -> Any:
+        return json.loads(self.line())
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        self.sock.close()
+
+
+def piped(port: int, *lines: str) -> str:
+    """As `printf … | nc`: everything at once, then the end, then what was answered."""
+    with Wire(port) as wire:
+        wire.send(*lines)
+        wire.sock.shutdown(socket.SHUT_WR)
+        return wire.file.read().decode()
+
+
+class NetHold(Hold):
+    """A Holdfast with its TCP door open."""
+
+    def __init__(self) -> None:
+        super().__init__(HOLDFAST_TCP="on")
+        self.port = free_port()
+
+    def declare(self, **security: Any) -> None:
+        services = {"web": {"command": ["sleep", "1000"], "start_seconds": 0}}
+        self.write({"port": self.port, "security": security, "services": services})
+
+    def open(self) -> None:
+        self.up()
+        wait_for(lambda: "tcp" in self.status()["supervisor"]["doors"], what="the door to open")
+
+    @property
+    def token(self) -> str:
+        return (self.state / "admin.token").read_text().strip()
+
+
+@pytest.fixture
+def hold() -> Iterator[NetHold]:
+    with NetHold() as made:
+        yield made
+
+
+@pytest.fixture
+def opened(hold: NetHold) -> NetHold:
+    hold.declare()
+    hold.open()
+    return hold
+
+
+def test_netcat_and_telnet(opened: NetHold) -> None:
+    """`printf 'token …\\nstatus\\n' | nc`; many lines on one connection, in order."""
+    answer = piped(opened.port, f"token {opened.token}", "status\r", "restart web", "nonsense")
+    lines = answer.splitlines()
+    assert lines[0].startswith("hello, token first admin")
+    assert lines[1].startswith("holdfast ")
+    assert lines[2].startswith("web: running, pid ")
+    assert lines[3].startswith("web: restarted, pid ")
+    assert lines[4].startswith('error: no word "nonsense"')
+
+
+def test_tagged_and_flat_json(opened: NetHold) -> None:
+    with Wire(opened.port) as wire:
+        wire.send(json.dumps({"token": opened.token}), '"Status"', '{"Restart": {"args": null}}')
+        assert wire.json()["ok"]
+        assert wire.json()["result"]["services"]["web"]["status"] == "running"
+        assert wire.json()["result"]["services"]["web"]["outcome"] == "restarted"
+        wire.send(json.dumps({"id": "x", "command": "stop", "token": opened.token}))
+        answer = wire.json()
+        assert (answer["id"], answer["result"]["services"]["web"]["outcome"]) == ("x", "stopped")
+
+
+def test_requests_with_an_id_do_not_wait_for_each_other(opened: NetHold) -> None:
+    with Wire(opened.port) as wire:
+        wire.send(json.dumps({"token": opened.token}))
+        wire.json()
+        wire.send('{"id": 1, "command": "wait", "service": "web", "condition": "exited"}')
+        wire.send('{"id": 2, "command": "status"}')
+        assert wire.json()["id"] == 2
+        opened.cli("stop", "web")
+        assert wire.json()["id"] == 1
+
+
+@pytest.mark.parametrize("line", ["status", '"Status"', "shutdown", '{"command": "stop"}'])
+def test_nobody_without_a_token(opened: NetHold, line: str) -> None:
+    """Also not status, unless the configuration opens it; and it is told in the caller's form."""
+    answer = piped(opened.port, line)
+    assert "a token is needed" in answer
+    assert answer.startswith("{") is line.startswith(("{", '"'))
+    assert opened.service("web")["status"] == "running"
+
+
+def test_a_wrong_token_is_refused_and_then_hung_up_on(opened: NetHold) -> None:
+    answer = piped(opened.port, *["token holdfast_00000000_wrong"] * 10)
+    assert answer.count("error:") == 3
+    last = json.loads(opened.cli("audit", "--json").stdout.splitlines()[-1])
+    assert (last["actor"], last["decision"]) == ("somebody unknown", "refused")
+
+
+def test_open_status_opens_status_and_nothing_else(hold: NetHold) -> None:
+    """`echo status | nc`."""
+    hold.declare(open_status=True)
+    hold.open()
+    assert "web: running" in piped(hold.port, "status")
+    assert "refused" in piped(hold.port, "stop web")
+    assert "refused" in piped(hold.port, "logs web")
+    assert hold.service("web")["status"] == "running"
+
+
+def test_allowed_commands_and_the_configured_token(hold: NetHold) -> None:
+    """They bind the network door; the local command line is never locked out."""
+    hold.declare(
+        allowed_commands=["status", "restart"], authentication={"enabled": True, "token": "sesame"}
+    )
+    hold.open()
+    answer = piped(hold.port, "token sesame", "status", "stop web")
+    assert "web: running" in answer
+    assert "allowed_commands are status, restart" in answer
+    hold.cli("stop", "web")
+
+
+def test_roles_and_scopes_bind(opened: NetHold) -> None:
+    viewer = opened.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
+    other = opened.cli("token", "create", "other", "--service", "db").stdout.strip()
+    assert "refused" in piped(opened.port, f"token {viewer}", "stop web").splitlines()[1]
+    assert "refused" in piped(opened.port, f"token {other}", "stop web").splitlines()[1]
+    opened.cli("token", "revoke", "eyes")
+    assert "error" in piped(opened.port, f"token {viewer}", "status")
+    refusals = [json.loads(line) for line in opened.cli("audit", "--json").stdout.splitlines()]
+    refused = [one["actor"] for one in refusals if one["decision"] == "refused"]
+    assert refused == ["token eyes", "token other", "somebody unknown", "somebody unknown"]
+
+
+def test_commands_of_this_machine_alone_are_not_offered(opened: NetHold) -> None:
+    """`up` and `run` bring the caller's environment and folder: not from the network."""
+    for line in ('{"command": "run", "argv": ["id"], "working_dir": "/"}', '{"command": "up"}'):
+        answer = piped(opened.port, json.dumps({"token": opened.token}), line)
+        assert "not offered" in answer.splitlines()[1]
+
+
+def test_the_door_stays_open_while_the_supervisor_is_dead(opened: NetHold) -> None:
+    """A connection made meanwhile waits, and is answered by the next supervisor."""
+    pid = opened.supervisor_pid
+    kill_9(pid)
+    answer = piped(opened.port, f"token {opened.token}", "status")
+    assert "web: running" in answer
+    assert opened.supervisor_pid != pid
+
+
+def test_a_port_that_is_taken_is_named_and_left(hold: NetHold) -> None:
+    """Services start all the same; a free port would do only if none was configured."""
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", hold.port))
+        stranger.listen()
+        hold.declare()
+        hold.up()
+
+        def failed() -> list[dict[str, Any]]:
+            events = hold.ask("events", limit=1000)["events"]
+            return [event for event in events if event["kind"] == "door:failed"]
+
+        wait_for(failed)
+        assert f"port {hold.port}" in failed()[0]["data"]["reason"]
+        assert hold.service("web")["status"] == "running"
+        assert hold.status()["supervisor"]["doors"] == {}
+
+
+def test_a_line_without_end_is_refused(opened: NetHold) -> None:
+    with Wire(opened.port) as wire:
+        try:
+            wire.sock.sendall(b"x" * 3_000_000)
+        except OSError:
+            pass
+        try:
+            assert "too long" in wire.file.read().decode()
+        except ConnectionResetError:
+            pass
+    assert opened.service("web")["status"] == "running"
