@@ -7,10 +7,13 @@ from functools import partial
 from typing import Any
 
 from holdfast.app.handlers import (
+    alerting,
     custom,
     declaring,
+    explaining,
     history,
     holdfast,
+    metrics,
     output,
     reloading,
     security,
@@ -24,9 +27,11 @@ from holdfast.vocabulary.commands import configuration as about_configuration
 from holdfast.vocabulary.commands import custom as about_custom
 from holdfast.vocabulary.commands import history as about_history
 from holdfast.vocabulary.commands import holdfast as about_holdfast
+from holdfast.vocabulary.commands import metrics as about_metrics
 from holdfast.vocabulary.commands import output as about_output
 from holdfast.vocabulary.commands import security as about_security
 from holdfast.vocabulary.commands import services as about_services
+from holdfast.vocabulary.commands import trouble as about_trouble
 
 Handler = Callable[[Any, Any], Any]
 
@@ -46,6 +51,7 @@ HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_services.Resume: services.resume,
     about_services.Signal: services.signal,
     about_services.Ps: status.ps,
+    about_metrics.Metrics: metrics.metrics,
     about_services.Wait: waiting.wait,
     about_services.Remove: services.remove,
     about_output.Logs: output.logs,
@@ -54,6 +60,8 @@ HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_output.Resize: output.resize,
     about_history.Events: history.events,
     about_history.Runs: history.runs,
+    about_trouble.Alerts: alerting.alerts,
+    about_trouble.Explain: explaining.explain,
     about_custom.CustomRestart: custom.custom_restart,
     about_custom.ExecuteCommand: custom.execute_command,
     about_custom.RunWorkflow: custom.run_workflow,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.cli.reload_verbs import RELOAD_VERBS
 from holdfast.cli.security_verbs import SECURITY_VERBS
+from holdfast.cli.trouble_verbs import TROUBLE_VERBS
 from holdfast.cli.verb import Option, Verb
 from holdfast.cli.workflow_verbs import WORKFLOW_VERBS
 
@@ -14,11 +15,8 @@ GLOBAL_OPTIONS = (
     Option("-c --config", "use this configuration (environment: HOLDFAST_CONFIG)", "FILE"),
     Option("-C", "work as if started in this folder", "DIR"),
     Option("--state-dir", "keep state and sockets here (environment: HOLDFAST_STATE_DIR)", "DIR"),
-    Option(
-        "--log-level",
-        "how much Holdfast says in its own log",
-        choices=("error", "warn", "info", "debug", "trace"),
-    ),
+    Option("--log-level", "how much Holdfast logs of itself: info, or engine=debug,…", "LEVEL"),
+    Option("--log-format", "how it does so", choices=("human", "json")),
     Option("--port", "port of the network door", "N", "number"),
     Option("--json", "answer in JSON: one object, or one a line for streams"),
     Option("--color", "when to use colour (NO_COLOR: never)", choices=("auto", "always", "never")),
@@ -194,6 +192,38 @@ VERBS = (
         examples=(("holdfast ps web", "every process that belongs to web"),),
     ),
     Verb(
+        "metrics",
+        "Tell what services use: CPU, memory, files, bytes",
+        "metrics:metrics",
+        operands=_SERVICES,
+        most=None,
+        options=(
+            Option("--history", "what was recorded of this time", "TIME", "duration"),
+            Option("--resolution", "seconds of a point: 1, 10 or 60", "N", "number"),
+            Option("--extras", "ask what is dear, too: shared memory by part, ports"),
+            Option("--format", "table by default", choices=("table", "json", "prometheus")),
+        ),
+        commands=("metrics",),
+        examples=(
+            ("holdfast metrics", "each service's whole tree, and all together"),
+            ("holdfast metrics web --history 10m", "how it was"),
+            ("holdfast metrics --format prometheus", "for a scraper"),
+        ),
+    ),
+    Verb(
+        "top",
+        "Watch what services use, the busiest first",
+        "metrics:top",
+        operands=_SERVICES,
+        most=None,
+        options=(
+            Option("--interval", "time between two looks; 2s by default", "TIME", "duration"),
+            Option("--count", "end after so many looks", "N", "number"),
+        ),
+        commands=("metrics",),
+        examples=(("holdfast top", "until Ctrl-C; without a terminal, one table a look"),),
+    ),
+    Verb(
         "logs",
         "Show what services printed",
         "logs:logs",
@@ -345,6 +375,7 @@ VERBS = (
         examples=(("holdfast upgrade", "after installing another version"),),
     ),
     *WORKFLOW_VERBS,
+    *TROUBLE_VERBS,
     *SECURITY_VERBS,
     Verb(
         "doctor",

@@ -12,7 +12,7 @@ class LiveRun:
     """The run whose processes exist, or are being created."""
 
     __slots__ = (
-        "adopted", "is_empty", "log_bytes", "main_gone", "number", "pid", "run_id", "start_time",
+        "adopted", "enforced", "is_empty", "log_bytes", "main_gone", "number", "pid", "run_id", "start_time",
         "started_at", "started_mono", "usage",
     )  # fmt: skip
 
@@ -27,6 +27,8 @@ class LiveRun:
         self.is_empty = False
         self.adopted = False
         self.log_bytes = 0
+        self.enforced: frozenset[str] = frozenset()
+        """Limits that the kernel holds it to: memory, cpu, processes."""
         self.usage: Usage | None = None
         """What it uses, by the last look."""
 
@@ -43,6 +45,7 @@ class LiveRun:
         live.start_time = run.get("start_time")
         live.adopted = bool(run.get("adopted"))
         live.log_bytes = run.get("log_bytes") or 0
+        live.enforced = frozenset(run.get("enforced") or ())
         return live
 
     @property

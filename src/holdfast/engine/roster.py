@@ -265,6 +265,11 @@ class Roster:
         order = ordering.with_dependencies(names, self.needs())
         return [name for name in order if name in asked or not is_done(name)]
 
+    def start_one(self, runner: ServiceRunner) -> None:
+        """Start it and nobody else; it waits for what it needs."""
+        runner.start(wait=False)
+        self.remember(runner)
+
     async def stop(self, names: list[str], *, grace: float | None) -> dict[str, Outcome]:
         """Stop services, those that need others first, the ones of a layer together."""
         outcomes: dict[str, Outcome] = {}

@@ -20,7 +20,7 @@ from holdfast.rules.recovery import after_ending
 from holdfast.rules.restart import Again, Ending, Stay
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import Desired, ErrorType, State
 from holdfast.vocabulary.workflow_spec import RecoverySpec
 
 ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
@@ -68,6 +68,12 @@ class RunEndings(Service):
         self._end(grace)
         return True
 
+    def stop_for(self, cause: str, reason: str) -> None:
+        """Want it stopped, because of trouble that it made."""
+        self._event(Kind.RECOVERY, cause=cause, action="stop", reason=reason)
+        self.stop()
+        self._blame = reason
+
     def refuse(self, reason: str) -> None:
         """A start that is due is not to be, because the host is too busy."""
         cause = restarts.REFUSED_AGAIN if self.state is State.BACKOFF else restarts.REFUSED
@@ -104,7 +110,8 @@ class RunEndings(Service):
         run.is_empty = bool(facts.get("empty", True))
         self._ports.attendants.run_over(self)
         if self.state is State.STOPPING:
-            self.reason = restarts.reason_of(self.declaration.spec, ending)
+            self.reason = self._blame or restarts.reason_of(self.declaration.spec, ending)
+            self.error_type = ErrorType.RESOURCE_EXCEEDED if self._blame else None
             return
         if run.is_empty:
             self.run = None
@@ -240,7 +247,7 @@ class RunEndings(Service):
         self.last_exit, self.accounted = understood.last, facts["run_id"]
         error = restarts.error_type(spec, sentence.ending() if sentence else understood.ending)
         if self.state is State.STOPPING and sentence is None:
-            error = None  # it was asked to end
+            error = ErrorType.RESOURCE_EXCEEDED if self._blame else None  # it was asked to end
         exits.record(self._ports.recorder, facts, understood, error)
         self.save()
         return understood.ending

@@ -21,6 +21,7 @@ from holdfast.vocabulary.commands.holdfast import (
     Up,
     Upgrade,
 )
+from holdfast.vocabulary.commands.metrics import Metrics
 from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
 from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
 from holdfast.vocabulary.commands.services import (
@@ -35,6 +36,7 @@ from holdfast.vocabulary.commands.services import (
     Stop,
     Wait,
 )
+from holdfast.vocabulary.commands.trouble import Alerts, Explain
 
 COMMANDS: dict[str, type[Command]] = {
     command.name: command
@@ -43,6 +45,7 @@ COMMANDS: dict[str, type[Command]] = {
         Adopt, Logs, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
+        Alerts, Explain, Metrics,
     )
 }  # fmt: skip
 

@@ -1,0 +1,153 @@
+"""`holdfast metrics` and `holdfast top`: what services use, once or again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.vocabulary.errors import Failed, UsageError
+
+HEADS = ("SERVICE", "STATE", "CPU", "MEMORY", "PROCS", "THREADS", "HANDLES", "READ", "WRITTEN")
+HISTORY_HEADS = ("SERVICE", "TIME", "FOR", "CPU", "PEAK", "MEMORY", "PEAK", "PROCS", "WRITTEN/S")
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def metrics(call: Call) -> int:
+    shape = "json" if call.is_json else call.options.get("format") or "table"
+    fields: dict[str, Any] = {"services": call.operands, "extras": bool(call.options.get("extras"))}
+    if "history" in call.options:
+        fields["history"] = call.options["history"]
+    if "resolution" in call.options:
+        fields["resolution"] = call.options["resolution"]
+    if shape == "prometheus" and "history" in fields:
+        raise UsageError("--history has no prometheus format", "leave one of them out")
+    answer = call.ask("metrics", **fields)
+    if shape == "json":
+        call.emit(answer)
+    elif shape == "prometheus":
+        sys.stdout.write(_prometheus(answer))
+    elif "history" in answer:
+        call.say("\n".join(history_lines(answer, call)))
+    else:
+        call.say("\n".join(lines_of(answer, call)))
+    return 0
+
+
+def top(call: Call) -> int:
+    """Again and again, until Ctrl-C or so many times."""
+    interval = max(0.5, call.options.get("interval", 2.0))
+    rounds = call.options.get("count")
+    is_screen = sys.stdout.isatty()
+    done = 0
+    while True:
+        answer = call.ask("metrics", services=call.operands)
+        if call.is_json:
+            call.emit_line(answer)
+        else:
+            services = answer["services"]
+            answer["services"] = dict(sorted(services.items(), key=_by_use, reverse=True))
+            text = "\n".join(lines_of(answer, call))
+            call.say(f"{CLEAR}{text}" if is_screen else text)
+            sys.stdout.flush()
+        done += 1
+        if rounds is not None and done >= rounds:
+            return 0
+        time.sleep(interval)
+
+
+def _by_use(entry: tuple[str, dict[str, Any]]) -> tuple[float, int]:
+    return entry[1].get("cpu_percent") or 0.0, entry[1].get("memory_bytes") or 0
+
+
+def _prometheus(answer: dict[str, Any]) -> str:
+    try:
+        from holdfast.exposition import prometheus
+
+        return prometheus.text(answer)
+    except ImportError as error:
+        raise Failed(f"prometheus_client is missing: {error}", "install holdfast again") from None
+
+
+def lines_of(answer: dict[str, Any], call: Call) -> list[str]:
+    services: dict[str, dict[str, Any]] = answer["services"]
+    if not services:
+        return ["no services yet; `holdfast run -- COMMAND` or a holdfast.yaml brings some"]
+    rows = [_row(name, service) for name, service in services.items()]
+    total = answer["aggregate"]
+    if len(rows) > 1:
+        rows.append(
+            (
+                "total",
+                f"{total['activeProcesses']} up",
+                f"{total['totalCPU']:.1f} %",
+                durations.show_size(total["totalMemory"]),
+                str(total["totalProcesses"]),
+                str(total["totalThreads"]),
+                str(total["totalHandles"]),
+                durations.show_size(total["totalBytesRead"]),
+                durations.show_size(total["totalBytesWritten"]),
+            )
+        )
+    lines = screen.table(HEADS, rows, call.paint, screen.width(), state_column=1)
+    for name, service in services.items():
+        more = _more(service)
+        if more:
+            lines.append(call.paint(f"{name}: {more}", "dim"))
+    return lines
+
+
+def _row(name: str, service: dict[str, Any]) -> tuple[str, ...]:
+    cpu = service.get("cpu_percent")
+    return (
+        name,
+        service["status"],
+        "-" if cpu is None else f"{cpu:.1f} %",
+        _size(service.get("memory_bytes")),
+        _count(service.get("processes")),
+        _count(service.get("threads")),
+        _count(service.get("handles")),
+        _size(service.get("read_bytes")),
+        _size(service.get("written_bytes")),
+    )
+
+
+def _more(service: dict[str, Any]) -> str:
+    parts = []
+    if service.get("pss_bytes") is not None:
+        parts.append(f"{durations.show_size(service['pss_bytes'])} with shared memory by part")
+    if service.get("ports"):
+        parts.append("listens on " + ", ".join(map(str, service["ports"])))
+    parts += [f"{name}={value:g}" for name, value in sorted(service.get("custom", {}).items())]
+    return ", ".join(parts)
+
+
+def history_lines(answer: dict[str, Any], call: Call) -> list[str]:
+    rows = [
+        (
+            name,
+            time.strftime("%H:%M:%S", time.localtime(point["time"])),
+            f"{point['seconds']}s",
+            f"{point['cpu_percent']:.1f} %",
+            f"{point['cpu_percent_max']:.1f} %",
+            durations.show_size(point["memory_bytes"]),
+            durations.show_size(point["memory_bytes_max"]),
+            str(point["processes"]),
+            durations.show_size(point["written_bytes_per_second"]),
+        )
+        for name, points in answer["history"].items()
+        for point in points
+    ]
+    if not rows:
+        return ["nothing is recorded of that time"]
+    return screen.table(HISTORY_HEADS, rows, call.paint, screen.width())
+
+
+def _size(value: int | None) -> str:
+    return "-" if value is None else durations.show_size(value)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,215 @@
+"""The sampler's thread: looks at runs and writes their history. Never on the loop.
+
+Owns the sampler and the rings; both belong to its one thread. What the loop learns of it are
+plain values.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched
+from holdfast.adapters.metrics.extras import Extras, extras_of
+from holdfast.adapters.metrics.host import HostUsage, host_usage
+from holdfast.adapters.metrics.rings import Kept, Point, Ring
+from holdfast.adapters.own_log import logger
+
+ALL = "_all"
+"""The ring of everything together; no service can be named so."""
+REST_SECONDS = 60.0
+"""What rests is written this often only: its record covers the time since the last one."""
+_log = logger("observation")
+T = TypeVar("T")
+
+
+class Seen(NamedTuple):
+    """One look at everything."""
+
+    at: float
+    """Monotonic."""
+    usages: dict[str, Usage]
+    """By run id: those whose numbers are others than before."""
+    finished: dict[str, Totals]
+    """By service: what its ended runs used, where that is news."""
+    host: HostUsage | None
+
+
+class _Track:
+    """A live run, on its way into its ring."""
+
+    __slots__ = ("finished", "last", "ring", "run_id", "seen_at", "service", "written_at")
+
+    def __init__(self, service: str, run_id: str, ring: Ring, finished: Totals, at: float) -> None:
+        self.service = service
+        self.run_id = run_id
+        self.ring = ring
+        self.finished = finished
+        self.last: Usage | None = None
+        self.seen_at = at
+        self.written_at = at
+
+
+class Observation:
+    """Everything that happens in the sampler's thread."""
+
+    def __init__(self, new_sampler: Callable[[], Sampler], folder: str) -> None:
+        self._new_sampler = new_sampler
+        self._folder = folder
+        self._sampler: Sampler | None = None
+        self._tracks: dict[str, _Track] = {}
+        self._finished: dict[str, Totals] = {}
+        self._news: dict[str, Totals] = {}
+        self._rings: dict[str, Ring] = {}
+        self._all = _Track(ALL, "", Ring(self._path(ALL)), Totals(), time.time())
+        self._threads = ThreadPoolExecutor(1, "sampler")
+        self._is_failing = False
+
+    def submit(self, call: Callable[..., T], *arguments: object) -> Future[T]:
+        """Do something in the thread."""
+        return self._threads.submit(call, *arguments)
+
+    def close(self) -> None:
+        self._threads.submit(self._close)
+        self._threads.shutdown(wait=True, cancel_futures=False)
+
+    # In the thread
+
+    def begin(self, service: str, run: Watched) -> None:
+        ring = self._ring(service)
+        kept = ring.kept()
+        if kept is not None and service not in self._finished:
+            self._finished[service] = kept.finished
+            self._news[service] = kept.finished
+        if kept is not None and kept.run_id == run.run_id:
+            run = run._replace(carried=kept.carried)
+        finished = self._finished.setdefault(service, Totals())
+        self._tracks[run.run_id] = _Track(service, run.run_id, ring, finished, time.time())
+        self._looker().watch(run)
+
+    def end(self, service: str, run_id: str, cpu: tuple[float, float] | None) -> None:
+        """The run is over: its totals go to those of its service."""
+        usage = self._looker().unwatch(run_id)
+        track = self._tracks.pop(run_id, None)
+        used = usage.totals if usage is not None else Totals()
+        if cpu is not None:
+            used = used.at_least(Totals(*cpu))
+        finished = self._finished.get(service, Totals()).plus(used)
+        self._finished[service] = self._news[service] = finished
+        if track is not None:
+            self._write(track.ring, Kept("", finished, Totals()), [])
+
+    def end_unseen(self, service: str, run_id: str, cpu: tuple[float, float]) -> None:
+        """It ended while no supervisor was there: what is known of it is what the kernel says."""
+        ring = self._ring(service)
+        kept = ring.kept()
+        if kept is not None and kept.run_id == run_id:
+            finished = kept.finished.plus(kept.carried.at_least(Totals(*cpu)))
+            self._finished[service] = self._news[service] = finished
+            self._write(ring, Kept("", finished, Totals()), [])
+
+    def remove(self, service: str) -> None:
+        self._finished.pop(service, None)
+        self._rings.pop(service, None)
+        Ring(self._path(service)).remove()
+
+    def look(self) -> Seen:
+        now, wall = time.monotonic(), time.time()
+        usages = self._looker().look(now)
+        for run_id, track in self._tracks.items():
+            self._record(track, usages.get(run_id), wall)
+        if self._tracks:
+            self._record(self._all, self._sum(bool(usages)), wall)
+        news, self._news = self._news, {}
+        try:
+            host = host_usage()
+        except (OSError, ValueError):
+            host = None
+        return Seen(now, usages, news, host)
+
+    def extras(self, run_id: str) -> Extras:
+        return extras_of(self._looker().members(run_id))
+
+    def points(self, service: str, resolution: int, since: float) -> list[Point]:
+        return self._ring(service).points(resolution, since, time.time())
+
+    def _looker(self) -> Sampler:
+        if self._sampler is None:
+            self._sampler = self._new_sampler()
+        return self._sampler
+
+    def _record(self, track: _Track, usage: Usage | None, wall: float) -> None:
+        """Write what changed, and now and then what did not."""
+        before, points = track.last, list[Point]()
+        if usage is not None:
+            if before is not None and track.seen_at - track.written_at >= 1:
+                points.append(_point(before, before, track.written_at, track.seen_at))
+                track.written_at = track.seen_at
+            points.append(_point(usage, before, track.written_at, wall))
+            track.last, track.written_at = usage, wall
+        elif before is not None and wall - track.written_at >= REST_SECONDS:
+            points.append(_point(before, before, track.written_at, wall))
+            track.written_at = wall
+        track.seen_at = wall
+        if points:
+            carried = self._looker().carried(track.run_id)
+            self._write(track.ring, Kept(track.run_id, track.finished, carried), points)
+
+    def _sum(self, is_changed: bool) -> Usage | None:
+        if not is_changed:
+            return None
+        usages = [track.last for track in self._tracks.values() if track.last is not None]
+        totals = Totals()
+        for usage in usages:
+            totals = totals.plus(usage.totals)
+        return Usage(
+            totals,
+            round(sum(it.cpu_percent for it in usages), 2),
+            sum(it.memory for it in usages),
+            sum(it.handles or 0 for it in usages),
+            sum(it.threads for it in usages),
+            sum(it.processes for it in usages),
+        )
+
+    def _write(self, ring: Ring, kept: Kept, points: list[Point]) -> None:
+        try:
+            ring.write(kept, points)
+        except OSError as error:
+            if not self._is_failing:
+                _log.warning("history of metrics is not written: %s", error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+    def _ring(self, service: str) -> Ring:
+        if service not in self._rings:
+            self._rings[service] = Ring(self._path(service))
+        return self._rings[service]
+
+    def _path(self, service: str) -> str:
+        return os.path.join(self._folder, f"{service}.ring")
+
+    def _close(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
+
+
+def _point(usage: Usage, before: Usage | None, since: float, until: float) -> Point:
+    seconds = max(1, round(until - since))
+    used = usage.totals.above(before.totals) if before is not None else Totals()
+    return Point(
+        int(until),
+        seconds,
+        usage.processes,
+        usage.cpu_percent if usage is not before else 0.0,
+        usage.cpu_percent if usage is not before else 0.0,
+        usage.memory,
+        usage.memory,
+        usage.handles or 0,
+        usage.threads,
+        used.read_bytes / seconds,
+        used.written_bytes / seconds,
+    )

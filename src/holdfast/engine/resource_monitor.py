@@ -1,0 +1,298 @@
+"""What services use: looked at every few seconds, held to their limits, kept as history.
+
+Lives on the loop; the looking itself is done by `observation` in its own thread. Ends runs
+only through the runner. Without a live run it does nothing at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched, new_sampler
+from holdfast.adapters.own_log import logger
+from holdfast.engine.attendants import Attendant
+from holdfast.engine.observation import Observation, Seen
+from holdfast.engine.ports import Clock, Recorder, Timer
+from holdfast.engine.recovery import recover
+from holdfast.engine.tallies import Tallies
+from holdfast.rules import limits
+from holdfast.rules.limits import Breach, Standing, Use
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.service_spec import Settings
+
+FIRST_LOOK_SECONDS = 1.0
+FRESH_SECONDS = 1.0
+"""Who asks for numbers gets none older than this."""
+MOST_CUSTOM = 100
+_log = logger("resource_monitor")
+
+
+class Gauge:
+    """The numbers of one service."""
+
+    __slots__ = ("custom", "finished", "name", "run_id", "runner", "standing", "timer", "usage")
+
+    def __init__(self, runner: Any) -> None:
+        self.runner = runner
+        self.name: str = runner.name
+        self.run_id: str | None = None
+        self.usage: Usage | None = None
+        self.finished = Totals()
+        """What its ended runs used."""
+        self.custom: dict[str, float] = {}
+        self.standing = Standing()
+        self.timer: Timer | None = None
+
+    @property
+    def totals(self) -> Totals:
+        """Of all its runs, this one included: it only grows."""
+        return self.finished.plus(self.usage.totals) if self.usage is not None else self.finished
+
+
+class ResourceMonitor(Attendant):
+    """The numbers of all services."""
+
+    def __init__(
+        self,
+        observation: Observation,
+        loop: asyncio.AbstractEventLoop,
+        recorder: Recorder,
+        clock: Clock,
+        tallies: Tallies,
+    ) -> None:
+        self.gauges: dict[str, Gauge] = {}
+        self.looked_at: float | None = None
+        """Monotonic."""
+        self.on_seen: Callable[[Seen], None] = lambda _: None
+        self.tallies = tallies
+        self._observation = observation
+        self._loop = loop
+        self._recorder = recorder
+        self._clock = clock
+        self._interval = Settings().monitoring_interval
+        self._by_run: dict[str, Gauge] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._look: asyncio.Future[None] | None = None
+
+    def use(self, settings: Settings) -> None:
+        """Go by these settings."""
+        if settings.monitoring_interval != self._interval:
+            self._interval = settings.monitoring_interval
+            self._schedule(min(self._interval, FIRST_LOOK_SECONDS))
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._observation.close()
+
+    # What happens to services
+
+    def run_began(self, runner: Any) -> None:
+        run, gauge = runner.run, self._gauge(runner)
+        if run is None or run.pid is None or gauge.run_id == run.run_id:
+            return
+        self._leave(gauge)
+        self.tallies.spawned(self._clock.monotonic() - run.started_mono)
+        gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, Standing()
+        gauge.custom = {}
+        self._by_run[run.run_id] = gauge
+        age = max(0.0, self._clock.monotonic() - run.started_mono)
+        is_limited = limits.has_limits(runner.declaration.spec)
+        watched = Watched(run.run_id, run.pid, run.start_time or "", age, Totals(), is_limited)
+        self._do(self._observation.begin, runner.name, watched)
+        self._await_timeout(gauge)
+        self._schedule(FIRST_LOOK_SECONDS)
+
+    def run_over(self, runner: Any) -> None:
+        gauge, run, cpu = self._gauge(runner), runner.run, runner.last_exit.cpu
+        self._cancel(gauge)
+        if run is not None and not run.main_gone:
+            return
+        if gauge.run_id is None and run is not None and cpu is not None:
+            self._do(self._observation.end_unseen, runner.name, run.run_id, cpu)
+        self._leave(gauge, cpu)
+
+    def declared(self, runner: Any) -> None:
+        gauge = self._gauge(runner)
+        if gauge.run_id is not None:
+            self._await_timeout(gauge)
+
+    def removed(self, runner: Any) -> None:
+        gauge = self.gauges.pop(runner.name, None)
+        if gauge is not None:
+            self._cancel(gauge)
+            self._leave(gauge)
+        self._do(self._observation.remove, runner.name)
+
+    def take_custom(self, service: str, name: str, value: float) -> None:
+        """A number that a service says of itself."""
+        gauge = self.gauges.get(service)
+        if gauge is not None and (name in gauge.custom or len(gauge.custom) < MOST_CUSTOM):
+            gauge.custom[name] = value
+
+    # Looking
+
+    async def refresh(self, seconds: float = FRESH_SECONDS) -> None:
+        """Look again, unless the last look is that young."""
+        is_stale = self.looked_at is None or self._clock.monotonic() - self.looked_at >= seconds
+        if self._by_run and (is_stale or any(it.usage is None for it in self._by_run.values())):
+            await asyncio.shield(self._looking())
+
+    async def ask(self, call: Callable[..., Any], *arguments: object) -> Any:
+        """Something of the observation's that takes its thread."""
+        return await asyncio.wrap_future(self._observation.submit(call, *arguments))
+
+    @property
+    def observation(self) -> Observation:
+        return self._observation
+
+    def _schedule(self, seconds: float) -> None:
+        due = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        self._timer = None
+        self.tallies.lagged(self._loop.time() - due)
+        if self._by_run:
+            self._looking()
+
+    def _looking(self) -> asyncio.Future[None]:
+        """The look that is under way, or a new one."""
+        if self._look is None or self._look.done():
+            self._look = self._loop.create_task(self._look_now())
+        return self._look
+
+    async def _look_now(self) -> None:
+        try:
+            seen = await asyncio.wrap_future(self._observation.submit(self._observation.look))
+        except RuntimeError:
+            return  # closed meanwhile
+        except Exception:  # noqa: BLE001 - a fault here must not end the looking
+            _log.exception("looking at what services use failed")
+        else:
+            self._take(seen)
+        if self._by_run:
+            self._schedule(self._interval)
+
+    def _take(self, seen: Seen) -> None:
+        self.looked_at = seen.at
+        for service, finished in seen.finished.items():
+            if (gauge := self.gauges.get(service)) is not None:
+                gauge.finished = finished
+        for run_id, usage in seen.usages.items():
+            gauge = self._by_run.get(run_id)
+            if gauge is None:
+                continue
+            gauge.usage = usage
+            if gauge.runner.run is not None and gauge.runner.run.run_id == run_id:
+                gauge.runner.run.usage = usage
+        for gauge in list(self._by_run.values()):
+            if gauge.usage is not None and limits.has_limits(gauge.runner.declaration.spec):
+                self._judge(gauge, gauge.usage)
+        self.on_seen(seen)
+
+    # Limits
+
+    def _judge(self, gauge: Gauge, usage: Usage) -> None:
+        runner = gauge.runner
+        enforced = runner.run.enforced if runner.run is not None else frozenset()
+        use = Use(usage.memory, usage.cpu_percent, usage.threads)
+        verdict = limits.judge(runner.declaration.spec, gauge.standing, use, enforced)
+        gauge.standing = verdict.standing
+        for limit in verdict.cleared:
+            self._recorder.event(Kind.LIMIT_CLEARED, gauge.name, gauge.run_id, limit=limit)
+        for breach in verdict.breaches:
+            self._on_breach(gauge, breach)
+
+    def _on_breach(self, gauge: Gauge, breach: Breach) -> None:
+        limit, reason, action = breach
+        facts = {"limit": limit, "reason": reason, "action": action}
+        self._recorder.event(Kind.LIMIT_REACHED, gauge.name, gauge.run_id, **facts)
+        runner = gauge.runner
+        match action:
+            case "warn":
+                pass  # it was told
+            case "stop":
+                runner.stop_for("memory", reason)
+            case "restart":
+                recover(runner, "memory", reason)
+            case _ if limit == "memory" and "memory" in runner.declaration.spec.recovery:
+                recover(runner, "memory", reason)
+            case _:
+                runner.condemn(limit, reason, 0.0)
+
+    def _await_timeout(self, gauge: Gauge) -> None:
+        self._cancel(gauge)
+        run, timeout = gauge.runner.run, gauge.runner.declaration.spec.timeout
+        if timeout is None or run is None or run.main_gone:
+            return
+        left = timeout - (self._clock.monotonic() - run.started_mono)
+
+        def expired() -> None:
+            gauge.timer = None
+            if gauge.runner.run is run:
+                recover(gauge.runner, "timeout", limits.timeout_reason(timeout))
+
+        gauge.timer = self._loop.call_later(max(0.0, left), expired)
+
+    # Small things
+
+    def _gauge(self, runner: Any) -> Gauge:
+        gauge = self.gauges.get(runner.name)
+        if gauge is None:
+            gauge = self.gauges[runner.name] = Gauge(runner)
+        gauge.runner = runner
+        return gauge
+
+    def _leave(self, gauge: Gauge, cpu: tuple[float, float] | None = None) -> None:
+        """Its run is over."""
+        run_id, gauge.run_id = gauge.run_id, None
+        if run_id is None:
+            return
+        self._by_run.pop(run_id, None)
+        used = gauge.usage.totals if gauge.usage is not None else Totals()
+        if cpu is not None:
+            used = used.at_least(Totals(*cpu))
+        gauge.finished, gauge.usage = gauge.finished.plus(used), None
+        self._do(self._observation.end, gauge.name, run_id, cpu)
+
+    def _cancel(self, gauge: Gauge) -> None:
+        if gauge.timer is not None:
+            gauge.timer.cancel()
+            gauge.timer = None
+
+    def _do(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._observation.submit(call, *arguments).add_done_callback(_complain)
+        except RuntimeError:
+            return  # the supervisor is ending
+
+
+def monitor_for(
+    link: KeeperLink,
+    recorder: Recorder,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+    state: str,
+) -> ResourceMonitor:
+    """The monitor of this supervisor, with its sampler and its files."""
+
+    def sampler() -> Sampler:
+        return new_sampler(link.cgroup_root, (link.keeper_pid, os.getpid()))
+
+    observation = Observation(sampler, os.path.join(state, "metrics"))
+    return ResourceMonitor(observation, loop, recorder, clock, Tallies())
+
+
+def _complain(done: Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log.error("the sampler failed", exc_info=error)

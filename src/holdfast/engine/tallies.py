@@ -1,0 +1,60 @@
+"""What Holdfast itself has done since this supervisor began: counts and times, nothing more.
+
+Written on the hot path: a method here is a few additions.
+"""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.events import Event, Kind
+
+_FAILURES = (Kind.START_FAILED.value, Kind.CONDEMNED.value)
+
+
+class Tallies:
+    """Counts that only grow."""
+
+    __slots__ = (
+        "commands", "events", "failures", "handler_seconds", "lag_max", "lag_seconds", "lags",
+        "restarts", "spawn_seconds", "spawns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.commands: dict[str, int] = {}
+        """Dispatched, by name."""
+        self.handler_seconds = 0.0
+        """Time that handlers held the loop."""
+        self.events = 0
+        """Stored."""
+        self.spawns = 0
+        self.spawn_seconds = 0.0
+        """From the request to the keeper to its answer."""
+        self.restarts = 0
+        """Automatic ones."""
+        self.failures = 0
+        """Starts that failed, and runs that were condemned."""
+        self.lags = 0
+        self.lag_seconds = 0.0
+        """How late the loop was when it was to look at what services use."""
+        self.lag_max = 0.0
+
+    def dispatched(self, command: str, seconds: float) -> None:
+        self.commands[command] = self.commands.get(command, 0) + 1
+        self.handler_seconds += seconds
+
+    def stored(self, events: list[Event]) -> None:
+        self.events += len(events)
+        for event in events:
+            if event.kind == Kind.PROCESS_STARTED.value:
+                self.restarts += bool(event.data.get("restarted"))
+            elif event.kind in _FAILURES:
+                self.failures += 1
+
+    def spawned(self, seconds: float) -> None:
+        self.spawns += 1
+        self.spawn_seconds += seconds
+
+    def lagged(self, seconds: float) -> None:
+        late = max(0.0, seconds)
+        self.lags += 1
+        self.lag_seconds += late
+        self.lag_max = max(self.lag_max, late)

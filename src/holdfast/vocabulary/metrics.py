@@ -1,0 +1,132 @@
+"""What is told about the use of resources. Bytes, seconds, and percent of one core."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.vocabulary.results import Result
+
+
+class ServiceMetrics(Result, frozen=True, kw_only=True):
+    """One service, over the whole tree of its live run. Without a run, only its totals."""
+
+    status: str
+    pid: int | None = None
+    started_at: float | None = None
+    """Unix seconds."""
+    uptime: float | None = None
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    """Resident; what processes share counts in each of them."""
+    memory_mb: float | None = None
+    user_seconds: float | None = None
+    system_seconds: float | None = None
+    handles: int | None = None
+    threads: int | None = None
+    processes: int | None = None
+    read_bytes: int | None = None
+    """From storage; `read_chars` counts every read, of pipes and the cache, too."""
+    written_bytes: int | None = None
+    read_chars: int | None = None
+    written_chars: int | None = None
+    cpu_seconds_total: float = 0.0
+    """Of all its runs."""
+    read_bytes_total: int = 0
+    written_bytes_total: int = 0
+    restarts: int = 0
+    """Automatic ones in a row."""
+    runs: int = 0
+    custom: dict[str, float] = {}
+    """What it says of itself, on its notify socket."""
+    pss_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    """Of each shared page its part; only with `extras`."""
+    ports: list[int] | msgspec.UnsetType = msgspec.UNSET
+    """It listens on these; only with `extras`."""
+
+
+class Aggregate(
+    Result,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "total_cpu": "totalCPU",
+        "total_memory": "totalMemory",
+        "active_processes": "activeProcesses",
+        "total_processes": "totalProcesses",
+        "total_threads": "totalThreads",
+        "total_handles": "totalHandles",
+        "total_bytes_read": "totalBytesRead",
+        "total_bytes_written": "totalBytesWritten",
+    },
+):
+    """All services of the answer together."""
+
+    total_cpu: float
+    """Percent of one core."""
+    total_memory: int
+    active_processes: int
+    """Services that run."""
+    total_processes: int
+    total_threads: int
+    total_handles: int
+    total_bytes_read: int
+    total_bytes_written: int
+
+
+class HostMetrics(Result, frozen=True, kw_only=True):
+    """The machine; smoothed over ten seconds. None: not known."""
+
+    cpu_percent: float | None
+    """Of all processors."""
+    memory_percent: float | None
+    processors: int
+
+
+class OwnMetrics(Result, frozen=True, kw_only=True):
+    """Holdfast itself, since this supervisor began."""
+
+    uptime: float
+    cpu_seconds: float | None
+    """Of the supervisor."""
+    memory_bytes: int | None
+    keeper_cpu_seconds: float | None
+    keeper_memory_bytes: int | None
+    commands: dict[str, int]
+    """Dispatched, by name."""
+    handler_seconds: float
+    events: int
+    spawns: int
+    spawn_seconds: float
+    restarts: int
+    failures: int
+    loop_lag_seconds: float
+    """On average, when it was to look at what services use."""
+    loop_lag_max_seconds: float
+
+
+class MetricPoint(Result, frozen=True, kw_only=True):
+    """The `seconds` before `time`. What no point covers is unknown."""
+
+    time: int
+    seconds: int
+    cpu_percent: float
+    cpu_percent_max: float
+    memory_bytes: int
+    memory_bytes_max: int
+    handles: int
+    threads: int
+    processes: int
+    read_bytes_per_second: float
+    written_bytes_per_second: float
+
+
+class MetricsResult(Result, frozen=True, kw_only=True):
+    services: dict[str, ServiceMetrics]
+    aggregate: Aggregate
+    supervisor: OwnMetrics
+    host: HostMetrics
+    age: float | None
+    """Seconds since the look; None: nothing runs."""
+    resolution: int | msgspec.UnsetType = msgspec.UNSET
+    history: dict[str, list[MetricPoint]] | msgspec.UnsetType = msgspec.UNSET
+    """By service; only if asked for."""
