@@ -54,7 +54,7 @@ class _Edge(NamedTuple):
 class _Waiting:
     """A start that has not begun."""
 
-    __slots__ = ("begin", "runner", "unmet", "_counts")
+    __slots__ = ("_counts", "begin", "runner", "unmet")
 
     def __init__(self, runner: Any, begin: Callable[[], None]) -> None:
         self.runner = runner
@@ -62,13 +62,19 @@ class _Waiting:
         self.unmet: dict[_Edge, Obstacle] = {}
         self._counts = [0] * len(Hope)
 
-    def note(self, edge: _Edge, found: Obstacle | None) -> None:
-        before = self.unmet.pop(edge, None)
+    def note(self, edge: _Edge, found: Obstacle | None) -> bool:
+        """Take what one dependency lacks now; true if that is something else."""
+        before = self.unmet.get(edge)
+        if before == found:
+            return False
         if before is not None:
             self._counts[before.hope] -= 1
         if found is not None:
             self.unmet[edge] = found
             self._counts[found.hope] += 1
+        else:
+            del self.unmet[edge]
+        return True
 
     def clear(self) -> None:
         self.unmet.clear()
@@ -194,7 +200,8 @@ class Admission(Attendant):
     def _work(self) -> None:
         self._is_called = False
         restarts: dict[str, str] = {}
-        while self._due or self._marked:
+        touched: dict[str, _Waiting] = {}
+        while self._due or self._marked or touched:
             while self._due:
                 name = next(iter(self._due))
                 del self._due[name]
@@ -203,28 +210,32 @@ class Admission(Attendant):
             while self._marked:
                 name = next(iter(self._marked))
                 del self._marked[name]
-                self._pass_on(name, restarts)
+                if (provider := self._runners.get(name)) is not None:
+                    self._pass_on(provider, touched, restarts)
+            # Whoever needs many is asked once, when all of them have been looked at.
+            now, touched = touched, {}
+            for name, waiting in now.items():
+                if self._waiting.get(name) is waiting:
+                    self._decide(waiting)
         for name, reason in restarts.items():
             if (runner := self._runners.get(name)) is not None:
                 runner.restart_after(reason)
 
-    def _pass_on(self, name: str, restarts: dict[str, str]) -> None:
+    def _pass_on(
+        self, provider: Any, touched: dict[str, _Waiting], restarts: dict[str, str]
+    ) -> None:
         """Tell those that need this service what it is now."""
-        provider = self._runners.get(name)
-        if provider is None:
-            return
+        name, facts = provider.name, facts_of(provider)
         for needed_name in (name, provider.declaration.spec.template):
-            if needed_name is None:
-                continue
-            for dependent, edges in list(self._dependents.get(needed_name, {}).items()):
+            for dependent, edges in self._dependents.get(needed_name or "", {}).items():
                 waiting = self._waiting.get(dependent)
                 for needed in edges:
                     if waiting is not None:
-                        waiting.note(_Edge(needed, name), self._obstacle(needed, provider))
+                        found = self._obstacle(needed, provider, facts)
+                        if waiting.note(_Edge(needed, name), found):
+                            touched[dependent] = waiting
                     elif needed.restart and self._is_new_to(dependent, needed, provider):
                         restarts[dependent] = f"{name} has a new run"
-                if waiting is not None:
-                    self._decide(waiting)
 
     def _examine(self, waiting: _Waiting) -> None:
         waiting.clear()
@@ -234,7 +245,8 @@ class Admission(Attendant):
                 waiting.note(_Edge(needed, needed.service), conditions.missing(needed))
                 continue
             for name in providers:
-                found = self._obstacle(needed, self._runners[name])
+                provider = self._runners[name]
+                found = self._obstacle(needed, provider, facts_of(provider))
                 waiting.note(_Edge(needed, name), found)
         self._decide(waiting)
 
@@ -251,9 +263,10 @@ class Admission(Attendant):
         self._remember_seen(runner)
         waiting.begin()
 
-    def _obstacle(self, needed: Dependency, provider: Any) -> Obstacle | None:
-        has_line = needed.pattern is not None and self.lines.has(provider, needed.pattern)
-        return conditions.obstacle(needed, facts_of(provider, has_line))
+    def _obstacle(self, needed: Dependency, provider: Any, facts: Provider) -> Obstacle | None:
+        if needed.pattern is not None:
+            facts = facts._replace(has_line=self.lines.has(provider, needed.pattern))
+        return conditions.obstacle(needed, facts)
 
     def _providers(self, name: str) -> list[str] | None:
         if name in self._runners:
@@ -274,7 +287,7 @@ class Admission(Attendant):
             seen = self._seen[dependent] = self._restored_seen(runner)
         if provider.name in self._calm or seen.get(provider.name) == provider.last_run_id:
             return False
-        if self._obstacle(needed, provider) is not None:
+        if self._obstacle(needed, provider, facts_of(provider)) is not None:
             return False
         seen[provider.name] = provider.last_run_id
         return True
@@ -335,7 +348,7 @@ class Admission(Attendant):
                     self._call()
 
 
-def facts_of(runner: Any, has_line: bool = False) -> Provider:
+def facts_of(runner: Any) -> Provider:
     """A runner, as far as conditions ask."""
     return Provider(
         name=runner.name,
@@ -343,7 +356,6 @@ def facts_of(runner: Any, has_line: bool = False) -> Provider:
         is_up=runner.run is not None and runner.run.is_up,
         is_wanted=runner.desired is Desired.RUNNING,
         condition=runner.condition,
-        has_line=has_line,
         waits=runner.hope if runner.waiting_for else None,
         reason=runner.reason,
     )

@@ -27,16 +27,15 @@ class Answers:
     def __init__(self, new_future: NewFuture) -> None:
         self.new_future = new_future
         self._starters: list[Starter] = []
+        self.has_new_starters = False
+        """Whether somebody waits for a start who was not told anything yet."""
         self._stoppers: list[asyncio.Future[Outcome]] = []
         self._watchers: set[asyncio.Future[None]] = set()
-
-    @property
-    def has_starters(self) -> bool:
-        return bool(self._starters)
 
     def await_start(self, verb: str, *, until_up: bool) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = self.new_future()
         self._starters.append(Starter(future, verb, until_up))
+        self.has_new_starters = True
         return future
 
     def await_stop(self) -> asyncio.Future[Outcome]:
@@ -58,6 +57,7 @@ class Answers:
     def started(self, outcome: Callable[[str], Outcome], *, only_impatient: bool = False) -> None:
         """Tell starters with their own verb; `only_impatient`: those who need no proof."""
         starters, self._starters = self._starters, []
+        self.has_new_starters = False
         for starter in starters:
             if only_impatient and starter.until_up:
                 self._starters.append(starter)
@@ -66,6 +66,7 @@ class Answers:
 
     def failed(self, outcome: Outcome) -> None:
         starters, self._starters = self._starters, []
+        self.has_new_starters = False
         for starter in starters:
             if not starter.future.done():
                 starter.future.set_result(outcome)

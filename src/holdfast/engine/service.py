@@ -98,7 +98,8 @@ class Service:
     def hold_back(self, waiting_for: tuple[str, ...], hope: Hope) -> None:
         """Its start may not begin yet. Who asked for it waits on only where that makes sense."""
         self.waiting_for = waiting_for
-        if self._answers.has_starters and hope > Hope.BRIEF:
+        # With the same hope, those who asked earlier have their answer.
+        if hope > Hope.BRIEF and (hope is not self.hope or self._answers.has_new_starters):
             self._answer_waiting(f"it waits for {' and '.join(waiting_for)}", hope)
         if hope is self.hope:
             return

@@ -1,0 +1,121 @@
+"""What is awaited of a needed service, and how much hope there is for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from holdfast.rules.conditions import Hope, Provider, is_met, missing, obstacle
+from holdfast.rules.health import Condition
+from holdfast.vocabulary.service_spec import Dependency
+from holdfast.vocabulary.states import State
+
+CONDITIONS = ("started", "ready", "healthy", "completed", "log")
+providers = some.builds(
+    Provider,
+    name=some.just("db"),
+    state=some.sampled_from(State),
+    is_up=some.booleans(),
+    is_wanted=some.booleans(),
+    condition=some.builds(
+        Condition,
+        is_started=some.sampled_from([None, True, False]),
+        is_ready=some.sampled_from([None, True, False]),
+        health=some.sampled_from([None, "healthy", "unhealthy", "unknown"]),
+    ),
+    has_line=some.booleans(),
+    waits=some.sampled_from([None, *Hope]),
+    reason=some.sampled_from([None, "exit code 1"]),
+)
+
+
+def edge(condition: Any) -> Dependency:
+    return Dependency(service="db", condition=condition, pattern="x")
+
+
+def db(state: State, **fields: Any) -> Provider:
+    is_up = state in (State.RUNNING, State.PAUSED)
+    given_: dict[str, Any] = {"is_up": is_up, "is_wanted": True, "condition": Condition()}
+    return Provider("db", state, **{**given_, **fields})
+
+
+@given(some.sampled_from(CONDITIONS), providers)
+def test_an_obstacle_is_told_exactly_when_it_is_not_met(condition: str, provider: Provider) -> None:
+    """Every combination is decided, and has words."""
+    found = obstacle(edge(condition), provider)
+    assert (found is None) == is_met(edge(condition), provider)
+    if found is not None:
+        assert found.words.startswith("db to ")
+        assert found.words.endswith(")")
+
+
+@given(providers)
+def test_conditions_are_a_ladder(provider: Provider) -> None:
+    """Healthy includes ready, and ready needs a service that runs."""
+    if is_met(edge("healthy"), provider):
+        assert is_met(edge("ready"), provider)
+    if is_met(edge("ready"), provider):
+        assert provider.state is State.RUNNING
+
+
+@given(some.sampled_from(CONDITIONS), providers)
+def test_hope_ends_only_where_nothing_happens_by_itself(condition: str, provider: Provider) -> None:
+    """A service that is on its way, or tried again, is never called hopeless."""
+    found = obstacle(edge(condition), provider._replace(waits=None))
+    on_its_way = (State.STARTING, State.RUNNING, State.PAUSED, State.BACKOFF)
+    if found is not None and provider.state in on_its_way:
+        assert found.hope < Hope.NONE
+
+
+@pytest.mark.parametrize(
+    ("condition", "provider", "words", "hope"),
+    [
+        ("started", db(State.STARTING), "db to be started (it is starting)", Hope.BRIEF),
+        ("ready", db(State.STARTING), "db to be ready (it is starting)", Hope.LASTING),
+        (
+            "ready",
+            db(State.RUNNING, condition=Condition(is_ready=False)),
+            "db to be ready (it is not ready)",
+            Hope.LASTING,
+        ),
+        (
+            "healthy",
+            db(State.RUNNING, condition=Condition(health="unhealthy")),
+            "db to be healthy (it is unhealthy)",
+            Hope.LASTING,
+        ),
+        ("healthy", db(State.STOPPING), "db to be healthy (it is being restarted)", Hope.LASTING),
+        ("log", db(State.BACKOFF), 'db to print "x" (it failed and is tried again)', Hope.TROUBLED),
+        (
+            "completed",
+            db(State.FAILED, reason="exit code 2"),
+            "db to complete (it failed: exit code 2)",
+            Hope.NONE,
+        ),
+        ("ready", db(State.EXITED), "db to be ready (it has ended)", Hope.NONE),
+        ("ready", db(State.STOPPED, is_wanted=False), "db to be ready (it is stopped)", Hope.NONE),
+        (
+            "started",
+            db(State.PENDING, waits=Hope.TROUBLED),
+            "db to be started (it waits itself)",
+            Hope.TROUBLED,
+        ),
+    ],
+)
+def test_words(condition: str, provider: Provider, words: str, hope: Hope) -> None:
+    """The obstacle says who is awaited, for what, and what it does instead."""
+    assert obstacle(edge(condition), provider) == (words, hope)
+
+
+def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
+    """With a readiness probe alone, ready is healthy; with no probe nobody can tell."""
+    ready = db(State.RUNNING, condition=Condition(is_ready=True))
+    assert is_met(edge("healthy"), ready)
+    assert not is_met(edge("healthy"), db(State.RUNNING))
+
+
+def test_a_service_that_does_not_exist() -> None:
+    assert missing(edge("ready")) == ("db to be ready (there is no such service)", Hope.NONE)
