@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.config import argv_of, from_environment, load, load_project, loading
-from holdfast.adapters.config.keys import HEALTH_CHECK, LOG, RESTART, ROOT, SERVICE, STOP
+from holdfast.adapters.config.health_keys import HEALTH_CHECK
+from holdfast.adapters.config.keys import LOG, RESTART, ROOT, SERVICE, STOP
 from holdfast.adapters.config.kinds import ListOf, ScalarKind
-from holdfast.adapters.config.services import HEALTH_DEFAULTS
 from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.probe_spec import HttpTarget, ProbeSpec, TcpTarget
 from holdfast.vocabulary.service_spec import (
     UNLIMITED,
     Configuration,
@@ -66,9 +67,17 @@ def test_source_shape_as_it_stands() -> None:
     assert tunnel.command_words == 1
     assert tunnel.restart_policy == "always"
     assert tunnel.restart == RestartSpec(delay=5.0, max_delay=60.0, backoff=2.0, max_restarts=10)
-    assert tunnel.health_check == {"interval": 30.0, "timeout": 10.0, "retries": 3}
+    assert tunnel.probes == ()
     assert frontend.working_dir == str(EXAMPLES / "frontend")
-    assert frontend.health_check["url"] == "http://localhost:5173"
+    assert frontend.probes == (
+        ProbeSpec(
+            roles=("readiness", "liveness"),
+            target=HttpTarget(url="http://localhost:5173"),
+            interval=30.0,
+            timeout=10.0,
+            retries=3,
+        ),
+    )
     assert door_of(configuration) == DoorSpec(
         allowed_commands=("status", "restart"),
         authentication=True,
@@ -114,7 +123,7 @@ def test_every_key(tmp_path: Path) -> None:
     on_supervisor_exit: keep
     survivors: stop
     essential: true
-    health_check: {interval: 5, timeout: 500ms, consecutive_failures: 2}
+    health_check: {tcp: 8000, interval: 5, timeout: 500ms, consecutive_failures: 2}
 """,
     )
     assert found == ServiceSpec(
@@ -160,7 +169,15 @@ def test_every_key(tmp_path: Path) -> None:
         on_supervisor_exit="keep",
         survivors="stop",
         essential=True,
-        health_check={"interval": 5.0, "timeout": 0.5, "retries": 2},
+        probes=(
+            ProbeSpec(
+                roles=("readiness", "liveness"),
+                target=TcpTarget(host="localhost", port=8000),
+                interval=5.0,
+                timeout=0.5,
+                retries=2,
+            ),
+        ),
     )
 
 
@@ -429,10 +446,11 @@ def test_defaults_described_are_the_defaults_used() -> None:
                 assert kind.convert(text) == getattr(defaults, key.name), key.name
             elif isinstance(kind, ListOf):
                 assert tuple(written) == getattr(defaults, key.name), key.name
-    for name, value in HEALTH_DEFAULTS.items():
+    probe = ProbeSpec(roles=("liveness",), target=HttpTarget(url=""))
+    for name in ("interval", "timeout", "retries", "initial_delay", "success_threshold", "action"):
         key = HEALTH_CHECK.keys[name]
         assert isinstance(key.kind, ScalarKind)
-        assert key.kind.convert(str(key.default)) == value
+        assert key.kind.convert(str(key.default)) == getattr(probe, name)
 
 
 def test_examples_load() -> None:

@@ -35,7 +35,6 @@ from holdfast.adapters.config.service_kinds import (
     CommandLine,
     LogLevel,
     ServiceName,
-    Url,
     Variables,
 )
 from holdfast.adapters.config.watch_keys import WatchPaths

@@ -61,7 +61,7 @@ def _check_condition(
     spec = built.get(name) or built.get(f"{name}@1")
     if spec is None:
         return
-    if needed.condition == "healthy" and not (spec.probes or spec.notify or spec.health_check):
+    if needed.condition == "healthy" and not (spec.probes or spec.notify):
         message = f"{name} has no health check, so nobody can tell when it is healthy"
         hint = "give it a health_check, or write condition: ready"
         reading.note(needed.node, path, message, hint)

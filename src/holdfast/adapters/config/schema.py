@@ -13,9 +13,9 @@ import holdfast
 from holdfast.adapters.config.alert_keys import TARGET
 from holdfast.adapters.config.blocks import Block
 from holdfast.adapters.config.command_keys import COMMAND, POLICY, RECOVERY, STEP, WORKFLOW, Steps
+from holdfast.adapters.config.health_keys import HEALTH_CHECK, NOTIFY
 from holdfast.adapters.config.keys import (
     AUTHENTICATION,
-    HEALTH_CHECK,
     LOG,
     RESTART,
     ROOT,
@@ -24,11 +24,13 @@ from holdfast.adapters.config.keys import (
     STOP,
     SUPERVISOR,
 )
+from holdfast.adapters.config.schedule_keys import SCHEDULE
+from holdfast.adapters.config.watch_keys import WATCH
 
 SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfast.schema.json")
 BLOCKS: tuple[Block, ...] = (
-    *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, SECURITY, AUTHENTICATION),
-    TARGET,
+    *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, AUTHENTICATION),
+    *(WATCH, SCHEDULE, TARGET),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )

@@ -13,8 +13,10 @@ from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
-from holdfast.adapters.config.resource_keys import COPIED as RESOURCES
+from holdfast.adapters.config.probes import ProbeBuilder
 from holdfast.adapters.config.relations import check_dependencies, needs_of
+from holdfast.adapters.config.resource_keys import COPIED as RESOURCES
+from holdfast.adapters.config.schedule_keys import check_schedules
 from holdfast.adapters.config.service_kinds import words_of
 from holdfast.vocabulary.service_spec import (
     LogSpec,
@@ -24,11 +26,10 @@ from holdfast.vocabulary.service_spec import (
 )
 
 SHELL = ("/bin/sh", "-c")
-HEALTH_DEFAULTS: dict[str, object] = {"interval": 30.0, "timeout": 10.0, "retries": 3}
 COPIED = (
     *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
     *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
-    *("tags", "overlap", "recovery", *RESOURCES),
+    *("watch", "schedule", "tags", "overlap", "recovery", *RESOURCES),
 )
 
 
@@ -45,6 +46,7 @@ class ServiceBuilder:
     def build(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
         built = self.built(services)
         check_dependencies(self.reading, services, built)
+        check_schedules(self.reading, services)
         return built
 
     def built(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
@@ -72,6 +74,7 @@ class ServiceBuilder:
         folder = self.reading.folder
         given = {key: values[key] for key in COPIED if key in values}
         environment = values.get("environment") or self.defaults.get("environment", "inherit")
+        probes, notify = ProbeBuilder(self, values).build()
         return ServiceSpec(
             name=name,
             argv=command + args,
@@ -85,7 +88,8 @@ class ServiceBuilder:
             stop=StopSpec(**self.merged("stop", values)),
             log=self.log(values),
             depends_on=tuple(needed.as_dependency() for needed in needs_of(values)),
-            health_check=self.health(values),
+            probes=probes,
+            notify=notify,
             origin=origin,
             **given,
         )
@@ -185,26 +189,6 @@ class ServiceBuilder:
                 block.at("total_size"), block.path_of("total_size"), message, "raise total_size"
             )
         return spec
-
-    def health(self, values: Values) -> dict[str, object]:
-        block = values.get("health_check", {})
-        own = {key: value for key, value in block.items() if key != "consecutive_failures"}
-        for outer, inner in (("health_check_url", "url"), ("health_check_interval", "interval")):
-            found = self.one_of(values, outer, block, inner)
-            if found is not None:
-                own[inner] = found
-        failures = self.one_of(values, "consecutive_failures", block, "retries")
-        if isinstance(block, Values):
-            inner_failures = self.one_of(block, "consecutive_failures", block, "retries")
-            failures = failures if failures is not None else inner_failures
-        if failures is not None:
-            own["retries"] = failures
-        shared = dict(self.defaults.get("health_check", {}))
-        if "consecutive_failures" in shared:
-            shared["retries"] = shared.pop("consecutive_failures")
-        if not own and not shared:
-            return {}
-        return {**HEALTH_DEFAULTS, **shared, **own}
 
     def merged(self, block: str, values: Values) -> dict[str, Any]:
         return {**self.defaults.get(block, {}), **values.get(block, {})}
