@@ -61,6 +61,13 @@ def row_of(name: str, service: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _moment(seconds: float) -> str:
+    from time import localtime, strftime, time
+
+    is_today = strftime("%F", localtime(seconds)) == strftime("%F", localtime(time()))
+    return strftime("%H:%M:%S" if is_today else "%F %H:%M", localtime(seconds))
+
+
 def detail_of(service: dict[str, Any]) -> str:
     """Why it is in its state, and what comes next."""
     parts: list[str] = []
@@ -74,6 +81,8 @@ def detail_of(service: dict[str, Any]) -> str:
     wait = service.get("next_start_in")
     if wait is not None and "restarting in" not in reason:
         parts.append(f"restarting in {max(0.0, wait):.0f} s")
+    if (following := service.get("next_scheduled")) is not None:
+        parts.append(f"next start {_moment(following)}")
     if service.get("adopted"):
         parts.append("adopted")
     others = [name for name, value in sorted((service.get("overrides") or {}).items()) if value]

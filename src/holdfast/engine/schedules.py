@@ -9,15 +9,17 @@ counts twice, whoever is killed when; and in the history, for those who catch up
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters import time_zones
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Ports, Timer
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.service_spec import ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 KEPT = "schedule:"
 SHORTEST_SECONDS = 0.01
@@ -64,6 +66,14 @@ class Schedules(Attendant):
         runner.await_time()
         self._wake(self._key_of[runner.name])
 
+    def arm_all(self, names: list[str]) -> dict[str, Outcome]:
+        """Of these, want those that have a schedule at their times; the rest is left to others."""
+        known = self._runners()
+        armed = [known[name] for name in names if name in self._key_of]
+        for runner in armed:
+            self.arm(runner)
+        return {runner.name: runner.outcome("scheduled") for runner in armed}
+
     # Told by runners
 
     def declared(self, runner: Any) -> None:
@@ -80,6 +90,8 @@ class Schedules(Attendant):
             handled = self._handled(key, runner) if entry is None else self._ports.clock.time()
             if entry is not None and entry.timer is not None:
                 entry.timer.cancel()
+            from holdfast.adapters import time_zones
+
             zone = time_zones.zone(spec.schedule.timezone)
             entry = self._entries[key] = Entry(spec.schedule, zone, handled)
             if runner.desired is Desired.RUNNING:

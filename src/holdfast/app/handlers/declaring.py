@@ -40,7 +40,9 @@ async def up(context: Context, command: Up) -> UpResult:
     names = command.services or [
         name for name, spec in configuration.services.items() if spec.autostart and spec.enabled
     ]
-    outcomes = await context.roster.start(names, wait=command.wait)
+    scheduled = {} if command.services else context.schedules.arm_all(names)
+    names = [name for name in names if name not in scheduled]
+    outcomes = {**await context.roster.start(names, wait=command.wait), **scheduled}
     return UpResult(
         services=await with_last_lines(context, outcomes),
         added=added,

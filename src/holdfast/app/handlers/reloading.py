@@ -70,6 +70,8 @@ def use_settings(context: Context, configuration: Configuration) -> None:
     context.settings.apply(configuration.settings)
     own_log.set_level(configuration.log_level)
     context.link.keep("log_level", configuration.log_level)
+    own_log.set_style(configuration.log_format)
+    context.link.keep("log_format", configuration.log_format)
     context.link.keep("config", configuration.path)
 
 
@@ -201,13 +203,12 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
             spec = runner.declaration.spec
             if name in restarted:
                 here[name] = runner.restart(wait=wait)
-            elif name in added and spec.autostart and spec.enabled:
-                here[name] = runner.start(wait=wait)
-            elif name in added:
+            elif name in added and not (spec.autostart and spec.enabled):
                 outcomes[name] = runner.outcome("added")
-                continue
-            else:
-                continue
+            elif name in added and spec.schedule is not None:
+                outcomes.update(context.schedules.arm_all([name]))
+            elif name in added:
+                here[name] = runner.start(wait=wait)
             roster.remember(runner)
         if here:
             await asyncio.wait(here.values(), timeout=LAYER_SECONDS)

@@ -26,7 +26,10 @@ from holdfast.vocabulary.states import Desired
 async def start(context: Context, command: Start) -> Outcomes:
     names = _names(context, command)
     _note_request(context, names, "start")
-    outcomes = await context.roster.start(names, wait=command.wait)
+    is_all = not command.services and not command.default
+    scheduled = context.schedules.arm_all(names) if is_all else {}
+    names = [name for name in names if name not in scheduled]
+    outcomes = {**await context.roster.start(names, wait=command.wait), **scheduled}
     return Outcomes(services=await with_last_lines(context, outcomes))
 
 

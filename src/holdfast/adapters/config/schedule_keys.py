@@ -1,0 +1,154 @@
+"""`schedule:` of a service: a cron expression, a nickname, an interval, or a block with more.
+
+What reads cron and time zones is loaded when a schedule is read, not for everybody.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from holdfast.adapters.config.blocks import Block, Key, Values
+from holdfast.adapters.config.document import Node, Scalar
+from holdfast.adapters.config.kinds import (
+    INTERPOLATED,
+    Boolean,
+    Choice,
+    Duration,
+    Kind,
+    Reading,
+    ScalarKind,
+    Schema,
+)
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.quantities import parse_duration
+from holdfast.vocabulary.service_spec import ScheduleSpec
+
+SHORTEST_SECONDS = 1.0
+_EVERY = re.compile(r"@?every\s+(\S.*)", re.IGNORECASE)
+_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
+
+
+class Cron(ScalarKind):
+    """Five fields of cron, or a nickname."""
+
+    wanted = "a cron expression"
+
+    def convert(self, text: str) -> str:
+        from holdfast.rules.schedule import cron_of
+
+        return cron_of(text)
+
+    def hint(self) -> str:
+        return 'write "*/5 * * * *" (minute hour day month weekday) or @daily'
+
+    def schema(self) -> Schema:
+        return {"type": "string", "examples": ["*/5 * * * *", "@hourly", "@daily", "@weekly"]}
+
+
+class ZoneName(ScalarKind):
+    """A name of the time zone database."""
+
+    wanted = "a time zone"
+
+    def convert(self, text: str) -> str:
+        from holdfast.adapters import time_zones
+
+        if not time_zones.is_zone(text):
+            guess = closest(text, list(_ZONES))
+            hint = f'did you mean "{guess}"? ' if guess else ""
+            raise ValueError(
+                f'"{text}" is not a time zone of this machine; {hint}write Europe/Berlin or UTC'
+                " (the names come with the package tzdata)"
+            )
+        return text
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string", "examples": list(_ZONES)}, INTERPOLATED]}
+
+
+SCHEDULE = Block(
+    [
+        Key("cron", Cron(), "When: minute hour day month weekday, or @hourly, @daily …"),
+        Key("every", Duration("s", is_zero_allowed=False), "Instead of cron: so often."),
+        Key("timezone", ZoneName(), "Whose clock: a name as Europe/Berlin; the machine's."),
+        Key(
+            "overlap",
+            Choice("skip", "allow"),
+            "A time that comes while it runs: nothing happens, or a free instance is started.",
+            "skip",
+        ),
+        Key("catch_up", Boolean(), "Make good for times that were missed, once.", False),
+    ],
+    definition="schedule",
+    synonyms={"tz": "timezone", "time_zone": "timezone", "interval": "every", "when": "cron"},
+)
+
+
+class Schedule(Kind):
+    """A cron expression, «every 10m», or a block."""
+
+    wanted = "a schedule"
+
+    def read(self, node: Node, key: str, reading: Reading) -> ScheduleSpec | None:
+        if isinstance(node, Scalar):
+            fields = self.fields_of(node, key, reading)
+        else:
+            values = SCHEDULE.read(node, key, reading)
+            fields = None if values is None else self.checked(values, reading)
+        if fields is None:
+            return None
+        from holdfast.adapters import time_zones
+
+        if "timezone" not in fields and time_zones.is_zone(reading.environ.get("TZ") or "/"):
+            fields["timezone"] = reading.environ["TZ"]
+        return ScheduleSpec(**fields)
+
+    def fields_of(self, node: Scalar, key: str, reading: Reading) -> dict[str, Any] | None:
+        every = _EVERY.fullmatch((reading.expanded(node, key) or "").strip())
+        if every is None:
+            cron = Cron().read(node, key, reading)
+            return None if cron is None else {"cron": cron}
+        try:
+            seconds = parse_duration(every[1], "s")
+        except ValueError as error:
+            message, _, hint = str(error).partition("; ")
+            reading.note(node, key, message, hint, node.text[:200])
+            return None
+        return {"every": seconds} if self.is_long(seconds, node, key, reading) else None
+
+    def checked(self, values: Values, reading: Reading) -> dict[str, Any] | None:
+        if values.refused:
+            return None
+        if ("cron" in values) == ("every" in values):
+            message = "says both cron and every" if "cron" in values else "does not say when"
+            hint = 'write cron: "*/5 * * * *" or every: 10m'
+            reading.note(values.node, values.path, message, hint)
+            return None
+        where, path = values.at("every"), values.path_of("every")
+        if "every" in values and not self.is_long(values["every"], where, path, reading):
+            return None
+        return dict(values)
+
+    def is_long(self, seconds: float, node: Node, key: str, reading: Reading) -> bool:
+        if seconds < SHORTEST_SECONDS:
+            reading.note(node, key, "is too short an interval", "write 1s or more")
+        return seconds >= SHORTEST_SECONDS
+
+    def hint(self) -> str:
+        return 'write schedule: "*/5 * * * *", schedule: every 10m, or keys: cron, timezone …'
+
+    def schema(self) -> Schema:
+        text = {"type": "string", "examples": ["*/5 * * * *", "@daily", "every 10m"]}
+        return {"anyOf": [text, SCHEDULE.schema()]}
+
+
+def check_schedules(reading: Reading, services: dict[str, Values]) -> None:
+    """What one key of a service alone cannot tell."""
+    for values in services.values():
+        spec: ScheduleSpec | None = values.get("schedule")
+        count = len(values.instances or ())
+        if spec is not None and spec.overlap == "allow" and count < 2:
+            message = "overlap: allow starts a free instance, and there is only one"
+            path = f"{values.path_of('schedule')}.overlap"
+            reading.note(values.at("schedule"), path, message, "add instances: 2 or more")
