@@ -243,6 +243,7 @@ class Supervisor:
         )
         auditor = Auditor(self._context.audit)
         application = Application(self._context, SupervisedProcesses(self._context), auditor)
+        application.tallies = self._resources.tallies
         self._door = LineDoor(application)
         self._network = NetworkDoors(application, Listeners(link), store.event)
         self._context.doors = self._network.addresses

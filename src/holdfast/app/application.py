@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from hmac import compare_digest
 from typing import Any, NamedTuple, Protocol
@@ -17,12 +18,13 @@ from holdfast.adapters.processes import Peer, Process
 from holdfast.app import scoping
 from holdfast.app.auditing import Auditor
 from holdfast.app.registry import Handler, handler_for
+from holdfast.engine.tallies import Tallies
 from holdfast.rules import commands as rules_of_commands
 from holdfast.rules.permissions import permit, role_of
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.errors import Refused, UsageError
 from holdfast.vocabulary.results import Result
 
 _VISITORS = Scopes(commands=("status", "health_check"))
@@ -50,6 +52,7 @@ class Application:
         self._supervised = supervised
         self._auditor = auditor
         self._work: set[asyncio.Task[Result]] = set()
+        self.tallies = Tallies()
 
     def identify(self, peer: Peer) -> Actor:
         """The actor at the other end of a Unix socket; raises Refused for another user."""
@@ -84,12 +87,32 @@ class Application:
             )
         return Actor(token.role, f"token {token.name}", None, door, token.scopes)
 
+    def identify_caller(self, caller: Any) -> Actor:
+        """Whom a client speaks for: it passes on the token that it was shown."""
+        if not isinstance(caller, dict) or not isinstance(caller.get("token"), str):
+            raise UsageError("a caller is an object with a token")
+        try:
+            door = Door(caller.get("door") or "rest")
+        except ValueError:
+            raise UsageError(f'no door "{caller["door"]}"') from None
+        # Only narrower: what is offered on this machine alone is not offered to a caller.
+        if door is Door.CLI:
+            raise UsageError("a caller does not come through the local door")
+        return self.identify_token(caller["token"], door)
+
     def refuse_stranger(self, door: Door, asked: str) -> None:
         """Put on record that somebody without a valid token was turned away."""
         self._auditor.turned_away(door, asked)
 
     def dispatch(self, actor: Actor, command: Command) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items."""
+        began = time.perf_counter()
+        try:
+            return self._dispatch(actor, command)
+        finally:
+            self.tallies.dispatched(command.name, time.perf_counter() - began)
+
+    def _dispatch(self, actor: Actor, command: Command) -> Answer:
         targets: tuple[Target, ...] = ()
         if actor.scopes is not UNLIMITED:
             roster = self._context.roster

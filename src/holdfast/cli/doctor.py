@@ -51,6 +51,7 @@ def all_checks(call: Call) -> Iterator[Check]:
     yield check_python()
     if sys.platform == "linux":
         yield check_cgroup()
+        yield check_controllers()
         yield check_pidfd()
         yield check_pidfd_info()
         yield check_subreaper()
@@ -99,6 +100,28 @@ def check_cgroup() -> Check:
         return Check("cgroup v2", "warn", f"{folder}: processes cannot be moved; {without}", fix)
     extra = "with" if has_kill else "without"
     return Check("cgroup v2", "ok", f"writable, {extra} cgroup.kill")
+
+
+def check_controllers() -> Check:
+    """What the kernel can hold a service to; without, Holdfast looks every few seconds."""
+    wanted = ("memory", "cpu", "pids")
+    without = "limits are then watched, every monitoring_interval"
+    folder = own_cgroup()
+    try:
+        with open(os.path.join(folder or "", "cgroup.controllers"), encoding="ascii") as file:
+            offered = file.read().split()
+        with open(os.path.join(folder or "", "cgroup.subtree_control"), encoding="ascii") as file:
+            passed_on = file.read().split()
+    except OSError:
+        return Check("limits", "warn", f"no cgroup controllers; {without}", "boot with cgroup v2")
+    usable = [name for name in wanted if name in passed_on]
+    if len(usable) == len(wanted):
+        return Check("limits", "ok", "the kernel enforces memory, cpu and process limits")
+    missing = ", ".join(name for name in wanted if name not in usable)
+    fix = "systemd-run --user --scope -p Delegate=yes holdfast up -d, or HOLDFAST_CGROUP=FOLDER"
+    if not any(name in offered for name in wanted):
+        fix = "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)"
+    return Check("limits", "warn", f"no controller for {missing}; {without}", fix)
 
 
 def own_cgroup() -> str | None:

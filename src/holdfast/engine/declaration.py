@@ -87,7 +87,21 @@ def spawn_message(
         message["umask"] = spec.umask
     if spec.rlimits:
         message["rlimits"] = {name: list(limits) for name, limits in spec.rlimits.items()}
+    if limits := kernel_limits(spec):
+        message["limits"] = limits
     return message
+
+
+def kernel_limits(spec: ServiceSpec) -> dict[str, float]:
+    """What the kernel itself may hold a run to. Other actions than kill are the monitor's."""
+    limits: dict[str, float] = {}
+    if spec.memory_limit is not None and spec.memory_limit.action == "kill":
+        limits["memory"] = spec.memory_limit.size
+    if spec.cpu_limit is not None:
+        limits["cpu"] = spec.cpu_limit
+    if spec.process_limit is not None:
+        limits["processes"] = spec.process_limit
+    return limits
 
 
 def recording(spec: ServiceSpec) -> dict[str, Any]:

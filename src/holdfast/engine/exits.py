@@ -30,7 +30,7 @@ def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
     seconds = facts.get("seconds")
     # If nobody knows how long it ran, that is no reason to call it a failed start.
     lived = spec.start_seconds if seconds is None else seconds
-    oom = restarts.OUT_OF_MEMORY if facts.get("oom_kills") else None
+    oom = restarts.OUT_OF_MEMORY if facts.get("oom_kills") and number else None
     ending = Ending(lived, facts.get("code"), number, unknown, cause=oom)
     reason = restarts.reason_of(spec, ending)
     if facts.get("cause"):

@@ -10,6 +10,7 @@ import os
 import signal
 
 from holdfast.keeper import host, terminal
+from holdfast.keeper.cgroup_limits import prepare
 from holdfast.keeper.deathwatch import Deathwatch
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.feed import Feed
@@ -86,8 +87,12 @@ class Children:
                 launch.passed.append((name, self._held(name)))
             if told := asked.get("ready_fd"):
                 launch.ready = int(told["fd"]), self._held(told["name"])
+            launch.cgroup, enforced = prepare(self._cgroups, asked["run_id"], asked.get("limits"))
+            asked = {**asked, "cgroup": launch.cgroup, "enforced": enforced}
             pid = self._spawner.spawn(launch)
         except BaseException:
+            if asked.get("cgroup"):
+                self._cgroups.remove(asked["cgroup"])
             for fd in ours.values():
                 os.close(fd)
             raise
@@ -122,7 +127,8 @@ class Children:
             self._record(run, None)
         if lease := asked.get("lease"):
             self.lease(run, lease["seconds"], lease.get("kind") or "job")
-        self.placement.add(run)
+        if run.tree.cgroup is None:
+            self.placement.add(run)
         return run
 
     def _undo(self, run_id: str, pid: int) -> None:
@@ -246,9 +252,11 @@ class Children:
     def _record(self, run: Run, state: dict[str, int] | None, *, is_recovery: bool = False) -> None:
         run.recorder = self._logs.use(run.service, run.log, state or None)
         if is_recovery:
-            run.recorder.recover(run.number)
+            run.track = run.recorder.recover(run.number)
         elif state is None:
-            run.recorder.begin_run(run.number)
+            run.track = run.recorder.begin_run(run.number)
+        else:
+            run.track = run.recorder.resume_run(run.number, printed)
         for part, stream in _STREAMS.items():
             if part in run.parts:
                 source = run.recorder.attach(
@@ -256,6 +264,7 @@ class Children:
                     stream,
                     on_eof=lambda part=part: self._on_output_end(run, part),  # type: ignore[misc]
                     transit=run.parts.get("transit"),
+                    track=run.track,
                 )
                 run.sources.append(source)
 

@@ -54,6 +54,7 @@ class Launch:
 
     __slots__ = (
         "argv",
+        "cgroup",
         "cwd",
         "env",
         "keeps_high_limits",
@@ -83,6 +84,8 @@ class Launch:
         self.slave = slave
         self.user: User | None = None
         self.rlimits: dict[int, Limits] = {}
+        self.cgroup: str | None = None
+        """To be entered before the program is executed: it has limits."""
         self.umask: int | None = None
         self.nice: int | None = None
         self.passed: list[tuple[str, int]] = []
@@ -110,6 +113,7 @@ class Launch:
             return True
         return bool(
             self.user
+            or self.cgroup
             or self.rlimits
             or self.passed
             or self.ready

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.feed import Feed
     from holdfast.keeper.intake import Source
     from holdfast.keeper.leases import Lease
-    from holdfast.keeper.recorder import Recorder
+    from holdfast.keeper.recorder import Recorder, Track
     from holdfast.keeper.tree import Tree
 
     Facts = dict[str, Any]
@@ -48,6 +48,7 @@ class Run:
         "cause",
         "cols",
         "ending",
+        "enforced",
         "exit",
         "feed",
         "hidden",
@@ -70,6 +71,7 @@ class Run:
         "start_time",
         "started_at",
         "stop",
+        "track",
         "tree",
     )
 
@@ -87,6 +89,7 @@ class Run:
         self.hidden = bool(asked.get("hidden"))
         self.stop = stop_of(asked.get("stop"))
         self.log = log_of(asked.get("log"))
+        self.enforced: list[str] = list(asked.get("enforced") or ())
         self.is_child = tree.is_child
         self.is_adopted = bool(asked.get("adopted"))
         self.is_paused = bool(asked.get("paused"))
@@ -95,6 +98,7 @@ class Run:
         # In the order of the protocol: out, err, stdin or terminal, then pidfd.
         self.parts: dict[str, int] = {}
         self.recorder: Recorder | None = None
+        self.track: Track | None = None
         self.sources: list[Source] = []
         self.feed: Feed | None = None
         self.lease: Lease | None = None
@@ -109,7 +113,7 @@ class Run:
 
     @property
     def log_bytes(self) -> int:
-        return self.recorder.run_bytes if self.recorder is not None else 0
+        return self.track.bytes if self.track is not None else 0
 
     def facts(self) -> Facts:
         """The run as the protocol describes it."""
@@ -129,6 +133,7 @@ class Run:
             "adopted": self.is_adopted,
             "exited": self.exit is not None,
             "cgroup": self.tree.cgroup,
+            "enforced": self.enforced,
             "cols": self.cols,
             "rows": self.rows,
             "stop": self.stop,

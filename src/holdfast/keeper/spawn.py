@@ -138,6 +138,7 @@ def _become(launch: Launch, writer: int) -> NoReturn:
         stages: list[tuple[str, str, Callable[[Launch], None]]] = [
             ("session", "starting a session", _start_session),
             ("terminal", "opening the terminal", _connect),
+            ("limits", "entering its cgroup", _enter_cgroup),
             ("limits", "setting limits", _limit),
             ("user", f"changing to user {launch.user.name if launch.user else ''}", _change_user),
             ("directory", f"entering directory {launch.cwd}", lambda it: os.chdir(it.cwd)),
@@ -189,6 +190,12 @@ def _lift(fd: int, above: int) -> int:
     import fcntl
 
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+
+
+def _enter_cgroup(launch: Launch) -> None:
+    if launch.cgroup is not None:
+        with open(f"{launch.cgroup}/cgroup.procs", "wb", 0) as file:
+            file.write(b"0")
 
 
 def _limit(launch: Launch) -> None:

@@ -128,6 +128,8 @@ class Words:
             "pid": run.pid,
             "start_time": run.start_time,
             "started_at": run.started_at,
+            "enforced": run.enforced,
+            "cgroup": run.tree.cgroup,
         }
         hand_parts(connection, answer, run, handed)
         close_all([*handed.values()])

@@ -116,11 +116,6 @@ def timeout_reason(seconds: float) -> str:
     return f"took longer than its timeout of {format_duration(seconds)}"
 
 
-def oom_reason(size: int | None) -> str:
-    limit = f"memory limit {format_size(size)} reached" if size else "out of memory"
-    return f"killed by the kernel: {limit}"
-
-
 def _checks(spec: ServiceSpec, use: Use, cpu_looks: int) -> list[tuple[Breach, float, float]]:
     checks: list[tuple[Breach, float, float]] = []
     if (memory := spec.memory_limit) is not None:

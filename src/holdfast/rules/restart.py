@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.vocabulary.quantities import signal_name
+from holdfast.vocabulary.quantities import format_size, signal_name
 from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
 from holdfast.vocabulary.states import ErrorType
 
@@ -88,6 +88,10 @@ def is_start_failure(spec: ServiceSpec, ending: Ending) -> bool:
 def reason_of(spec: ServiceSpec, ending: Ending) -> str:
     """The ending in words."""
     words = _plain_reason(ending)
+    if ending.cause == OUT_OF_MEMORY and ending.signal is not None:
+        limit = spec.memory_limit
+        what = f"memory limit {format_size(limit.size)} reached" if limit else "out of memory"
+        return f"killed by the kernel: {what}"
     if ending.spawn_error is None and ending.condemned is None and is_start_failure(spec, ending):
         words += f" within {spec.start_seconds:g} s of its start"
     return words
