@@ -20,6 +20,7 @@ from holdfast.vocabulary.results import Result
 from holdfast.vocabulary.secrets import HIDDEN, redact_arguments, redact_value
 
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
+_WORDS = frozenset({"argv", "args", "start_args"})
 _LONGEST_TEXT = 500
 _MOST_ITEMS = 50
 MOST_STRANGERS = 30
@@ -111,7 +112,7 @@ def arguments_of(command: Command) -> dict[str, Any]:
             given[name] = f"{len(value)} variables"
         elif name in _VARIABLES and isinstance(value, dict):
             given[name] = sorted(value)[:_MOST_ITEMS]
-        elif name in ("argv", "args") and isinstance(value, list):
+        elif name in _WORDS and isinstance(value, list):
             given[name] = [_short(word) for word in redact_arguments(map(str, value))]
         else:
             given[name] = _short(redact_value(_without_values(value)))
@@ -124,6 +125,8 @@ def _without_values(value: Any) -> Any:
         return {
             key: sorted(item)
             if key in _VARIABLES and isinstance(item, dict)
+            else redact_arguments(map(str, item))
+            if key in _WORDS and isinstance(item, list)
             else _without_values(item)
             for key, item in value.items()
         }

@@ -69,7 +69,7 @@ def execute(call: Call) -> int:
 
 def workflow(call: Call) -> int:
     if "cancel" in call.options:
-        result = call.ask("cancel_workflow", id=call.options["cancel"])
+        result = call.ask("cancel_workflow", workflow=call.options["cancel"])
         call.emit(result) if call.is_json else call.say(result["message"])
         return 0
     words = call.operands
@@ -89,30 +89,36 @@ class Progress:
         self._call = call
         self._shows_steps = shows_steps
         self._id = ""
+        self._is_leaving = False
 
     def follow(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Show what happens; answers how it went."""
-        with patience() as patient:
-            try:
+        before = signal.signal(signal.SIGINT, self._on_interrupt)
+        try:
+            with patience() as patient:
                 return self._follow(patient, command, fields)
-            except ConnectionLost:
-                if not self._id:
-                    raise
+        except ConnectionLost:
+            if not self._id:
+                raise
+        finally:
+            signal.signal(signal.SIGINT, before)
         raise self._interrupted()
+
+    def _on_interrupt(self, number: int, frame: object) -> None:
+        """The first Ctrl-C ends the work in order, the second us."""
+        if self._is_leaving or not self._id:
+            raise KeyboardInterrupt
+        self._is_leaving = True
 
     def _follow(self, patient: Patience, command: str, fields: dict[str, Any]) -> dict[str, Any]:
         connection = self._call.connect()
         request = connection.send(command, **fields, follow=True)
         is_cancelled = False
         while True:
-            try:
-                frame = patient.receive(connection)
-            except KeyboardInterrupt:
-                if is_cancelled or not self._id:
-                    raise
+            frame = patient.receive(connection)
+            if self._is_leaving and not is_cancelled:
                 is_cancelled = True
-                connection.send("cancel_workflow", id=self._id)
-                continue
+                connection.send("cancel_workflow", workflow=self._id)
             if frame is None or frame.get("id") != request:
                 continue
             if "item" not in frame:

@@ -105,7 +105,7 @@ def run_workflow(context: Context, command: RunWorkflow, actor: Actor) -> Answer
 
 
 async def cancel_workflow(context: Context, command: CancelWorkflow) -> Done:
-    activity = context.workflows.cancel(command.id)
+    activity = context.workflows.cancel(command.workflow)
     result = await asyncio.shield(activity.result)
     return Done(message=f"{result.name}: {result.outcome}")
 

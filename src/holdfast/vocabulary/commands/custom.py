@@ -93,14 +93,15 @@ class RunWorkflow(Command, frozen=True, kw_only=True):
 
 class CancelWorkflow(Command, frozen=True, kw_only=True):
     """End a workflow, custom restart or command that is under way: its current command is
-    killed, and no further step is begun. A restart that has begun is finished.
+    killed, and no further step is begun. A restart that has begun is finished. `workflow` is
+    its id, as `workflows` tells it.
     """
 
     name = "cancel_workflow"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     route = ("POST", "/api/workflows/cancel")
-    id: str
+    workflow: str
 
 
 class Workflows(Command, frozen=True, kw_only=True):
