@@ -32,6 +32,10 @@ _LEVELS = {
 }
 
 
+_OF_EVERY_RECORD = {
+    *logging.LogRecord("", 0, "", 0, "", (), None).__dict__,
+    *("message", "asctime", "taskName"),
+}
 _chosen: list[tuple[str, int]] = []
 """The levels in force for groups of modules, the strongest last."""
 
@@ -172,7 +176,9 @@ class _Json(logging.Formatter):
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    known: dict[str, Any] = getattr(record, "facts", {})
+    """What was given as `extra`, by `facts` or as it is."""
+    known = {name: it for name, it in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+    known.update(known.pop("facts", {}))
     return known
 
 

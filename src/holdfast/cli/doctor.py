@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.cli import durations
@@ -69,6 +69,7 @@ def all_checks(call: Call) -> Iterator[Check]:
     yield check_runtime(call)
     if sys.platform == "linux":
         yield from check_systemd(call.environ.get("INVOCATION_ID"))
+    yield check_desktop(call.environ)
     yield check_daemon(call)
 
 
@@ -286,6 +287,19 @@ def check_systemd(invocation: str | None) -> Iterator[Check]:
             f"inside {unit}: stopping it kills every service Holdfast holds",
             "give it its own unit with KillMode=mixed and Delegate=yes",
         )
+
+
+def check_desktop(environ: Mapping[str, str]) -> Check:
+    """Whether `alerts: [{desktop: true}]` can show anything."""
+    program = "osascript" if sys.platform == "darwin" else "notify-send"
+    folders = environ.get("PATH", os.defpath).split(os.pathsep)
+    if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
+        return Check("desktop alerts", "ok", f"shown by {program}")
+    has_desktop = any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if not has_desktop and sys.platform != "darwin":
+        return Check("desktop alerts", "ok", "no desktop here; webhooks and commands work")
+    fix = "install it (Debian, Ubuntu: libnotify-bin)"
+    return Check("desktop alerts", "warn", f"{program} is missing", fix)
 
 
 def check_daemon(call: Call) -> Check:

@@ -39,13 +39,20 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
     rows = [row_of(name, service) for name, service in services.items()]
     lines = screen.table(HEADS, rows, paint, columns, state_column=1)
     troubled = [name for name, service in services.items() if service["status"] in TROUBLED]
-    if troubled:
+    supervisor: dict[str, Any] = result.get("supervisor") or {}
+    counts: dict[str, int] = supervisor.get("alerts") or {}
+    if troubled or counts:
         lines.append("")
-        for name in troubled[:3]:
-            verb = "logs" if services[name].get("log_bytes") else "runs"
-            lines.append(paint(f"why? holdfast {verb} {name} --tail 20", "dim"))
-        if len(troubled) > 3:
-            lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
+    if counts:
+        told = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+        lines.append(paint(f"open alerts: {told} (holdfast alerts)", "dim"))
+    for name in troubled[:3]:
+        verb = f"explain {name}"
+        if supervisor.get("status") != "running":
+            verb = f"{'logs' if services[name].get('log_bytes') else 'runs'} {name} --tail 20"
+        lines.append(paint(f"why? holdfast {verb}", "dim"))
+    if len(troubled) > 3:
+        lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
     return lines
 
 
@@ -83,9 +90,27 @@ def detail_of(service: dict[str, Any]) -> str:
         parts.append(f"restarting in {max(0.0, wait):.0f} s")
     if (following := service.get("next_scheduled")) is not None:
         parts.append(f"next start {_moment(following)}")
+    parts += health_of(service)
     if service.get("adopted"):
         parts.append("adopted")
     others = [name for name, value in sorted((service.get("overrides") or {}).items()) if value]
     if others:
         parts.append("started with other " + " and ".join(others))
     return ", ".join(parts)
+
+
+def health_of(service: dict[str, Any]) -> list[str]:
+    """What its probes say, as far as it is worth a word, and what it says itself."""
+    known, failures = service.get("health"), service.get("consecutive_failures") or 0
+    parts: list[str] = []
+    if service.get("ready") is False:
+        parts.append("not ready")
+    if known is not None and (known != "unknown" or not parts):
+        parts.append("health unknown" if known == "unknown" else known)
+    if failures:
+        parts.append(f"{failures} failed check{'s' if failures > 1 else ''}")
+    if service.get("ready") and known is None:
+        parts.append("ready")
+    if service.get("said"):
+        parts.append(f"“{service['said']}”")
+    return parts

@@ -17,7 +17,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
 from holdfast.rules import alerts as rules
-from holdfast.rules.alerts import Change, Key
+from holdfast.rules.alert_changes import Change, Key, applied, key_of
 from holdfast.vocabulary.alerts import SEVERITIES, Alert
 from holdfast.vocabulary.events import Event, Kind
 
@@ -58,7 +58,7 @@ class Alerts:
             try:
                 found = msgspec.json.decode(saved, type=Saved)
                 self._place = found.seq
-                self.open = {rules.key_of(alert): alert for alert in found.open}
+                self.open = {key_of(alert): alert for alert in found.open}
             except msgspec.MsgspecError as error:
                 _log.error("the open alerts of an earlier supervisor are not understood: %s", error)
         self._save()
@@ -97,7 +97,7 @@ class Alerts:
                 continue
             self._place = fields["seq"]
             found = self._changes(Event(**fields))
-            self.open = rules.applied(self.open, found) if found else self.open
+            self.open = applied(self.open, found) if found else self.open
             changes += found
         told = [change for change in changes if change.what != "repeated"]
         for change in told:

@@ -159,6 +159,8 @@ class RunHealth:
         if finding.is_passed or plan.is_counted:
             watch.tally = health.count(probe, before, is_passed=finding.is_passed)
         if finding.is_passed:
+            if before.failures:
+                self._event(Kind.HEALTH_PASSED, **self._facts(watch, finding))
             self._log_pass(finding)
         elif plan.is_counted:
             facts = self._facts(watch, finding)
@@ -294,7 +296,7 @@ class RunHealth:
     def _facts(self, watch: Watch | None, finding: Finding | None) -> dict[str, Any]:
         facts: dict[str, Any] = {}
         if watch is not None:
-            facts = {"probe": "+".join(watch.probe.roles), "kind": watch.probe.kind}
+            facts = {"probe": watch.probe.name, "check": watch.probe.kind}
         if finding is not None:
             facts.update(reason=finding.reason, duration=round(finding.seconds, 4))
         return facts

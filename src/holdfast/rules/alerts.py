@@ -7,21 +7,24 @@ supervisor that died between two events goes on as if nothing had happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
 
-import msgspec
-
-from holdfast.vocabulary.alerts import SEVERITIES, Alert, AlertCause, Severity
+from holdfast.rules.alert_changes import (
+    Change,
+    Open,
+    applied,
+    clear,
+    clear_causes,
+    raise_,
+    word,
+)
+from holdfast.vocabulary.alerts import SEVERITIES, AlertCause
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.states import State
 
 MOST_OPEN = 2000
 """More open alerts than this help nobody: the least severe, then the oldest, go."""
 
-Key = tuple[str | None, str, str]
-"""Service, cause and subject: at most one alert of these is open."""
-Open = Mapping[Key, Alert]
 _C = AlertCause
 
 OF_A_RUN = frozenset({
@@ -35,17 +38,6 @@ _UNWELL = ("unhealthy", "failing", "failed")
 _LIMITS = ("memory", "cpu", "processes", "limit", "resources", "resource_exceeded")
 
 
-class Change(NamedTuple):
-    """What an event does to one alert. `told` is raised and over at once."""
-
-    what: Literal["raised", "repeated", "cleared", "told"]
-    alert: Alert
-
-
-def key_of(alert: Alert) -> Key:
-    return (alert.service, alert.cause, alert.subject)
-
-
 def fold(alerts: Open, event: Event) -> list[Change]:
     """What this event changes about the open alerts."""
     rule = _RULES.get(event.kind)
@@ -55,97 +47,24 @@ def fold(alerts: Open, event: Event) -> list[Change]:
     return changes + _too_many(alerts, changes, event)
 
 
-def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
-    """The alerts that are open after these changes."""
-    result = dict(alerts)
-    for what, alert in changes:
-        if what == "cleared":
-            result.pop(key_of(alert), None)
-        elif what != "told":
-            result[key_of(alert)] = alert
-    return result
-
-
-# What raises
-
-
-def _raise(
-    alerts: Open,
-    event: Event,
-    cause: AlertCause,
-    severity: Severity,
-    message: str,
-    *,
-    subject: str = "",
-    told: bool = False,
-    counts: bool = True,
-) -> list[Change]:
-    known = alerts.get((event.service, cause.value, subject))
-    if known is None:
-        alert = Alert(
-            id=f"alert-{event.seq}",
-            service=event.service,
-            cause=cause.value,
-            severity=severity,
-            message=message,
-            since=event.time,
-            last_at=event.time,
-            subject=subject,
-            run_id=event.run_id,
-            cleared_at=event.time if told else None,
-        )
-        return [Change("told" if told else "raised", alert)]
-    again = msgspec.structs.replace(
-        known,
-        message=message,
-        last_at=event.time,
-        count=known.count + 1 if counts else known.count,
-        run_id=event.run_id or known.run_id,
-    )
-    return [Change("repeated", again)] if again != known else []
-
-
-def _clear(
-    alerts: Open,
-    event: Event,
-    because: str,
-    is_meant: Callable[[Alert], bool],
-) -> list[Change]:
-    return [
-        Change(
-            "cleared",
-            msgspec.structs.replace(alert, cleared_at=event.time, cleared_because=because),
-        )
-        for alert in alerts.values()
-        if is_meant(alert)
-    ]
-
-
-def _clear_causes(
-    alerts: Open, event: Event, because: str, causes: Iterable[AlertCause]
-) -> list[Change]:
-    names = {cause.value for cause in causes}
-    return _clear(
-        alerts, event, because, lambda it: it.service == event.service and it.cause in names
-    )
-
-
 # Runs
 
 
 def _on_transition(alerts: Open, event: Event) -> list[Change]:
     data = event.data
-    to, cause = _word(data.get("to")), _word(data.get("cause"))
+    to, cause = word(data.get("to")), word(data.get("cause"))
     match to:
         case State.RUNNING.value:
-            return _clear_causes(alerts, event, "it started successfully", OF_A_START)
+            return clear_causes(alerts, event, "it started successfully", OF_A_START)
         case State.STOPPED.value:
-            return _clear_causes(alerts, event, "it was stopped by request", OF_A_RUN)
+            # What we stopped ourselves stays an alert until somebody starts it.
+            causes = OF_A_RUN - {_C.SUPPRESSED}
+            return clear_causes(alerts, event, "it was stopped", causes)
         case State.EXITED.value:
-            return _clear_causes(alerts, event, "it ended successfully", OF_A_RUN)
+            return clear_causes(alerts, event, "it ended successfully", OF_A_RUN)
         case State.FAILED.value if cause == "could not be killed":
             words = f"{event.service}: processes are left that could not be killed"
-            return _raise(alerts, event, _C.UNKILLABLE, "critical", words)
+            return raise_(alerts, event, _C.UNKILLABLE, "critical", words)
         case State.FAILED.value if cause == "exited with a failure":
             return _on_failure(alerts, event)
         case _:
@@ -156,60 +75,75 @@ def _on_failure(alerts: Open, event: Event) -> list[Change]:
     known = alerts.get((event.service, _C.START_FAILURE.value, ""))
     if known is not None and event.run_id is not None and known.run_id == event.run_id:
         return []
-    reason = _word(event.data.get("reason")) or "it ended as a failure"
+    reason = word(event.data.get("reason")) or "it ended as a failure"
     reason = reason.rpartition("; last: ")[2]  # that it was the last is another alert
-    return _raise(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
+    return raise_(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
 
 
 def _on_started(alerts: Open, event: Event) -> list[Change]:
-    if event.data.get("restarted", True):
-        return []
-    return _clear_causes(alerts, event, "it was started by request", OF_AN_END)
+    changes = clear_causes(alerts, event, "another run began", (_C.HEALTH_CHECK,))
+    if not event.data.get("restarted", True):
+        changes += clear_causes(alerts, event, "it was started by request", OF_AN_END)
+    return changes
 
 
 def _on_stable(alerts: Open, event: Event) -> list[Change]:
-    causes = OF_AN_END | OF_A_START
-    return _clear_causes(alerts, event, "it has been running stably since", causes)
+    causes = OF_AN_END | OF_A_START | {_C.LIMIT}
+    return clear_causes(alerts, event, "it has been running stably since", causes)
 
 
 def _on_requested(alerts: Open, event: Event) -> list[Change]:
     if event.data.get("request") != "stop":
         return []
-    return _clear_causes(alerts, event, "it was stopped by request", OF_A_RUN)
+    return clear_causes(alerts, event, "it was stopped by request", OF_A_RUN)
 
 
 def _on_start_failed(alerts: Open, event: Event) -> list[Change]:
-    reason = _word(event.data.get("reason")) or "no reason is known"
+    reason = word(event.data.get("reason")) or "no reason is known"
     words = f"{event.service} failed to start: {reason}"
-    return _raise(alerts, event, _C.START_FAILURE, "warning", words)
+    return raise_(alerts, event, _C.START_FAILURE, "warning", words)
 
 
 def _on_suppressed(alerts: Open, event: Event) -> list[Change]:
-    reason = _word(event.data.get("reason")) or "it failed too often in a row"
+    reason = word(event.data.get("reason")) or "it failed too often in a row"
     words = f"{event.service} is not started again: {reason}"
-    return _raise(alerts, event, _C.SUPPRESSED, "critical", words)
+    return raise_(alerts, event, _C.SUPPRESSED, "critical", words)
 
 
 def _on_condemned(alerts: Open, event: Event) -> list[Change]:
     """A run that we end: whoever judged it raises an alert of its own, or else we do."""
-    cause = _word(event.data.get("cause")).lower()
-    reason = _word(event.data.get("reason")) or cause or "no reason is known"
+    cause = word(event.data.get("cause")).lower()
+    reason = word(event.data.get("reason")) or cause or "no reason is known"
     words = f"{event.service} was ended: {reason}"
     if cause in ("unhealthy", "liveness", "health", "watchdog"):
-        return _raise(alerts, event, _C.UNHEALTHY, "critical", words, counts=False)
+        return raise_(alerts, event, _C.UNHEALTHY, "critical", words, counts=False)
     if cause in _LIMITS:
         limit = cause if cause in ("memory", "cpu", "processes") else ""
         if any(it.service == event.service and it.cause == _C.LIMIT for it in alerts.values()):
             return []
-        return _raise(alerts, event, _C.LIMIT, "warning", words, subject=limit)
+        return raise_(alerts, event, _C.LIMIT, "warning", words, subject=limit)
     if cause == "timeout":
-        return _raise(alerts, event, _C.TIMEOUT, "warning", words)
-    return _raise(alerts, event, _C.OTHER, "warning", words, subject=cause)
+        return raise_(alerts, event, _C.TIMEOUT, "warning", words, counts=False)
+    return raise_(alerts, event, _C.OTHER, "warning", words, subject=cause)
+
+
+def _on_recovery(alerts: Open, event: Event) -> list[Change]:
+    """What we stop for a cause of trouble is not wanted down: somebody has to look."""
+    if event.data.get("action") != "stop":
+        return []
+    reason = word(event.data.get("reason")) or word(event.data.get("cause")) or "why is unknown"
+    words = f"{event.service} was stopped: {reason}"
+    return raise_(alerts, event, _C.SUPPRESSED, "critical", words)
+
+
+def _on_changed(alerts: Open, event: Event) -> list[Change]:
+    causes = (_C.HEALTH_CHECK, _C.WATCH)
+    return clear_causes(alerts, event, "its declaration changed", causes)
 
 
 def _on_removed(alerts: Open, event: Event) -> list[Change]:
     because = "the service was removed"
-    return _clear(alerts, event, because, lambda it: it.service == event.service)
+    return clear(alerts, event, because, lambda it: it.service == event.service)
 
 
 # Health
@@ -217,14 +151,14 @@ def _on_removed(alerts: Open, event: Event) -> list[Change]:
 
 def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
     probe = _probe(event)
-    reason = _word(event.data.get("reason")) or "no reason is known"
+    reason = word(event.data.get("reason")) or "no reason is known"
     words = f"{event.service}: the {probe} check failed: {reason}".replace("  ", " ")
-    return _raise(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe)
+    return raise_(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe)
 
 
 def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
     probe = _probe(event)
-    return _clear(
+    return clear(
         alerts,
         event,
         "the check passed",
@@ -237,21 +171,21 @@ def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
 
 def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
     data = event.data
-    if _word(data.get("what") or "health") not in ("health", "liveness"):
+    if word(data.get("what") or "health") not in ("health", "liveness"):
         return []
-    to = _word(data.get("to") or data.get("health"))
+    to = word(data.get("to") or data.get("health"))
     if to in _UNWELL:
-        reason = _word(data.get("reason")) or "its checks fail"
+        reason = word(data.get("reason")) or "its checks fail"
         words = f"{event.service} is unhealthy: {reason}"
-        return _raise(alerts, event, _C.UNHEALTHY, "critical", words)
+        return raise_(alerts, event, _C.UNHEALTHY, "critical", words)
     if to == "healthy":
         causes = (_C.UNHEALTHY, _C.HEALTH_CHECK)
-        return _clear_causes(alerts, event, "it is healthy again", causes)
+        return clear_causes(alerts, event, "it is healthy again", causes)
     return []
 
 
 def _probe(event: Event) -> str:
-    return _word(event.data.get("probe") or event.data.get("kind") or "health")
+    return word(event.data.get("probe") or event.data.get("kind") or "health")
 
 
 # Limits, output, files, workflows, Holdfast itself
@@ -259,21 +193,23 @@ def _probe(event: Event) -> str:
 
 def _on_limit(alerts: Open, event: Event) -> list[Change]:
     data = event.data
-    limit = _word(data.get("limit") or data.get("what") or data.get("resource"))
-    reason = _word(data.get("reason") or data.get("message"))
+    limit = word(data.get("limit") or data.get("what") or data.get("resource"))
+    reason = word(data.get("reason") or data.get("message"))
     if not reason:
-        figures = [_word(data.get(name)) for name in ("measured", "allowed")]
+        figures = [word(data.get(name)) for name in ("measured", "allowed")]
         reason = f"{limit or 'a limit'} is reached"
         if all(figures):
             reason += f": {figures[0]}, allowed are {figures[1]}"
     words = f"{event.service}: {reason}" if event.service else reason
-    return _raise(alerts, event, _C.LIMIT, "warning", words, subject=limit)
+    if limit == "timeout":
+        return raise_(alerts, event, _C.TIMEOUT, "warning", words)
+    return raise_(alerts, event, _C.LIMIT, "warning", words, subject=limit)
 
 
 def _on_limit_cleared(alerts: Open, event: Event) -> list[Change]:
     data = event.data
-    limit = _word(data.get("limit") or data.get("what") or data.get("resource"))
-    return _clear(
+    limit = word(data.get("limit") or data.get("what") or data.get("resource"))
+    return clear(
         alerts,
         event,
         "it is below the limit again",
@@ -284,57 +220,70 @@ def _on_limit_cleared(alerts: Open, event: Event) -> list[Change]:
 
 
 def _on_gap(alerts: Open, event: Event) -> list[Change]:
-    why = _word(event.data.get("why")) or "the disk may be full"
+    why = word(event.data.get("why")) or "the disk may be full"
     words = f"{event.service}: output is not recorded: {why}"
-    return _raise(alerts, event, _C.OUTPUT_GAP, "critical", words)
+    return raise_(alerts, event, _C.OUTPUT_GAP, "critical", words)
 
 
 def _on_gap_over(alerts: Open, event: Event) -> list[Change]:
-    return _clear_causes(alerts, event, "output is recorded again", (_C.OUTPUT_GAP,))
+    return clear_causes(alerts, event, "output is recorded again", (_C.OUTPUT_GAP,))
 
 
 def _on_watch_failed(alerts: Open, event: Event) -> list[Change]:
-    reason = _word(event.data.get("reason") or event.data.get("why")) or "the host refuses"
+    reason = word(event.data.get("reason") or event.data.get("why")) or "the host refuses"
     words = f"{event.service or 'Holdfast'}: files cannot be watched: {reason}"
-    return _raise(alerts, event, _C.WATCH, "warning", words)
+    return raise_(alerts, event, _C.WATCH, "warning", words)
 
 
 def _on_watch_again(alerts: Open, event: Event) -> list[Change]:
-    return _clear_causes(alerts, event, "files are watched again", (_C.WATCH,))
+    return clear_causes(alerts, event, "files are watched again", (_C.WATCH,))
 
 
 def _on_workflow(alerts: Open, event: Event) -> list[Change]:
     data = event.data
-    name = _word(data.get("workflow") or data.get("name"))
-    outcome = _word(data.get("outcome") or data.get("result") or data.get("status")).lower()
-    given = data.get("ok", data.get("success", data.get("is_success")))
-    is_success = bool(given) if given is not None else outcome not in ("failed", "failure")
-    if is_success:
+    name = word(data.get("workflow") or data.get("name"))
+    outcome = word(data.get("outcome")).lower()
+    if outcome == "done":
         key = _C.WORKFLOW.value
-        return _clear(
+        return clear(
             alerts, event, "it succeeded", lambda it: (it.cause, it.subject) == (key, name)
         )
-    reason = _word(data.get("reason") or data.get("message") or data.get("step"))
-    words = f"the workflow {name} failed" + (f": {reason}" if reason else "")
-    return _raise(alerts, event, _C.WORKFLOW, "warning", words, subject=name)
+    if outcome not in ("failed", "interrupted"):
+        return []
+    reason = word(data.get("reason") or data.get("message") or data.get("step"))
+    words = f"{name} {'failed' if outcome == 'failed' else 'was interrupted'}"
+    words += f": {reason}" if reason else ""
+    return raise_(alerts, event, _C.WORKFLOW, "warning", words, subject=name)
+
+
+def _on_door_failed(alerts: Open, event: Event) -> list[Change]:
+    door = word(event.data.get("door"))
+    reason = word(event.data.get("reason") or event.data.get("why")) or "why is unknown"
+    words = f"the door {door} cannot be opened: {reason}"
+    return raise_(alerts, event, _C.DOOR, "warning", words, subject=door)
+
+
+def _on_door_opened(alerts: Open, event: Event) -> list[Change]:
+    key, door = _C.DOOR.value, word(event.data.get("door"))
+    return clear(alerts, event, "it is open", lambda it: (it.cause, it.subject) == (key, door))
 
 
 def _on_undelivered(alerts: Open, event: Event) -> list[Change]:
-    target = _word(event.data.get("target"))
-    reason = _word(event.data.get("reason")) or "no reason is known"
+    target = word(event.data.get("target"))
+    reason = word(event.data.get("reason")) or "no reason is known"
     words = f"alerts do not reach {target}: {reason}"
-    return _raise(alerts, event, _C.DELIVERY, "warning", words, subject=target)
+    return raise_(alerts, event, _C.DELIVERY, "warning", words, subject=target)
 
 
 def _on_delivered(alerts: Open, event: Event) -> list[Change]:
-    key, target = _C.DELIVERY.value, _word(event.data.get("target"))
-    because = _word(event.data.get("reason")) or "alerts reach it again"
-    return _clear(alerts, event, because, lambda it: (it.cause, it.subject) == (key, target))
+    key, target = _C.DELIVERY.value, word(event.data.get("target"))
+    because = word(event.data.get("reason")) or "alerts reach it again"
+    return clear(alerts, event, because, lambda it: (it.cause, it.subject) == (key, target))
 
 
 def _on_keeper_replaced(alerts: Open, event: Event) -> list[Change]:
     words = "the keeper died and was replaced; services went on, some exit codes may be unknown"
-    return _raise(alerts, event, _C.KEEPER, "info", words, told=True)
+    return raise_(alerts, event, _C.KEEPER, "info", words, told=True)
 
 
 def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
@@ -345,11 +294,11 @@ def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
         words += "its file was unreadable and was moved aside"
     else:
         words += f"{event.data['lost']} entries could not be written"
-    return _raise(alerts, event, _C.HISTORY, "warning", words, told=True)
+    return raise_(alerts, event, _C.HISTORY, "warning", words, told=True)
 
 
 def _on_holdfast_started(alerts: Open, event: Event) -> list[Change]:
-    return _clear(alerts, event, "Holdfast was started anew", lambda it: True)
+    return clear(alerts, event, "Holdfast was started anew", lambda it: True)
 
 
 def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]:
@@ -358,12 +307,7 @@ def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]
     after = applied(alerts, changes)
     excess = sorted(after.values(), key=lambda it: (SEVERITIES.index(it.severity), it.since))
     gone = {alert.id for alert in excess[: len(after) - MOST_OPEN]}
-    return _clear(after, event, "too many alerts are open", lambda it: it.id in gone)
-
-
-def _word(value: Any) -> str:
-    """A fact of an event as text; what is missing is empty."""
-    return "" if value is None or isinstance(value, bool) else str(value)
+    return clear(after, event, "too many alerts are open", lambda it: it.id in gone)
 
 
 _RULES: dict[str, Callable[[Open, Event], list[Change]]] = {
@@ -378,13 +322,17 @@ _RULES: dict[str, Callable[[Open, Event], list[Change]]] = {
     Kind.HEALTH_FAILED.value: _on_health_failed,
     Kind.HEALTH_PASSED.value: _on_health_passed,
     Kind.HEALTH_CHANGED.value: _on_health_changed,
-    "limit:reached": _on_limit,
-    "limit:cleared": _on_limit_cleared,
+    Kind.SERVICE_CHANGED.value: _on_changed,
+    Kind.RECOVERY.value: _on_recovery,
+    Kind.LIMIT_REACHED.value: _on_limit,
+    Kind.LIMIT_CLEARED.value: _on_limit_cleared,
     Kind.OUTPUT_GAP.value: _on_gap,
     Kind.OUTPUT_RESUMED.value: _on_gap_over,
-    "watch:failed": _on_watch_failed,
-    "watch:resumed": _on_watch_again,
-    "workflow:finished": _on_workflow,
+    Kind.WATCH_FAILED.value: _on_watch_failed,
+    Kind.WATCH_CHANGED.value: _on_watch_again,
+    Kind.WORKFLOW_FINISHED.value: _on_workflow,
+    Kind.DOOR_FAILED.value: _on_door_failed,
+    Kind.DOOR_OPENED.value: _on_door_opened,
     Kind.ALERT_UNDELIVERED.value: _on_undelivered,
     Kind.ALERT_DELIVERED.value: _on_delivered,
     Kind.KEEPER_REPLACED.value: _on_keeper_replaced,

@@ -371,12 +371,13 @@ _HAPPENINGS: dict[str, Any] = {
     Kind.SERVICE_ADOPTED.value: _told("was adopted", "pid"),
     Kind.OUTPUT_GAP.value: _told("its output could not be recorded", "why"),
     Kind.OUTPUT_RESUMED.value: _told("its output is recorded again"),
-    "limit:reached": _told("a limit was reached", "limit", "reason"),
-    "watch:changed": _told("a watched file changed", "path"),
-    "schedule:due": _told("its schedule was due"),
-    "schedule:started": _told("its schedule started it"),
-    "schedule:skipped": _told("its schedule was skipped", "reason"),
-    "recovery:done": _told("something was done about it", "action"),
+    Kind.SERVICE_WAITING.value: lambda data: f"waits for {_list(data.get('waiting_for') or ())}",
+    Kind.SERVICE_FOLLOWS.value: _told("was restarted for what it needs", "reason"),
+    Kind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
+    Kind.WATCH_CHANGED.value: _told("watched files changed"),
+    Kind.SCHEDULE_STARTED.value: _told("its schedule started it"),
+    Kind.SCHEDULE_SKIPPED.value: _told("its schedule was passed over", "reason", "why"),
+    Kind.RECOVERY.value: _told("something was done about trouble", "cause", "action"),
 }
 DECISIVE = tuple(_HAPPENINGS)
 """Kinds of events that explain a state."""

@@ -25,6 +25,7 @@ class AlertCause(str, Enum):
     OUTPUT_GAP = "output_gap"
     WATCH = "watch"
     WORKFLOW = "workflow"
+    DOOR = "door"
     KEEPER = "keeper"
     HISTORY = "history"
     DELIVERY = "delivery"
@@ -43,6 +44,7 @@ CAUSE_MEANING: dict[AlertCause, str] = {
     AlertCause.OUTPUT_GAP: "Output cannot be recorded, for example because the disk is full.",
     AlertCause.WATCH: "Files cannot be watched.",
     AlertCause.WORKFLOW: "A workflow failed.",
+    AlertCause.DOOR: "A network door cannot listen.",
     AlertCause.KEEPER: "The keeper died and was replaced; no service noticed.",
     AlertCause.HISTORY: "A part of the history was lost.",
     AlertCause.DELIVERY: "Alerts do not reach one of their targets.",

@@ -18,13 +18,21 @@ SECRET_NAME = re.compile(
     r"|signature|salt|dsn|(^|_)key($|_)|database_url|connection|webhook",
     re.IGNORECASE,
 )
+_NAME = (
+    r"(?<![\w-])-{0,2}[\w.-]{0,60}?(?:(?:secret|token|passw(?:or)?d|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|credential|authorization|cookie|signature|dsn)(?:s|[_.-][\w.-]{0,30})?"
+    r"|[_-]key|pwd)[\"']?"
+)
+_QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
+_SCHEME = r"(?:bearer|basic|token)"
+_BARE = r"[^\s,;&\"'}\])]+"
+_EQUALS = r"\s{0,3}=\s{0,3}"
+# Behind a colon there may be a sentence: a secret is quoted, or ends what is said.
+_COLON = rf"\s{{0,3}}:\s{{0,3}}(?=[\"']|{_SCHEME}\s|{_BARE}\s*(?:\Z|[,;&}}\])\n]))"
 _SHAPES = (
     r"(?P<keep_user>\b[a-z][a-z0-9+.-]{0,30}://[^\s/@:'\"]{0,200}):[^\s/@'\"]{1,400}(?=@)"
     r"|(?P<keep_scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?P<keep_name>(?<![\w-])-{0,2}(?:[\w.-]{0,60}(?:secret|token|passw(?:or)?d|api[_-]?key"
-    r"|access[_-]?key|private[_-]?key|credentials?|authorization|cookie|signature|dsn)"
-    r"[\w.-]{0,30}|[\w-]{0,60}(?:_key|-key|pwd))[\"']?\s{0,3}[=:]\s{0,3})"
-    r"(?:\"[^\"\n]*\"|'[^'\n]*'|(?:bearer|basic|token)\s+\S+|[^\s,;&\"'}\])]+)"
+    rf"|(?P<keep_name>{_NAME}(?:{_EQUALS}|{_COLON}))(?:{_QUOTED}|{_SCHEME}\s+\S+|{_BARE})"
     r"|\b(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}\b"
     r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
     r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|hooks\.slack\.com/(?:services|workflows)/\S+"

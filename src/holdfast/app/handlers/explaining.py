@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.rules.explain import Facts, Holder
 
 LAST_LINES = 10
+LONGEST_LINE = 1000
 _EVENTS = 60
 
 
@@ -125,7 +126,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         lines=tuple(both),
         holders=tuple(holders),
         changed_fields=tuple(change.field for change in changes.fields),
-        next_scheduled_in=_scheduled_in(context, runner),
+        next_scheduled_in=_scheduled_in(runner),
     )
     last, spec = runner.last_exit, runner.declaration.spec
     has_ended = stage is not None or last.code is not None or last.signal is not None
@@ -221,14 +222,20 @@ async def _lines(
     streams: tuple[Literal["out", "err"] | None, ...] = ("out", "err", None)
     for stream in streams:
         try:
-            lines = await context.in_thread(
-                last_lines, context.logs, runner.name, number, LAST_LINES, stream
-            )
+            lines = await context.in_thread(_shown_lines, context.logs, runner.name, number, stream)
         except OSError as error:
             unknown.append(f"what it printed: {error.strerror or error}")
             lines = []
-        found.append([redact(line) for line in lines])
+        found.append(lines)
     return found[0], found[1], found[2]
+
+
+def _shown_lines(
+    logs: str, service: str, number: int, stream: Literal["out", "err"] | None
+) -> list[str]:
+    """Redacted before they are cut: half a secret would not be recognised."""
+    lines = last_lines(logs, service, number, LAST_LINES, stream)
+    return [redact(line[: 4 * LONGEST_LINE])[:LONGEST_LINE] for line in lines]
 
 
 async def _holders(context: Context, lines: list[str], unknown: list[str]) -> list[Holder]:
@@ -297,9 +304,8 @@ def _shown(spec: ServiceSpec, name: str) -> str | None:
     return None
 
 
-def _scheduled_in(context: Context, runner: ServiceRunner) -> float | None:
+def _scheduled_in(runner: ServiceRunner) -> float | None:
     """When its schedule starts it next, if it has one."""
-    schedules = getattr(context, "schedules", None)
-    next_at = getattr(schedules, "next_at", None)
-    moment = next_at(runner.name) if next_at is not None else None
-    return None if moment is None else max(0.0, float(moment) - time.time())
+    if runner.declaration.spec.schedule is None or runner.next_scheduled is None:
+        return None
+    return max(0.0, runner.next_scheduled - time.time())
