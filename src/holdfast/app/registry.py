@@ -11,6 +11,7 @@ from holdfast.app.handlers import (
     custom,
     declaring,
     explaining,
+    health,
     history,
     holdfast,
     metrics,
@@ -25,6 +26,7 @@ from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands import configuration as about_configuration
 from holdfast.vocabulary.commands import custom as about_custom
+from holdfast.vocabulary.commands import health as about_health
 from holdfast.vocabulary.commands import history as about_history
 from holdfast.vocabulary.commands import holdfast as about_holdfast
 from holdfast.vocabulary.commands import metrics as about_metrics
@@ -52,6 +54,7 @@ HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_services.Signal: services.signal,
     about_services.Ps: status.ps,
     about_metrics.Metrics: metrics.metrics,
+    about_health.HealthCheck: health.health_check,
     about_services.Wait: waiting.wait,
     about_services.Remove: services.remove,
     about_output.Logs: output.logs,

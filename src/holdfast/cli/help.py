@@ -9,7 +9,7 @@ from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
 
 GROUPS = (
     ("Begin", ("init", "up", "plan", "reload", "run", "down")),
-    ("Look", ("status", "logs", "events", "ps", "runs", "attach", "ls")),
+    ("Look", ("status", "health", "logs", "events", "ps", "runs", "attach", "ls")),
     ("Act", ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm")),
     ("Care", ("prune", "upgrade", "doctor", "completion", "version", "help")),
 )

@@ -5,6 +5,7 @@ Adding a verb is adding a row here and a function where the row points. Imports 
 
 from __future__ import annotations
 
+from holdfast.cli.health_verbs import HEALTH_VERBS
 from holdfast.cli.reload_verbs import RELOAD_VERBS
 from holdfast.cli.security_verbs import SECURITY_VERBS
 from holdfast.cli.trouble_verbs import TROUBLE_VERBS
@@ -284,12 +285,13 @@ VERBS = (
         least=1,
         most=1,
         options=(
-            Option("--for", "running (default), exited, or log:REGEX", "WHAT"),
+            Option("--for", "running (default), ready, healthy, exited, or log:REGEX", "WHAT"),
             Option("--timeout", "give up after this; 30s by default", "TIME", "duration"),
         ),
         commands=("wait",),
         about="Exit code 6 when it did not happen in time.",
         examples=(
+            ("holdfast wait web --for ready --timeout 1m", "until its probes say so"),
             ("holdfast wait db --for 'log:ready to accept'", "until it printed a line"),
             ("holdfast wait job --for exited --timeout 10m", "until it ended"),
         ),
@@ -374,6 +376,7 @@ VERBS = (
         about="No service notices: pids, pipes, terminals and exit codes stay.",
         examples=(("holdfast upgrade", "after installing another version"),),
     ),
+    *HEALTH_VERBS,
     *WORKFLOW_VERBS,
     *TROUBLE_VERBS,
     *SECURITY_VERBS,

@@ -70,6 +70,11 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True):
     action: Action = "restart"
 
     @property
+    def name(self) -> str:
+        """What a user calls it."""
+        return self.roles[0] if len(self.roles) == 1 else "health_check"
+
+    @property
     def kind(self) -> str:
         """http, tcp, exec, log or notify."""
         return str(self.target.__struct_config__.tag)

@@ -78,6 +78,32 @@ class StatusResult(Result, frozen=True, kw_only=True):
     services: dict[str, ServiceStatus]
 
 
+class CheckResult(Result, frozen=True, kw_only=True):
+    """What one probe found, in how many seconds."""
+
+    probe: str
+    """startup, readiness, liveness, health_check; process where nothing else is asked"""
+    check: str
+    """http, tcp, exec, log, notify or process"""
+    passed: bool
+    reason: str
+    duration: float
+
+
+class ServiceHealth(Result, frozen=True, kw_only=True):
+    """A service's health as known before, and what its probes found now."""
+
+    status: str
+    ready: bool | None
+    health: str | None
+    consecutive_failures: int
+    checks: list[CheckResult]
+
+
+class HealthResult(Result, frozen=True, kw_only=True):
+    services: dict[str, ServiceHealth]
+
+
 class Outcome(Result, frozen=True, kw_only=True):
     """What a verb did to one service."""
 

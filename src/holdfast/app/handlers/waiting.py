@@ -11,6 +11,7 @@ from holdfast.adapters.output import RunLines
 from holdfast.app.context import Context
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.engine.watches import Subscription
+from holdfast.rules.health import HEALTHY
 from holdfast.vocabulary.commands.services import Wait
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import WaitResult
@@ -43,12 +44,14 @@ async def _until_met(
 ) -> tuple[bool, str | None]:
     if condition == "running":
         return await _until(runner, (State.RUNNING,), give_up=(State.FAILED,)), None
+    if condition in ("ready", "healthy"):
+        return await _until_judged(runner, condition), None
     if condition == "exited":
         return await _until(runner, _ENDED), None
     if condition.startswith("log:"):
         line = await _until_line(context, runner, condition[4:])
         return line is not None, line
-    raise UsageError(f'no condition "{condition}"', "running, exited or log:REGEX")
+    raise UsageError(f'no condition "{condition}"', "running, ready, healthy, exited or log:REGEX")
 
 
 async def _until(
@@ -59,6 +62,24 @@ async def _until(
             return False
         await runner.next_change()
     return True
+
+
+async def _until_judged(runner: ServiceRunner, condition: str) -> bool:
+    """Until its probes say so; without probes, until it runs."""
+    while not is_met(runner, condition):
+        if runner.state is State.FAILED:
+            return False
+        await runner.next_change()
+    return True
+
+
+def is_met(runner: ServiceRunner, condition: str) -> bool:
+    if runner.state is not State.RUNNING:
+        return False
+    if condition == "ready":
+        return runner.condition.is_ready is not False
+    known = runner.condition.health
+    return known == HEALTHY or (known is None and runner.condition.is_ready is not False)
 
 
 async def _until_line(context: Context, runner: ServiceRunner, expression: str) -> str | None:

@@ -11,6 +11,7 @@ from holdfast.vocabulary.commands.custom import (
     RunWorkflow,
     Workflows,
 )
+from holdfast.vocabulary.commands.health import HealthCheck
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.commands.holdfast import (
     Adopt,
@@ -45,7 +46,7 @@ COMMANDS: dict[str, type[Command]] = {
         Adopt, Logs, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
-        Alerts, Explain, Metrics,
+        Alerts, Explain, Metrics, HealthCheck,
     )
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ class Status(Command, frozen=True, kw_only=True):
 class Start(Command, frozen=True, kw_only=True):
     """Start services, and those they depend on. What runs already is `already_running`.
 
-    `wait`: answer when each has stayed up for its `start_seconds`, or failed to.
+    `wait`: answer when each has stayed up for its `start_seconds` and is ready, or failed to.
     """
 
     name = "start"
@@ -112,8 +112,10 @@ class Ps(Command, frozen=True, kw_only=True):
 
 
 class Wait(Command, frozen=True, kw_only=True):
-    """Wait until a service is `running`, has `exited`, or printed a line that matches
-    `log:REGEX`; at most `timeout` seconds.
+    """Wait until a service is `running`, `ready`, `healthy`, has `exited`, or printed a line that
+    matches `log:REGEX`; at most `timeout` seconds.
+
+    Without probes, ready and healthy mean that it runs.
 
     A line counts from the start of the service's current run.
     """

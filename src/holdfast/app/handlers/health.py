@@ -1,0 +1,54 @@
+"""The handler of `health_check`: asks the probes of services now."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.adapters.probes import Finding
+from holdfast.app.context import Context
+from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.vocabulary.commands.health import HealthCheck
+from holdfast.vocabulary.probe_spec import ProbeSpec
+from holdfast.vocabulary.results import CheckResult, HealthResult, ServiceHealth
+from holdfast.vocabulary.states import State
+
+_ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
+
+
+async def health_check(context: Context, command: HealthCheck) -> HealthResult:
+    runners = [context.roster.get(name) for name in context.roster.names(command.services)]
+    found = await asyncio.gather(*(_of(context, runner) for runner in runners))
+    return HealthResult(
+        services={runner.name: it for runner, it in zip(runners, found, strict=True)}
+    )
+
+
+async def _of(context: Context, runner: RestoredRunner) -> ServiceHealth:
+    checks = [_told(probe, finding) for probe, finding in await context.health.check(runner)]
+    is_alive = runner.state in _ALIVE and runner.run is not None and runner.run.is_up
+    if not checks:
+        # Nobody asks more than whether it lives; and what does not live cannot be asked.
+        reason = f"it is {runner.state.value}"
+        checks = [
+            CheckResult(
+                probe="process", check="process", passed=is_alive, reason=reason, duration=0.0
+            )
+        ]
+    condition = runner.condition
+    return ServiceHealth(
+        status=runner.state.value,
+        ready=condition.is_ready if is_alive else None,
+        health=condition.health if is_alive else None,
+        consecutive_failures=condition.failures if is_alive else 0,
+        checks=checks,
+    )
+
+
+def _told(probe: ProbeSpec, finding: Finding) -> CheckResult:
+    return CheckResult(
+        probe=probe.name,
+        check=probe.kind,
+        passed=finding.is_passed,
+        reason=finding.reason,
+        duration=round(finding.seconds, 4),
+    )

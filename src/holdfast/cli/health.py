@@ -1,0 +1,38 @@
+"""`holdfast health`: what each probe finds now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import screen
+from holdfast.cli.call import Call
+
+HEADS = ("SERVICE", "RESULT", "PROBE", "TOOK", "FOUND")
+
+
+def health(call: Call) -> int:
+    result = call.ask("health_check", services=call.operands)
+    services: dict[str, dict[str, Any]] = result["services"]
+    failed = any(not check["passed"] for it in services.values() for check in it["checks"])
+    if call.is_json:
+        call.emit(result)
+        return int(failed)
+    if not services:
+        call.say("no services yet")
+        return 0
+    rows = [row_of(name, check) for name, it in services.items() for check in it["checks"]]
+    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width(), 1)))
+    return int(failed)
+
+
+def row_of(name: str, check: dict[str, Any]) -> tuple[str, ...]:
+    probe = check["probe"]
+    if check["check"] != probe:
+        probe += f" ({check['check']})"
+    return (
+        name,
+        "passed" if check["passed"] else "failed",
+        probe,
+        f"{check['duration'] * 1000:.0f}ms",
+        check["reason"],
+    )
