@@ -1,0 +1,75 @@
+"""The one table from errors to HTTP: status, and problem details (RFC 9457) with our codes."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse
+
+from holdfast.client.connection import Unreachable
+from holdfast.vocabulary.errors import HoldfastError
+
+STATUS: dict[str, int] = {
+    "usage": 400,
+    "unauthorized": 401,
+    "refused": 403,
+    "unknown_service": 404,
+    "not_found": 404,
+    "invalid_transition": 409,
+    "configuration": 422,
+    "resource_exceeded": 429,
+    "too_many_requests": 429,
+    "no_daemon": 503,
+    "keeper_gone": 503,
+    "timeout": 504,
+}
+TITLES = {
+    400: "The request is malformed",
+    401: "A token is needed",
+    403: "Refused",
+    404: "Not found",
+    405: "Not allowed here",
+    409: "Not in this state",
+    413: "Too large",
+    422: "The configuration cannot be used",
+    429: "Too much at once",
+    500: "It failed",
+    503: "Not available now",
+    504: "It took too long",
+}
+
+
+class Unauthorized(HoldfastError):
+    """No token was shown, or none that is known."""
+
+    code = "unauthorized"
+
+
+def problem(error: HoldfastError) -> JSONResponse:
+    """What a client hears when something failed."""
+    status = STATUS.get(error.code, 500)
+    if isinstance(error, Unreachable):
+        status = 503
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status == 503:
+        headers["Retry-After"] = "1"
+    return refusal(status, error.message, error.code, error.hint, headers, error.details)
+
+
+def refusal(
+    status: int,
+    detail: str,
+    code: str,
+    hint: str = "",
+    headers: dict[str, str] | None = None,
+    details: dict[str, object] | None = None,
+) -> JSONResponse:
+    content = {
+        "type": f"urn:holdfast:error:{code}",
+        "title": TITLES.get(status, "It failed"),
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "hint": hint,
+    }
+    if details:
+        content["details"] = details
+    return JSONResponse(content, status, headers, media_type="application/problem+json")

@@ -1,0 +1,48 @@
+"""Runs the gate on a listening socket that it was given.
+
+Told by its environment where the line door is and what it may be called. Ends with SIGTERM;
+its socket is the keeper's, so nobody is refused until the next one is up.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import uvicorn
+
+from holdfast.gate.app import build
+from holdfast.gate.guard import Allowed
+
+GRACE_SECONDS = 2
+BACKLOG = 2048
+LISTEN_FD = 3
+"""Where the keeper puts the first socket that it passes on."""
+
+
+def main() -> None:
+    environ = os.environ
+    sock = socket.socket(fileno=LISTEN_FD)
+    host, port = sock.getsockname()[:2]
+    certificate, key = environ.get("HOLDFAST_GATE_CERT"), environ.get("HOLDFAST_GATE_KEY")
+    origins = [word for word in environ.get("ALLOWED_ORIGINS", "").split(",") if word]
+    allowed = Allowed.at(host, port, is_tls=bool(certificate), origins=origins)
+    app = build(environ["HOLDFAST_GATE_LINE"], allowed, environ.get("HOLDFAST_GATE_INSTANCE", ""))
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        loop="auto",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+    sys.stdout.write(f"listening on {host}:{port}\n")
+    sys.stdout.flush()
+    uvicorn.Server(config).run(sockets=[sock])

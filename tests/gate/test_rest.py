@@ -1,0 +1,152 @@
+"""REST: the registry's commands over HTTP, and nobody who should not pass."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+
+import pytest
+
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.commands.command import Door
+from tests.gate.conftest import Gate
+from tests.harness import Hold, kill_9
+
+
+def test_status_and_control(gate: Gate) -> None:
+    assert gate.get("/api/status")["services"]["web"]["status"] == "running"
+    assert gate.post("/api/services/stop", {"services": ["web"]})["services"]["web"]["outcome"] == (
+        "stopped"
+    )
+    assert gate.get("/api/status?services=web")["services"]["web"]["status"] == "stopped"
+    assert gate.post("/api/services/start", {"services": ["web"]})["services"]["web"]["pid"]
+
+
+def test_arguments_of_path_and_query(gate: Gate) -> None:
+    lines = gate.get("/api/services/web/logs?tail=5&stream=out")["lines"]
+    assert [line["text"] for line in lines] == ["hello"]
+    assert gate.get("/api/services/web/runs?limit=1")["runs"][0]["number"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/api/status?nonsense=1", None, 400, "usage"),
+        ("GET", "/api/services/web/logs?tail=many", None, 400, "usage"),
+        ("GET", "/api/services/web/logs?tail=1&tail=2", None, 400, "usage"),
+        ("GET", "/api/services/nobody/logs", None, 404, "unknown_service"),
+        ("GET", "/api/nothing", None, 404, "not_found"),
+        ("POST", "/api/status", {}, 405, "usage"),
+        ("POST", "/api/services/stop", {"servces": []}, 400, "usage"),
+        ("POST", "/api/services/stop", ["web"], 400, "usage"),
+        ("POST", "/api/services/stop", b"{", 400, "usage"),
+        ("POST", "/api/services/stop?services=web", {}, 400, "usage"),
+        ("POST", "/api/services/pause", {"services": []}, 400, "usage"),
+    ],
+)
+def test_errors_are_problem_details(
+    gate: Gate, method: str, path: str, body: object, status: int, code: str
+) -> None:
+    """With a stable code, a sentence, and what to do."""
+    found = gate.refused(status, method, path, body=body)
+    assert (found["code"], found["status"]) == (code, status)
+    assert found["detail"]
+
+
+def test_nobody_without_a_token(gate: Gate, hold: Hold) -> None:
+    """Every route; only whether the gate lives may be asked by anybody."""
+    for command in COMMANDS.values():
+        if command.route is None or Door.REST not in command.doors:
+            continue
+        method, path = command.route
+        path = re.sub(r"{\w+}", "web", path)
+        body = {} if method == "POST" else None
+        assert gate.refused(401, method, path, token=None, body=body)["code"] == "unauthorized"
+        assert gate.refused(403, method, path, token="wrong", body=body)["code"] == "refused"
+    assert gate.get("/health", token=None)["status"] == "ok"
+    assert gate.get("/ready", token=None)["status"] == "ready"
+    assert hold.service("web")["status"] == "running"
+
+
+def test_a_role_binds(gate: Gate, hold: Hold) -> None:
+    viewer = hold.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
+    assert gate.get("/api/status", token=viewer)["services"]
+    body = {"services": ["web"]}
+    found = gate.refused(403, "POST", "/api/services/stop", token=viewer, body=body)
+    assert "viewer" in found["detail"]
+    record = json.loads(hold.cli("audit", "--json").stdout.splitlines()[-1])
+    assert (record["actor"], record["door"], record["decision"]) == (
+        "token eyes",
+        "rest",
+        "refused",
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "localhost:1"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"},
+        {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors"},
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"},
+    ],
+)
+def test_pages_of_other_sites_are_refused(gate: Gate, headers: dict[str, str]) -> None:
+    """Even with a good token: a name that was rebound, a form, a fetch."""
+    gate.refused(403, "GET", "/api/status", **headers)
+
+
+def test_a_form_cannot_be_sent(gate: Gate) -> None:
+    headers = {"Content_Type": "application/x-www-form-urlencoded"}
+    gate.refused(400, "POST", "/api/services/stop", body=b"services=web", **headers)
+
+
+def test_a_body_is_bounded(gate: Gate) -> None:
+    gate.refused(413, "POST", "/api/services/stop", body=b"x", Content_Length=str(1 << 30))
+
+
+def test_events_are_streamed_and_resumed(gate: Gate, hold: Hold) -> None:
+    """Server-sent events with their numbers; a client that comes back misses nothing."""
+    seen = []
+    for last in ("0", None):
+        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+        headers = {"Authorization": f"Bearer {gate.token}", "Accept": "text/event-stream"}
+        headers["Last-Event-ID"] = last if last is not None else str(seen[-1])
+        connection.request("GET", "/api/events", headers=headers)
+        answer = connection.getresponse()
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        if last is None:
+            hold.cli("restart", "web")
+        wanted = len(seen) + 3
+        while len(seen) < wanted:
+            line = answer.readline().decode()
+            if line.startswith("id: "):
+                seen.append(int(line[4:]))
+        connection.close()
+    assert seen == list(range(1, 7))
+
+
+def test_a_killed_supervisor_is_not_noticed_by_who_reads(gate: Gate, hold: Hold) -> None:
+    kill_9(hold.supervisor_pid)
+    assert gate.get("/api/status")["services"]["web"]["status"] == "running"
+
+
+def test_a_killed_gate_refuses_nobody(gate: Gate) -> None:
+    """Its socket stays open; who connected meanwhile is answered by the next one."""
+    gate.kill()
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    connection.request("GET", "/health")
+    gate.replace()
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_answers_tell_browsers_what_not_to_do(gate: Gate) -> None:
+    answer, _ = gate.request("GET", "/health")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["X-Holdfast-Instance"] == "test"
