@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import CursorError
-from holdfast.logbook.entries import Line, Note
+from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lines import LineAssembler
 from holdfast.logbook.reader import Reader
@@ -43,7 +43,8 @@ class LogQuery:
         self.place = start
         """Where to read on after the last batch."""
         self._assembler = LineAssembler(start)
-        self._walk = reader.chunks(start, command.stream, until)
+        only = command.run if command.cursor is None else None
+        self._walk = reader.chunks(start, command.stream, until, only)
 
     def batch(self) -> list[Line | Note]:
         """The next lines and notes; sets `is_done` at the end of what is there now."""
@@ -72,12 +73,14 @@ def ends_of(directory: str, services: list[str]) -> dict[str, int]:
     return {service: max(Reader(directory, service).end()) for service in services}
 
 
-def last_lines(directory: str, service: str, run: int | None, count: int) -> list[str]:
+def last_lines(
+    directory: str, service: str, run: int | None, count: int, stream: Stream | None = None
+) -> list[str]:
     """The newest lines of a run, for an answer that has to say why it failed."""
     reader = Reader(directory, service)
     found: list[str] = []
     assembler = LineAssembler()
-    with reader.chunks(reader.tail(count)) as walk:
+    with reader.chunks(reader.tail(count, stream), stream) as walk:
         for item in walk:
             found += _texts(assembler.feed(item), run)
     found += _texts(assembler.finish(), run)

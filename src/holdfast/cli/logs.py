@@ -26,6 +26,7 @@ class Part(NamedTuple):
     reader: Reader
     start: Cursor
     end: int | None
+    run: int | None = None
 
 
 def logs(call: Call) -> int:
@@ -102,14 +103,16 @@ def _part(call: Call, name: str, stream: Stream | None) -> Part | None:
     tail: int | None = call.options.get("tail")
     if tail is not None and end is None and call.options.get("grep") is None:
         start = Cursor(*map(max, start, reader.tail(tail, stream)))
-    return Part(name, reader, start, end)
+    return Part(name, reader, start, end, number)
 
 
 def _past(
     call: Call, part: Part, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
     """What is there now; when lines are chosen by pattern or run, the tail counts those."""
-    entries = (e for e in lines(part.reader, part.start, stream, part.end) if printer.matches(e))
+    entries = (
+        e for e in lines(part.reader, part.start, stream, part.end, part.run) if printer.matches(e)
+    )
     tail: int | None = call.options.get("tail")
     if tail is not None:
         return ((part.service, entry) for entry in deque(entries, maxlen=tail))
@@ -162,7 +165,7 @@ def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) 
         raise UsageError("--raw shows bytes, --grep chooses lines", "leave one of them out")
     if not follow:
         for part in parts:
-            for data in part.reader.raw(part.start, stream, part.end):
+            for data in part.reader.raw(part.start, stream, part.end, part.run):
                 out.write(data)
         out.flush()
         return 0

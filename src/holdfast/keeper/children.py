@@ -168,7 +168,8 @@ class Children:
         if run.exit is None and facts.get("exited"):
             run.exit = run.describe_exit(None, None, ())
         if run.kind != "task":
-            self._record(run, log_state or {}, is_recovery=log_state is None)
+            printed = int(facts.get("log_bytes") or 0)
+            self._record(run, log_state or {}, is_recovery=log_state is None, printed=printed)
         if (lease := facts.get("lease")) and run.exit is None:
             self.lease(run, lease["seconds"], lease["kind"], lease.get("remaining"))
         if run.feed is not None and (fed := facts.get("feed")):
@@ -249,7 +250,14 @@ class Children:
             os.set_blocking(entrance, False)
             run.feed = Feed(entrance, self._loop, lambda: self._on_input_end(run))
 
-    def _record(self, run: Run, state: dict[str, int] | None, *, is_recovery: bool = False) -> None:
+    def _record(
+        self,
+        run: Run,
+        state: dict[str, int] | None,
+        *,
+        is_recovery: bool = False,
+        printed: int = 0,
+    ) -> None:
         run.recorder = self._logs.use(run.service, run.log, state or None)
         if is_recovery:
             run.track = run.recorder.recover(run.number)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.keeper.loop import Callback, Loop, Timer
-    from holdfast.keeper.recorder import Recorder
+    from holdfast.keeper.recorder import Recorder, Track
 
 TURN_BYTES = 1 << 20
 COPY_BYTES = 1 << 16
@@ -121,6 +121,7 @@ class Source:
         "fd",
         "is_open",
         "stream",
+        "track",
     )
 
     def __init__(
@@ -131,7 +132,9 @@ class Source:
         stream: int,
         on_eof: Callback,
         transit: int | None,
+        track: Track,
     ) -> None:
+        self.track = track
         self._recorder = recorder
         self._loop = loop
         self.fd = fd
@@ -304,7 +307,7 @@ class Source:
                     recorder.refuse(error)
                 continue
             if count:
-                recorder.note(self.stream, count)
+                recorder.note(self.stream, count, self.track)
             return count
 
     def _source(self) -> int:
@@ -349,7 +352,7 @@ class Source:
                     continue
                 self._recorder.lose(len(view))
                 break
-            self._recorder.note(self.stream, count)
+            self._recorder.note(self.stream, count, self.track)
             view = view[count:]
         return len(data)
 

@@ -34,6 +34,17 @@ _STREAMS = ("out", "err")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+class Track:
+    """A run's part of the log; two of them grow at once while one run relieves another."""
+
+    __slots__ = ("bytes", "is_marked", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.bytes = 0
+        self.is_marked = False
+
+
 class Recorder:
     """The log of one service, over all its runs."""
 
@@ -43,25 +54,24 @@ class Recorder:
         "_chunk_offset",
         "_chunk_position",
         "_chunk_time",
+        "_current",
         "_files",
         "_flush_timer",
         "_flushed_at",
-        "_is_marked",
         "_look_at",
         "_loop",
         "_lost",
         "_max_size",
+        "_newest",
         "_on_gap",
         "_on_grew",
         "_retry_at",
-        "_run",
         "_shelf",
         "_sources",
         "_total_size",
         "_why",
         "last",
         "resting",
-        "run_bytes",
         "service",
         "watching",
     )
@@ -95,10 +105,12 @@ class Recorder:
         self._flush_timer: Timer | None = None
 
         state = state or {}
-        self._run = state.get("run", 0)
-        self._is_marked = bool(state.get("is_marked", 1))
-        self._files.run = self._run if self._is_marked else 0
-        self.run_bytes = state.get("run_bytes", 0)
+        self._newest = Track(state.get("run", 0))
+        self._newest.is_marked = bool(state.get("is_marked", 1))
+        self._newest.bytes = state.get("run_bytes", 0)
+        written = state.get("current", self._newest.number)
+        self._current = self._newest if written == self._newest.number else None
+        self._files.run = written if self._newest.is_marked or self._current is None else 0
         self._lost = state.get("lost", 0)
         self._why = "recording was interrupted" if self._lost else ""
         self._retry_at = 0.0
@@ -116,19 +128,38 @@ class Recorder:
         size = min(max_size, self._total_size // 2, LARGEST_SEGMENT)
         self._max_size = max(size, SMALLEST_SEGMENT)
 
-    def begin_run(self, number: int) -> None:
-        """What is recorded from now on belongs to this run; it is marked at its first byte."""
-        self._run = number
-        self._is_marked = False
-        self.run_bytes = 0
+    @property
+    def run_bytes(self) -> int:
+        """What the newest run has printed."""
+        return self._newest.bytes
+
+    def begin_run(self, number: int) -> Track:
+        """What is attached from now on belongs to this run; it is marked at its first byte."""
+        self._newest = Track(number)
         self._look_at = 0.0
+        return self._newest
+
+    def resume_run(self, number: int, count: int) -> Track:
+        """Go on with a run of an earlier program image, which had printed so many bytes."""
+        if self._newest.number == number:
+            return self._newest
+        track = Track(number)
+        track.is_marked, track.bytes = bool(count), count
+        return track
 
     def attach(
-        self, fd: int, stream: str, *, on_eof: Callback, transit: int | None = None
+        self,
+        fd: int,
+        stream: str,
+        *,
+        on_eof: Callback,
+        transit: int | None = None,
+        track: Track | None = None,
     ) -> Source:
         """Record this descriptor until its end; it is never closed here. A terminal's bytes
         pass through `transit`, where they are safe."""
-        source = Source(self, self._loop, fd, _STREAMS.index(stream), on_eof, transit)
+        kind = _STREAMS.index(stream)
+        source = Source(self, self._loop, fd, kind, on_eof, transit, track or self._newest)
         self._sources.append(source)
         return source
 
@@ -136,30 +167,32 @@ class Recorder:
         """What the files cannot tell, for the recorder of the next program image."""
         self.flush()
         return {
-            "run": self._run,
-            "is_marked": int(self._is_marked),
-            "run_bytes": self.run_bytes,
+            "run": self._newest.number,
+            "is_marked": int(self._newest.is_marked),
+            "run_bytes": self._newest.bytes,
             "lost": self._lost,
+            "current": self._current.number if self._current else self._files.run,
         }
 
-    def recover(self, run_number: int) -> None:
+    def recover(self, run_number: int) -> Track:
         """The keeper before us died during this run: note it, index what it left behind,
         and count what the run has printed."""
-        self.begin_run(run_number)
+        track = self.begin_run(run_number)
         try:
             self._files.locate()
             if self._files.is_empty:
-                return
+                return track
             if not self._files.is_open:
                 self._files.open(_now(), is_replacement=True)
             started_at = self._files.find_run(run_number)
         except OSError as error:
             self.refuse(error)
-            return
+            return track
         if started_at is not None:
-            self._is_marked = True
-            self._files.run = run_number
-            self.run_bytes = self._files.position - started_at
+            track.is_marked = True
+            track.bytes = self._files.position - started_at
+            self._current, self._files.run = track, run_number
+        return track
 
     def prune(
         self, keep_segments: int | None = None, before: float | None = None
@@ -223,7 +256,7 @@ class Recorder:
     def file(self, stream: int) -> int:
         return self._files.file(stream)
 
-    def note(self, stream: int, count: int) -> None:
+    def note(self, stream: int, count: int, track: Track) -> None:
         """These bytes are in the file now."""
         files = self._files
         now = _now()
@@ -232,8 +265,8 @@ class Recorder:
                 self._finish_chunk()
                 files.pending += index.pack_gap(now, files.position, self._lost)
             self._end_gap()
-        if not self._is_marked:
-            self._mark_run(now)
+        if track is not self._current or not track.is_marked:
+            self._mark_run(track, now)
         offset = files.ends[stream]
         if self._chunk_kind != stream or not 0 <= now - self._chunk_time < CHUNK_MICROSECONDS:
             self._finish_chunk()
@@ -244,7 +277,7 @@ class Recorder:
         self._chunk_length += count
         files.ends[stream] = offset + count
         files.position += count
-        self.run_bytes += count
+        track.bytes += count
         self._shelf.unchecked_room -= count
         while files.closed and files.closed_bytes + files.live_bytes > self._total_size:
             files.drop_oldest()
@@ -327,11 +360,17 @@ class Recorder:
                 files.drop_oldest()
         return room
 
-    def _mark_run(self, now: int) -> None:
+    def _mark_run(self, track: Track, now: int) -> None:
         self._finish_chunk()
-        self._is_marked = True
-        self._files.run = self._run
-        self._files.pending += index.pack(index.RUN, now, self._files.position, self._run, 0)
+        if track.is_marked:
+            how = index.GOES_ON
+        else:
+            is_beside = any(source.track is not track for source in self._sources)
+            how = index.BESIDE if is_beside else index.ALONE
+        track.is_marked = True
+        self._current, self._files.run = track, track.number
+        number, position = track.number, self._files.position
+        self._files.pending += index.pack(index.RUN, now, position, number, how)
 
     def _finish_chunk(self) -> None:
         if self._chunk_length:

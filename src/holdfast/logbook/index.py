@@ -18,6 +18,12 @@ OUT_RECOVERED = 8
 ERR_RECOVERED = 9
 HEADER = 255
 
+# How a RUN record's run is there: alone, as it begins; beside another one, as it begins; or
+# it goes on after bytes of that other one.
+ALONE = 0
+GOES_ON = 1
+BESIDE = 2
+
 VERSION = 1
 RECORD_SIZE = 24
 
@@ -63,6 +69,11 @@ def stream_of(kind: int) -> int:
     if kind in (ERR, ERR_RECOVERED):
         return ERR
     return -1
+
+
+def is_cut(record: Record) -> bool:
+    """Whether what is unfinished here will not be finished: a run begins alone, or a gap."""
+    return record[0] == GAP or (record[0] == RUN and record[4] == ALONE)
 
 
 class Extent:

@@ -37,7 +37,8 @@ class LineAssembler:
     """Feed chunks and notes in order; lines and notes come out in order."""
 
     def __init__(self, cursor: Cursor = cursors.BEGINNING) -> None:
-        self._unfinished: dict[Stream, _Unfinished | None] = {"out": None, "err": None}
+        # Of each run apart: two of them print at once while one relieves the other.
+        self._unfinished: dict[tuple[Stream, int], _Unfinished] = {}
         self._read_already: dict[Stream, int] = {"out": cursor.out, "err": cursor.err}
         self._position = cursor.start
 
@@ -59,22 +60,21 @@ class LineAssembler:
             yield self._finish_line(item, data, begun, place)
         self._position = item.end
         if rest:
-            unfinished = self._unfinished[item.stream]
+            unfinished = self._unfinished.get((item.stream, item.run))
             if unfinished is None:
-                unfinished = self._unfinished[item.stream] = _Unfinished(item, place)
+                unfinished = _Unfinished(item, place)
+                self._unfinished[item.stream, item.run] = unfinished
             unfinished.add(rest)
             if unfinished.size > LONGEST_LINE_BYTES:
                 yield self._cut(item.stream, unfinished)
 
     def finish(self) -> Iterator[Line]:
         """What is unfinished now, as partial lines."""
-        for stream in STREAMS:
-            unfinished = self._unfinished[stream]
-            if unfinished is not None:
-                self._unfinished[stream] = None
-                data = b"".join(unfinished.parts)
-                cursor = self._cursor(stream, self._position)
-                yield Line(unfinished.time, stream, data, cursor, unfinished.run, True)
+        for key in sorted(self._unfinished, key=lambda key: (STREAMS.index(key[0]), key[1])):
+            stream, unfinished = key[0], self._unfinished.pop(key)
+            data = b"".join(unfinished.parts)
+            cursor = self._cursor(stream, self._position)
+            yield Line(unfinished.time, stream, data, cursor, unfinished.run, True)
 
     def cursor(self) -> Cursor:
         """Where another assembler would have to begin to see what is still to come."""
@@ -83,9 +83,8 @@ class LineAssembler:
     def _finish_line(self, chunk: Chunk, data: bytes, begun: int, end: int) -> Line:
         stream = chunk.stream
         time = chunk.time
-        unfinished = self._unfinished[stream]
+        unfinished = self._unfinished.pop((stream, chunk.run), None)
         if unfinished is not None:
-            self._unfinished[stream] = None
             unfinished.add(data)
             data = b"".join(unfinished.parts)
             time = unfinished.time
@@ -110,10 +109,8 @@ class LineAssembler:
         return Cursor(self._place("out", end), end)
 
     def _place(self, stream: Stream, end: int) -> int:
-        unfinished = self._unfinished[stream]
-        if unfinished is not None:
-            return unfinished.start
-        return max(end, self._read_already[stream])
+        starts = [it.start for (of, _), it in self._unfinished.items() if of == stream]
+        return min(starts) if starts else max(end, self._read_already[stream])
 
 
 def torn_bytes(data: bytes) -> int:
@@ -144,7 +141,8 @@ def lines(
     cursor: Cursor = cursors.BEGINNING,
     stream: Stream | None = None,
     until: int | None = None,
+    run: int | None = None,
 ) -> Iterator[Line | Note]:
     """Lines and notes from the cursor to the present end of the log."""
-    with reader.chunks(cursor, stream, until) as walk:
+    with reader.chunks(cursor, stream, until, run) as walk:
         yield from assemble(walk, cursor)

@@ -40,19 +40,21 @@ class Reader:
         cursor: Cursor = cursors.BEGINNING,
         stream: Stream | None = None,
         until: int | None = None,
+        run: int | None = None,
     ) -> Walk:
         """Everything from the cursor to the present end, in recorded order; iterate again
-        to go on with what was added since."""
-        return Walk(self, cursor, stream, until)
+        to go on with what was added since. `run`: of this run only."""
+        return Walk(self, cursor, stream, until, run)
 
     def raw(
         self,
         cursor: Cursor = cursors.BEGINNING,
         stream: Stream | None = None,
         until: int | None = None,
+        run: int | None = None,
     ) -> Iterator[bytes]:
         """The bytes as they were printed, nothing added."""
-        with self.chunks(cursor, stream, until) as walk:
+        with self.chunks(cursor, stream, until, run) as walk:
             for item in walk:
                 if isinstance(item, Chunk):
                     yield item.data
@@ -86,29 +88,37 @@ class Reader:
         return cursors.at(place or 0)
 
     def run(self, number: int = -1) -> Span | None:
-        """A run's part of the log, by number; -1 is the last run, -2 the one before."""
-        for count, span in enumerate(self.runs(), start=1):
-            if span.run == number or count == -number:
-                return span
+        """A run's part of the log, by number; -1 is the last run, -2 the one before.
+
+        While two runs overlapped, the part of each holds bytes of the other: read it with
+        `run`."""
+        for is_whole in (False, True):
+            for count, span in enumerate(self.runs(is_whole=is_whole), start=1):
+                if span.run == number or count == -number:
+                    return span
         return None
 
-    def runs(self) -> Iterator[Span]:
-        """Every run that left something in the log, the last one first."""
+    def runs(self, *, is_whole: bool = True) -> Iterator[Span]:
+        """Every run that left something in the log, the last one first. `is_whole` False:
+        faster, without runs that began and ended beside another in one segment."""
         end: int | None = None
+        ends: dict[int, int | None] = {}
         last = 0
         oldest: tuple[int, int] | None = None
         for view in self.views(newest_first=True):
             oldest = view.run, view.base
-            if last and view.run == last:
+            if last and view.run == last and not is_whole and ends.keys() <= {last}:
                 continue
             at = view.count()
             while (at := view.find_back(index.RUN, at)) >= 0:
-                _, micros, position, run, _ = view.record(at)
-                yield Span(run, cursors.at(position), end, micros / 1_000_000)
+                _, micros, position, run, how = view.record(at)
+                ends.setdefault(run, end)
+                if how != index.GOES_ON:
+                    yield Span(run, cursors.at(position), ends.pop(run), micros / 1_000_000)
                 end = position
             last = view.run
         if oldest and oldest[0] and oldest[1] != end:
-            yield Span(oldest[0], cursors.at(oldest[1]), end, None)
+            yield Span(oldest[0], cursors.at(oldest[1]), ends.get(oldest[0], end), None)
 
     def views(self, *, newest_first: bool = False) -> Iterator[SegmentView]:
         """The segments one after another; each is closed when the next is asked for."""
@@ -135,7 +145,12 @@ class Walk:
     iterating again goes on from there."""
 
     def __init__(
-        self, reader: Reader, cursor: Cursor, stream: Stream | None, until: int | None
+        self,
+        reader: Reader,
+        cursor: Cursor,
+        stream: Stream | None,
+        until: int | None,
+        run: int | None = None,
     ) -> None:
         self._reader = reader
         self._from = list(cursor)
@@ -144,6 +159,7 @@ class Walk:
             self._from[1 - only] = self._from[only]
         self._stream = None if stream is None else STREAMS.index(stream)
         self._until = until
+        self._only = run
         self.position = min(self._from)
         self._view: SegmentView | None = None
         self._records: list[index.Record] = []
@@ -275,7 +291,8 @@ class Walk:
         if self._until is not None:
             end = min(end, self._until)
         start = max(position, self._from[stream])
-        if self._stream not in (None, stream) or start >= end:
+        is_wanted = self._stream in (None, stream) and self._only in (None, self._run)
+        if not is_wanted or start >= end:
             self._next += 1
             self.position = max(self.position, position + length)
             return None
@@ -305,11 +322,11 @@ class Walk:
         return Note(kind, None, self.position, self._run, lost)
 
     def _note(self, record: index.Record) -> Note | None:
-        kind, micros, position, offset, _ = record
+        kind, micros, position, offset, how = record
         time = micros / 1_000_000
         if kind == index.RUN:
             self._run = offset
-            return Note("run", time, position, offset)
+            return Note("run", time, position, offset) if how == index.ALONE else None
         if kind == index.GAP:
             return Note("gap", time, position, self._run, index.lost_bytes(record))
         if kind == index.REPLACED:

@@ -71,7 +71,9 @@ class _Search:
         for kind in (index.RUN, index.GAP):
             at = before
             while (at := view.find_back(kind, at)) > 0:
-                place = view.record(at)[2]
+                if not index.is_cut(record := view.record(at)):
+                    continue
+                place = record[2]
                 self._cut = [None if cut is None else min(cut, place) for cut in self._cut]
 
     def cursor(self) -> Cursor:
@@ -102,7 +104,7 @@ class _Search:
                 at -= 1
                 stream = index.stream_of(record[0])
                 if stream < 0:
-                    if record[0] in (index.RUN, index.GAP):
+                    if index.is_cut(record):
                         self._cut = [record[2], record[2]]
                         self._look_at_cuts(view, ends)
                     continue
