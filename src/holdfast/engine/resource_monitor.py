@@ -287,7 +287,7 @@ def monitor_for(
     """The monitor of this supervisor, with its sampler and its files."""
 
     def sampler() -> Sampler:
-        return new_sampler(link.cgroup_root, (link.keeper_pid, os.getpid()))
+        return new_sampler(link.cgroup_root)
 
     observation = Observation(sampler, os.path.join(state, "metrics"))
     return ResourceMonitor(observation, loop, recorder, clock, Tallies())

@@ -9,11 +9,11 @@ from holdfast.adapters.metrics.usage import Sampler, Totals, Tree, Usage, Watche
 __all__ = ["Sampler", "Totals", "Tree", "Usage", "Watched", "new_sampler"]
 
 
-def new_sampler(cgroup_root: str | None = None, orphans_go_to: tuple[int, ...] = ()) -> Sampler:
-    """The sampler of this system. `orphans_go_to`: who becomes the parent of orphans."""
+def new_sampler(cgroup_root: str | None = None) -> Sampler:
+    """The sampler of this system."""
     from holdfast.adapters.metrics.linux import LinuxSampler
     from holdfast.adapters.metrics.portable import PortableSampler
 
     if os.path.exists("/proc/self/stat"):
-        return LinuxSampler(cgroup_root, orphans_go_to)
+        return LinuxSampler(cgroup_root)
     return PortableSampler()

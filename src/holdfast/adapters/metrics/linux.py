@@ -26,11 +26,10 @@ _NOTHING = (0, 0, 0, 0)
 class LinuxSampler:
     """All trees, and which processes belong to which where no cgroup tells."""
 
-    def __init__(self, cgroup_root: str | None, orphans_go_to: tuple[int, ...] = ()) -> None:
+    def __init__(self, cgroup_root: str | None) -> None:
         self._root = cgroup_root
-        self._adopters = frozenset({1, *orphans_go_to})
         self._trees: dict[str, Tree] = {}
-        self._scan = _Scan(self._trees, self._adopters)
+        self._scan = _Scan(self._trees)
         self._root_fd, self._root_raw = -1, b""
         self._looks = 0
         if cgroup_root is not None:
@@ -146,9 +145,8 @@ class LinuxSampler:
 class _Scan:
     """One pass over /proc: who is new, and to whom it belongs."""
 
-    def __init__(self, trees: dict[str, Tree], adopters: frozenset[int]) -> None:
+    def __init__(self, trees: dict[str, Tree]) -> None:
         self._trees = trees
-        self._adopters = adopters
         self._seen: set[int] = set()
         self._seen_since = 0.0
         self._owner: dict[int, str] = {}
@@ -203,7 +201,8 @@ class _Scan:
                 break
             line.append(parent)
         owner = self._owner.get(parent)
-        if owner is None and parent in self._adopters:
+        if owner is None:
+            # Whoever takes orphans in here; what it was started with says whose it is.
             owner = _run_id_of(line[-1])
         if owner in self._open:
             for one in reversed(line):
