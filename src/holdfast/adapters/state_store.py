@@ -22,6 +22,7 @@ from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.results import RunRecord
+from holdfast.vocabulary.secrets import redact_fields
 
 MAX_EVENTS = 100_000
 MAX_EVENT_AGE_SECONDS = 30 * 86400.0
@@ -102,7 +103,7 @@ class StateStore:
             kind=kind.value,
             service=service,
             run_id=run_id,
-            data=data,
+            data=redact_fields(data),
         )
         self._events.append(event)
         row = (event.seq, event.time, event.kind, service, run_id, _encode(data))
