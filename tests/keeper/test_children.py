@@ -374,3 +374,28 @@ def test_a_supervisor_is_launched_again_when_descriptors_are_short() -> None:
     assert "Too many" in (supervisor.last_error or "")
     ((seconds, call),) = later
     assert (seconds, call) == (0.25, supervisor.launch)
+
+
+def test_requests_that_wait_come_before_the_ended() -> None:
+    """A crowd of requests puts the reaping off, for a moment and not for ever."""
+    clock = 5.0
+    later: list[Any] = []
+    loop = SimpleNamespace(now=lambda: clock, call_later=lambda _, call: later.append(call))
+    departures = Departures(*cast("Any", [None, loop, None, None, None]))
+    reaped: list[float] = []
+    departures.reap = lambda: reaped.append(clock)  # type: ignore[method-assign]
+    departures.on_child_signal()
+    assert reaped == [5.0]
+    departures.has_requests = lambda: True
+    departures.on_child_signal()
+    departures.on_child_signal()
+    assert reaped == [5.0]
+    clock = 5.02
+    later.pop()()
+    assert reaped == [5.0]
+    clock = 5.04
+    later.pop()()
+    assert (reaped, later) == ([5.0, 5.04], [])
+    departures.has_requests = lambda: False
+    departures.on_child_signal()
+    assert reaped == [5.0, 5.04, 5.04]

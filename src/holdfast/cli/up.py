@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from holdfast.cli.call import Call
-from holdfast.cli.output import ends_of
-from holdfast.cli.run import environment_of
-from holdfast.cli.services import describe
 from holdfast.client.launch import ensure_running
 from holdfast.vocabulary.errors import ConfigError, HoldfastError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.cli.call import Call
 
 
 def up(call: Call) -> int:
     is_detached = bool(call.options.get("detach"))
     _check_there_is_something(call)
-    ends = ends_of(call.places.logs)
-    launched = ensure_running(call.places, call.environ)
+    ends = {}
+    if not is_detached:
+        from holdfast.cli.output import ends_of
+
+        ends = ends_of(call.places.logs)
+    launched = ensure_running(call.places, call.environ, meanwhile=_load)
     call.use(launched.connection)
     try:
         result = call.ask("up", **_fields(call, is_detached=is_detached))
@@ -33,9 +38,18 @@ def up(call: Call) -> int:
     return Foreground(call, launched.keeper, ends, call.operands, list(result["services"])).stay()
 
 
+def _load() -> None:
+    """What is needed later loads while the keeper does."""
+    from holdfast.cli import run, services  # noqa: F401
+
+
 def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
+    from holdfast.cli.run import environment_of
+
     settings = {
-        name: str(call.options[name]) for name in ("log_level", "port") if name in call.options
+        name: str(call.options[name])
+        for name in ("log_level", "log_format", "port")
+        if name in call.options
     }
     return {
         "config": call.places.config,
@@ -78,6 +92,8 @@ def _tell(call: Call, result: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(result)
         return int(failed)
+    from holdfast.cli.services import describe
+
     if not services:
         call.say("nothing to start")
     for name, outcome in services.items():

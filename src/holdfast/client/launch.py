@@ -12,14 +12,17 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
 from holdfast.client.reach import SupervisorAway, lock_is_held, reach
 from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, Refused, TimedOut
 from holdfast.vocabulary.places import Places, digest, states_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 READY_SECONDS = 15.0
 TAIL_BYTES = 2000
@@ -53,10 +56,16 @@ class Launched:
         self.keeper = keeper
 
 
-def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
-    """Join the Holdfast of these places, or start it; whoever holds the lock wins."""
+def ensure_running(
+    places: Places, environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
+) -> Launched:
+    """Join the Holdfast of these places, or start it; whoever holds the lock wins. `meanwhile`
+    is called if it is started, while it starts."""
     deadline = time.monotonic() + READY_SECONDS
     keeper: KeeperProcess | None = None
+    if not os.path.exists(places.line_socket) and not lock_is_held(places.state):
+        # Plainly nobody: there is no need to ask around first.
+        keeper = start_keeper(places, environ, meanwhile)
     while True:
         try:
             return Launched(join(places), keeper)
@@ -68,7 +77,9 @@ def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
         keeper = start_keeper(places, environ)
 
 
-def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | None:
+def start_keeper(
+    places: Places, environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
+) -> KeeperProcess | None:
     """Start a keeper and wait until it is ready; None when another one holds the lock."""
     make_private(places.state)
     make_private(places.runtime)
@@ -87,6 +98,8 @@ def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | 
         )
     os.close(ready_end)
     try:
+        if meanwhile is not None:
+            meanwhile()
         answer = _read_ready(ready)
     finally:
         os.close(ready)

@@ -59,7 +59,7 @@ class Connection:
         self._outbox = wire.Outbox()
         self._waiting: list[tuple[Message, list[int]]] = []
         self._grown: dict[str, int] = {}
-        self._is_corked = False
+        self._has_sent = False
         self._retry: Timer | None = None
         self._events = READ
         loop.watch(sock.fileno(), self._on_ready)
@@ -67,13 +67,21 @@ class Connection:
     def fileno(self) -> int:
         return self._sock.fileno()
 
+    @property
+    def has_requests(self) -> bool:
+        """Some have come, and are not served yet."""
+        return bool(self._waiting)
+
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send now or when there is room; descriptors stay the caller's."""
+        """Send now or when there is room; descriptors stay the caller's. What follows in the
+        same turn goes out together at its end: waking the peer costs more than most messages."""
         if not self.is_open:
             return
-        if self._is_corked:
+        if self._has_sent:
             self._outbox.put(message, fds)
             return
+        self._has_sent = True
+        self._loop.at_turn_end(self._end_turn)
         try:
             self._after_send(self._outbox.send_now(self._sock, message, fds))
         except OSError:
@@ -90,8 +98,7 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
-        if self._is_corked:
-            self._outbox.try_flush(self._sock)
+        self._outbox.try_flush(self._sock)
         if self._retry is not None:
             self._retry.cancel()
         self._loop.unwatch(self._sock.fileno())
@@ -129,31 +136,31 @@ class Connection:
         self._serve()
 
     def _serve(self) -> None:
-        """Handle what has come, but let others have their turn. What is answered to many
-        goes out together: waking the peer for each costs more than most answers do."""
+        """Handle what has come, but let others have their turn."""
         deadline = self._loop.now() + _SLICE_SECONDS
         done = 0
         waiting = self._waiting
-        self._is_corked = len(waiting) > 1
-        try:
-            while done < len(waiting) and self.is_open:
-                message, fds = waiting[done]
-                done += 1
-                # Taken out first: an upgrade inside the call must not hand it on again.
-                self._waiting = waiting[done:]
-                self._on_message(self, message, fds)
-                if self._loop.now() > deadline:
-                    break
-        finally:
-            self._is_corked = False
+        while done < len(waiting) and self.is_open:
+            message, fds = waiting[done]
+            done += 1
+            # Taken out first: an upgrade inside the call must not hand it on again.
+            self._waiting = waiting[done:]
+            self._on_message(self, message, fds)
+            if self._loop.now() > deadline:
+                break
         if self.is_open:
-            self._flush()
-        if self.is_open and self._waiting:
-            self._loop.call_later(0, self._resume)
+            self._watch()
+            if self._waiting:
+                self._loop.call_later(0, self._resume)
 
     def _resume(self) -> None:
         if self.is_open:
             self._serve()
+
+    def _end_turn(self) -> None:
+        self._has_sent = False
+        if self.is_open and not self._outbox.is_empty:
+            self._flush()
 
     def _flush(self) -> None:
         try:

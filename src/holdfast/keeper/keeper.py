@@ -86,6 +86,7 @@ class Keeper:
             self.held,
             self.announce,
         )
+        self.children.departures.has_requests = self._has_requests
         self.supervisor = Supervisor(loop, launcher, self.children, self.set_link)
         self._words = Words(self)
         self._door: Door | None = None
@@ -129,6 +130,9 @@ class Keeper:
     def set_link(self, sock: socket.socket) -> Connection:
         self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
         return self.link
+
+    def _has_requests(self) -> bool:
+        return self.link is not None and self.link.has_requests
 
     def _on_peer(self, sock: socket.socket, process: Process | None) -> None:
         runs, root = self.children.runs, self.cgroups.root

@@ -104,7 +104,7 @@ def _put_together(
     is_resumed = "--resume" in asked
     loop = Loop()
     keeper = Keeper(options, loop, lock_fd, table, launcher)
-    loop.on_signal(signal.SIGCHLD, keeper.children.departures.reap)
+    loop.on_signal(signal.SIGCHLD, keeper.children.departures.on_child_signal)
     on_end = keeper.end_requests.on_signal
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.on_signal(number, lambda number=number: on_end(number))  # type: ignore[misc]
