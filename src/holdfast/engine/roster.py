@@ -21,7 +21,6 @@ from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.selectors import Selectors
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
-from holdfast.vocabulary.errors import UnknownService
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -63,10 +62,9 @@ class Roster:
     # Knowing
 
     def get(self, name: str) -> RestoredRunner:
+        """The one service of this name, or that this name stands for."""
         runner = self.runners.get(name)
-        if runner is None:
-            raise UnknownService.named(name, list(self.runners))
-        return runner
+        return runner if runner is not None else self.runners[self.selectors.one(name)]
 
     @property
     def selectors(self) -> Selectors:

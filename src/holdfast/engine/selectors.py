@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from holdfast.vocabulary.errors import UnknownService
+from holdfast.vocabulary.errors import UnknownService, UsageError
 from holdfast.vocabulary.service_spec import ServiceSpec
 
 GROUP, TAG = "group:", "tag:"
@@ -43,6 +43,15 @@ class Selectors:
         if not found:
             raise UnknownService.named(selector, self.known())
         return found
+
+    def one(self, selector: str) -> str:
+        """The only service that a name stands for; raises UsageError when there are more."""
+        found = self.expand(selector)
+        if len(found) > 1:
+            raise UsageError(
+                f"{selector} stands for {len(found)} services", f"name one: {', '.join(found)}"
+            )
+        return found[0]
 
     def known(self) -> list[str]:
         """Every name that may be used, services first."""

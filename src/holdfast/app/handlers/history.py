@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
+import msgspec
+
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.history import Events, Runs
+from holdfast.vocabulary.errors import UnknownService
 from holdfast.vocabulary.results import EventsResult, RunsResult
 
 _BATCH = 500
@@ -16,9 +19,21 @@ _MOST = 10_000
 def events(
     context: Context, command: Events
 ) -> Awaitable[EventsResult] | AsyncGenerator[dict[str, Any], None]:
+    command = msgspec.structs.replace(command, services=_names(context, command.services))
     if command.follow:
         return _follow(context, command)
     return _tell(context, command)
+
+
+def _names(context: Context, wanted: list[str]) -> list[str]:
+    """The services meant; a name that nobody has now may have had events once."""
+    names: dict[str, None] = {}
+    for selector in wanted:
+        try:
+            names.update(dict.fromkeys(context.roster.names([selector])))
+        except UnknownService:
+            names[selector] = None
+    return list(names)
 
 
 async def _tell(context: Context, command: Events) -> EventsResult:
@@ -59,7 +74,7 @@ async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str,
 
 
 async def runs(context: Context, command: Runs) -> RunsResult:
-    context.roster.get(command.service)
+    name = context.roster.get(command.service).name
     await context.store.written()
     limit = max(1, min(command.limit, 1000))
-    return RunsResult(runs=await context.store.runs_of(command.service, limit))
+    return RunsResult(runs=await context.store.runs_of(name, limit))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.matching import Matcher
 from holdfast.adapters.output import LogQuery, ends_of, log_line, note_line
 from holdfast.app.context import Context
@@ -17,7 +19,8 @@ _MOST_LINES = 10_000
 
 
 async def logs(context: Context, command: Logs) -> LogsResult:
-    context.roster.get(command.service)
+    name = context.roster.get(command.service).name
+    command = msgspec.structs.replace(command, service=name)
     query = await context.in_thread(LogQuery, context.logs, command)
     try:
         if command.grep is None:
@@ -63,9 +66,8 @@ async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list
 
 
 async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:
-    for name in command.services:
-        context.roster.get(name)
-    subscription = context.watches.subscribe(command.services)
+    names = context.roster.names(command.services) if command.services else []
+    subscription = context.watches.subscribe(names)
     try:
         while True:
             items = await subscription.next()

@@ -48,7 +48,7 @@ async def restart(context: Context, command: Restart) -> Outcomes:
     if command.args is not None or command.env_vars:
         args = None if command.args is None else tuple(command.args)
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
-    runners = [roster.get(name) for name in dict.fromkeys(wanted)]
+    runners = [roster.runners[name] for name in roster.names(wanted)]
     _note_request(context, [runner.name for runner in runners], "restart")
     futures = [runner.restart(wait=command.wait, overrides=overrides) for runner in runners]
     for runner in runners:
@@ -124,4 +124,4 @@ def _note_request(context: Context, names: list[str], request: str) -> None:
 def _named(context: Context, names: list[str]) -> list[ServiceRunner]:
     if not names:
         raise UsageError("name at least one service", f"known: {', '.join(context.roster.runners)}")
-    return [context.roster.get(name) for name in dict.fromkeys(names)]
+    return [context.roster.runners[name] for name in context.roster.names(names)]

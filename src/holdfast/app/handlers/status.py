@@ -29,7 +29,7 @@ async def _refreshed_status(context: Context, command: Status) -> StatusResult:
 
 def _status(context: Context, command: Status) -> StatusResult:
     roster = context.roster
-    runners = [roster.get(name) for name in command.services] or list(roster.runners.values())
+    runners = [roster.runners[name] for name in roster.names(command.services)]
     return StatusResult(
         supervisor=SupervisorStatus(
             status="running",

@@ -21,7 +21,14 @@ _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
 
 
 async def wait(context: Context, command: Wait) -> WaitResult:
-    runner = context.roster.get(command.service)
+    """Of several services, until all have met it; the answer is about one that has not."""
+    names = context.roster.names([command.service])
+    runners = [context.roster.runners[name] for name in names]
+    results = await asyncio.gather(*(_wait(context, runner, command) for runner in runners))
+    return min(results, key=lambda result: (result.met, -result.seconds))
+
+
+async def _wait(context: Context, runner: ServiceRunner, command: Wait) -> WaitResult:
     began = time.monotonic()
     is_met, line = False, None
     try:
