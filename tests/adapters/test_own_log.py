@@ -1,42 +1,110 @@
-"""Holdfast's own log: where it goes, and how large it may grow."""
+"""Holdfast's own log: levels of modules and packages, two styles, no secret."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import logging
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.adapters import own_log
+from holdfast.adapters.own_log import facts
 
 
 @pytest.fixture
-def root() -> Iterator[logging.Logger]:
-    logger = logging.getLogger(own_log.ROOT)
-    before = logger.handlers[:], logger.level, logger.propagate
-    logger.handlers = []
-    yield logger
-    for handler in logger.handlers:
+def path(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "own.log"
+    own_log.open_log(str(place))
+    yield place
+    own_log.set_level("info")
+    root = logging.getLogger("holdfast")
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
         handler.close()
-    logger.handlers, logger.level, logger.propagate = before
+    root.propagate = True
 
 
-def test_a_long_log_is_rotated(
-    tmp_path: Path, root: logging.Logger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest lines are in the file, the older ones in a bounded number of others."""
-    monkeypatch.setattr(own_log, "_SIZE", 1000)
-    path = tmp_path / "holdfast.log"
-    own_log.open_log(str(path))
-    for number in range(200):
-        own_log.logger("test").info("line %d \udcff", number)
-    assert sorted(it.name for it in tmp_path.iterdir()) == [
-        "holdfast.log",
-        *(f"holdfast.log.{number}" for number in (1, 2, 3)),
-    ]
-    assert all(it.stat().st_size < 1200 for it in tmp_path.iterdir())
-    files = [tmp_path / f"holdfast.log.{number}" for number in (3, 2, 1)]
-    lines = "".join(it.read_text() for it in [*files, path]).splitlines()
-    numbers = [int(line.split("line ")[1].split()[0]) for line in lines]
-    assert numbers == list(range(numbers[0], 200))
+def at(name: str) -> int:
+    return logging.getLogger(f"holdfast.{name}").getEffectiveLevel()
+
+
+def test_a_package_has_a_level(path: Path) -> None:
+    """`engine=debug` means all modules of the engine, and nothing else."""
+    importlib.import_module("holdfast.engine.roster")
+    assert own_log.set_level("engine=debug,warn") == []
+    assert at("engine.roster") == logging.DEBUG
+    assert at("engine.alerts") == logging.DEBUG
+    assert at("adapters.state_store") == logging.WARNING
+
+
+def test_a_group_of_modules_has_a_level(path: Path) -> None:
+    """`health=trace` means the modules with that word, in whatever package."""
+    importlib.import_module("holdfast.engine.run_health")
+    own_log.set_level("health=trace")
+    assert at("engine.health") == own_log.TRACE
+    assert at("engine.roster") == logging.INFO
+
+
+def test_a_later_setting_replaces_all_of_an_earlier(path: Path) -> None:
+    """What was chatty before is silent again; modules that load later get their level, too."""
+    own_log.set_level("engine=trace")
+    own_log.set_level("adapters=error")
+    assert at("engine.roster") == logging.INFO
+    own_log.set_level("loaded=debug")
+    assert own_log.logger("loaded_later").getEffectiveLevel() == logging.DEBUG
+    assert own_log.set_level("engine=loud,info") == ["engine=loud"]
+
+
+def test_every_logger_is_named_by_its_place() -> None:
+    """So that levels of packages reach every module that logs."""
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if module.name.split(".")[1] in ("adapters", "app", "engine", "doors"):
+            loaded = importlib.import_module(module.name)
+            log = getattr(loaded, "_log", None)
+            if isinstance(log, logging.Logger):
+                package = module.name.rpartition(".")[0]
+                assert log.name.rpartition(".")[0] == package, module.name
+
+
+def test_fields_for_people(path: Path) -> None:
+    """Facts are key=value behind the message."""
+    own_log.logger("x").info("told", extra=facts(service="web", pid=7, uptime=1.5, reason="a b"))
+    assert path.read_text().rstrip().endswith(': told service=web pid=7 uptime=1.5 reason="a b"')
+
+
+def test_fields_for_programs(path: Path) -> None:
+    """Facts are fields of their own in JSON, also those that logging would refuse; and an
+    error has its words and its traceback."""
+    own_log.set_style("json")
+    log = own_log.logger("x")
+    log.info("told", extra=facts(service="web", pid=7, uptime=1.5, name="n", level="fake"))
+    log.info("plain", extra={"service": "db", "pid": 8})
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("broke")
+    told, plain, broke = (json.loads(line) for line in path.read_text().splitlines())
+    assert (told["service"], told["pid"], told["uptime"], told["name"]) == ("web", 7, 1.5, "n")
+    assert told["level"] == "info"
+    assert (plain["service"], plain["pid"]) == ("db", 8)
+    assert broke["error"] == "no"
+    assert "ValueError" in broke["traceback"]
+
+
+@pytest.mark.parametrize("style", ["human", "json"])
+def test_no_secret(path: Path, style: str) -> None:
+    """What has the shape of a secret is hidden in message, facts and errors."""
+    own_log.set_style(style)
+    log = own_log.logger("x")
+    secret = "abcdefgh1234"
+    try:
+        raise ValueError(f"bad token={secret}")
+    except ValueError:
+        log.exception("Bearer %s", secret, extra=facts(url=f"https://u:{secret}@h/", token=secret))
+    assert secret not in path.read_text()
+    assert "[hidden]" in path.read_text()

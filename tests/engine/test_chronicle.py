@@ -17,13 +17,15 @@ def event(kind: Kind, **data: object) -> Event:
 def test_a_line_has_plain_facts_only() -> None:
     """Who, what, and facts that fit a line; nothing nested."""
     told = event(Kind.EXIT, code=3, reason="exit code 3", unknown=False, rusage={"user": 1.0})
-    assert chronicle.line(told) == "web: exit code=3 reason=exit code 3"
+    assert chronicle.facts_of(told) == {
+        "service": "web", "code": 3, "reason": "exit code 3", "run_id": None, "seq": 1,
+    }  # fmt: skip
 
 
 def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     """An exit is told at info; the steps in between only at debug."""
     events = [event(Kind.TRANSITION, to="failed"), event(Kind.EXIT, code=1)]
-    logger = logging.getLogger("holdfast.events")
+    logger = logging.getLogger("holdfast.engine.events")
     for level, wanted in ((logging.INFO, 1), (logging.DEBUG, 2)):
         caplog.clear()
         with caplog.at_level(level, logger.name):

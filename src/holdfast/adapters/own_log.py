@@ -43,8 +43,8 @@ _chosen: list[tuple[str, int]] = []
 def logger(module: str) -> logging.Logger:
     """The log of a module, named by its place: `holdfast.engine.roster`.
 
-    So a level may be given to a package (`engine`), a module (`roster`), or all modules whose
-    names begin with a word (`health`).
+    So a level may be given to a package (`engine`), a module (`roster`), or all modules with a
+    word in their names (`health`).
     """
     place = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")
     package = ".".join(place[1:-1]) if place[0] == ROOT else ""
@@ -95,6 +95,7 @@ def set_level(text: str) -> list[str]:
         if group in ("", "*", ROOT):
             level = number
         else:
+            logging.getLogger(f"{ROOT}.{group}")  # what is loaded later inherits its level
             _chosen.append((group, number))
     root.setLevel(level)
     for known in list(logging.Logger.manager.loggerDict.values()):
@@ -118,10 +119,10 @@ def _set_level_of(one: logging.Logger) -> None:
 
 
 def _is_of(name: str, group: str) -> bool:
-    """Whether a module is meant: by its path, its package, or how its name begins."""
+    """Whether a module is meant: by its path, its package, or a word of its name."""
     if f"{name}.".startswith(f"{group}."):
         return True
-    return any(part == group or part.startswith(f"{group}_") for part in name.split("."))
+    return any(part == group or group in part.split("_") for part in name.split("."))
 
 
 class _Rotated(logging.FileHandler):
@@ -167,8 +168,11 @@ class _Json(logging.Formatter):
             "module": record.name.removeprefix(f"{ROOT}."),
             "message": redact(record.getMessage()),
         }
-        for name, value in _facts(record).items():
-            fields.setdefault(name, redact_value(value))
+        fields.update(
+            (name, value)
+            for name, value in redact_value(_facts(record)).items()
+            if name not in fields
+        )
         if record.exc_info:
             fields["error"] = redact(str(record.exc_info[1]))
             fields["traceback"] = redact(self.formatException(record.exc_info))
