@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import holdfast
 from holdfast.adapters import http_client, own_log, processes
@@ -38,6 +38,7 @@ from holdfast.engine.alerts import Alerts
 from holdfast.engine.attendants import Attendants
 from holdfast.engine.awaited_lines import AwaitedLines
 from holdfast.engine.event_bus import EventBus
+from holdfast.engine.file_watches import FileWatches
 from holdfast.engine.good_runs import GoodRuns
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_gate import HostGate
@@ -57,6 +58,9 @@ from holdfast.engine.tasks import Tasks
 from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.events import Event, Kind
+
+if TYPE_CHECKING:
+    from holdfast.adapters.file_watch import FileWatch, OnChanges, OnFailed
 
 PRELOAD_AFTER_SECONDS = 1.0
 PARENT_SECONDS = 2.0
@@ -207,6 +211,10 @@ class Supervisor:
             ports, kept=lambda: link.kept, runners=lambda: roster.runners, start=roster.start_one
         )
         attendants.add(schedules)
+        self._file_watches = FileWatches(
+            ports, runners=lambda: roster.runners, new_watch=self._new_file_watch
+        )
+        attendants.add(self._file_watches)
         self._tasks, self._settings = tasks, settings
         self._alerts, self._good_runs = Alerts(store, bus), GoodRuns(ports)
         around = surroundings(roster, ports, self._project())
@@ -280,6 +288,14 @@ class Supervisor:
         for notice in early:
             self._on_notice(notice)
 
+    def _new_file_watch(self, on_changes: OnChanges, on_failed: OnFailed) -> FileWatch:
+        """Loaded when the first service watches files: most never do."""
+        from holdfast.adapters.file_watch import FileWatch
+
+        loop = asyncio.get_running_loop()
+        folder = os.path.realpath(self._state)
+        return FileWatch(loop, never=(folder,), on_changes=on_changes, on_failed=on_failed)
+
     def _keep_audit_head(self, head: str) -> None:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
         self._link.keep("audit_head", head)
@@ -317,6 +333,7 @@ class Supervisor:
         self._store.close()
         self._context.close()
         self._resources.close()
+        self._file_watches.close()
         self._probing.close()
         if not self._is_keeper_gone:
             self._link.flush()

@@ -1,0 +1,110 @@
+"""The kernel's own word of changed files, on Linux: one descriptor, no thread, no polling.
+
+Three functions of the C library. Each call lets other threads go on, which the constructor
+of the library used elsewhere does not: 70 ms for 5,000 folders.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
+DELETE_SELF, MOVE_SELF, OVERFLOW, IGNORED, ISDIR = 0x400, 0x800, 0x4000, 0x8000, 0x40000000
+ONLYDIR = 0x01000000
+WANTED = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF | ONLYDIR
+READ_BYTES = 16 * 1024
+"""About 400 changes: what is matched in one turn of the loop."""
+_HEAD = struct.Struct("iIII")
+
+
+class Seen(NamedTuple):
+    """A change: in which folder, of what name. Nothing is known after an overflow."""
+
+    folder: str
+    name: str
+    is_folder: bool
+    is_new: bool
+    is_moved_away: bool
+    is_overflow: bool = False
+
+
+class Inotify:
+    """Watched folders; raises OSError with ENOSPC or EMFILE at the kernel's limits."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = self._call(self._libc.inotify_init1, os.O_CLOEXEC | os.O_NONBLOCK)
+        self._paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def folders(self) -> set[str]:
+        return set(self._numbers)
+
+    def add(self, folder: str) -> bool:
+        """Watch a folder; false if it is not there (any more). May be called from a thread."""
+        try:
+            number = self._call(
+                self._libc.inotify_add_watch, self.fd, os.fsencode(folder), ctypes.c_uint32(WANTED)
+            )
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return False
+        if (old := self._paths.get(number)) is not None and old != folder:
+            self._numbers.pop(old, None)
+        self._paths[number], self._numbers[folder] = folder, number
+        return True
+
+    def drop(self, folder: str) -> None:
+        number = self._numbers.pop(folder, None)
+        if number is not None:
+            self._paths.pop(number, None)
+            try:
+                self._call(self._libc.inotify_rm_watch, self.fd, number)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+
+    def read(self) -> Iterator[Seen]:
+        """What came since; nothing if nothing did."""
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        place = 0
+        while place < len(data):
+            number, mask, _, length = _HEAD.unpack_from(data, place)
+            begin = place + _HEAD.size
+            name = data[begin : begin + length].rstrip(b"\0")
+            place = begin + length
+            if mask & OVERFLOW:
+                yield Seen("", "", False, False, False, is_overflow=True)
+                continue
+            folder = self._paths.get(number)
+            if folder is None:
+                continue
+            if mask & IGNORED:
+                self._paths.pop(number, None)
+                if self._numbers.get(folder) == number:
+                    del self._numbers[folder]
+            elif name:
+                is_new = bool(mask & (CREATE | MOVED_TO))
+                is_moved_away = bool(mask & MOVED_FROM)
+                yield Seen(folder, os.fsdecode(name), bool(mask & ISDIR), is_new, is_moved_away)
+            elif mask & MOVE_SELF:
+                self.drop(folder)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    @staticmethod
+    def _call(function: object, *arguments: object) -> int:
+        answer: int = function(*arguments)  # type: ignore[operator]
+        if answer < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return answer

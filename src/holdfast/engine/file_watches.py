@@ -1,0 +1,120 @@
+"""Restarts services, or signals them, when their files change.
+
+A burst of changes is one: it counts when it has been quiet for `debounce`, at the latest
+after a few seconds. What was stopped by hand stays stopped; what failed is started again,
+because mending a file is how people mend a service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from holdfast.engine.attendants import Attendant
+from holdfast.engine.ports import Ports, Timer
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import parse_signal
+from holdfast.vocabulary.service_spec import WatchSpec
+from holdfast.vocabulary.states import Desired, State
+
+if TYPE_CHECKING:
+    from holdfast.adapters.file_watch import FileWatch
+
+LONGEST_SECONDS = 5.0
+"""Files that never rest do not hold a restart back for longer, unless `debounce` is longer."""
+SHOWN_PATHS = 5
+MOST_PATHS = 1000
+LEFT_ALONE = (State.PENDING, State.STOPPING, State.STOPPED, State.PAUSED)
+"""It is about to be started anyway, or rests because somebody wants it to."""
+NewWatch = Callable[[Callable[[str, list[str]], None], Callable[[str, str], None]], "FileWatch"]
+
+
+class Burst:
+    """Changes that count as one."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.paths: dict[str, None] = {}
+        self.timer: Timer | None = None
+
+
+class FileWatches(Attendant):
+    """Who watches what; the watching itself is made when the first service does."""
+
+    def __init__(
+        self, ports: Ports, *, runners: Callable[[], Mapping[str, Any]], new_watch: NewWatch
+    ) -> None:
+        self._ports = ports
+        self._runners = runners
+        self._new_watch = new_watch
+        self._watch: FileWatch | None = None
+        self._bursts: dict[str, Burst] = {}
+        self._failures: dict[str, str] = {}
+
+    def declared(self, runner: Any) -> None:
+        self._set(runner.name, runner.declaration.spec.watch)
+
+    def removed(self, runner: Any) -> None:
+        self._set(runner.name, None)
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+    def on_changes(self, name: str, paths: list[str]) -> None:
+        """Files of a service changed; told again and again while they do."""
+        runner = self._runners().get(name)
+        spec: WatchSpec | None = runner.declaration.spec.watch if runner is not None else None
+        if spec is None:
+            return
+        now = self._ports.clock.monotonic()
+        burst = self._bursts.setdefault(name, Burst(now))
+        burst.paths.update(dict.fromkeys(paths[: MOST_PATHS - len(burst.paths)]))
+        if burst.timer is not None:
+            burst.timer.cancel()
+        latest = burst.began + max(LONGEST_SECONDS, spec.debounce)
+        seconds = max(0.0, min(spec.debounce, latest - now))
+        burst.timer = self._ports.call_later(seconds, lambda: self._over(name))
+
+    def on_failed(self, name: str, why: str) -> None:
+        if self._failures.get(name) != why:
+            self._failures[name] = why
+            self._ports.recorder.event(Kind.WATCH_FAILED, name, reason=why)
+
+    def _set(self, name: str, spec: WatchSpec | None) -> None:
+        if spec is None:
+            self._failures.pop(name, None)
+            if (burst := self._bursts.pop(name, None)) is not None and burst.timer is not None:
+                burst.timer.cancel()
+        if self._watch is None:
+            if spec is None:
+                return
+            self._watch = self._new_watch(self.on_changes, self.on_failed)
+        self._watch.set(name, spec)
+
+    def _over(self, name: str) -> None:
+        """It is quiet: do once what the service wants."""
+        burst = self._bursts.pop(name)
+        runner = self._runners().get(name)
+        if runner is None or runner.declaration.spec.watch is None or not _is_meant(runner):
+            return
+        action = runner.declaration.spec.watch.action
+        is_up = runner.run is not None and runner.run.is_up
+        if action != "restart" and not is_up:
+            action = "restart"
+        paths = sorted(burst.paths)
+        facts = {"paths": paths[:SHOWN_PATHS], "count": len(paths), "action": action}
+        self._ports.recorder.event(Kind.WATCH_CHANGED, name, runner.last_run_id, **facts)
+        if action == "restart":
+            runner.restart(wait=False, overrides=runner.overrides)
+        else:
+            message = {"do": "signal", "run_id": runner.run.run_id, "to": "main"}
+            number = parse_signal(action)
+            self._ports.keeper.request({**message, "signal": number}, lambda reply: None)
+
+
+def _is_meant(runner: Any) -> bool:
+    if runner.desired is not Desired.RUNNING or runner.is_retiring or runner.state in LEFT_ALONE:
+        return False
+    # Between its times a scheduled service has nothing to do, whatever its files say.
+    return runner.declaration.spec.schedule is None or runner.run is not None
