@@ -14,6 +14,7 @@ import msgspec
 from holdfast.cli.help import reference as command_line
 from holdfast.rules.lifecycle import TABLE
 from holdfast.vocabulary.commands import COMMANDS, Command
+from holdfast.vocabulary.custom_commands import CustomCommand
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import MEANING, Event
 from holdfast.vocabulary.states import LABEL, STREAM_STATE, State
@@ -62,13 +63,17 @@ def command_lines(kind: type[Command]) -> Iterator[str]:
     if kind.route:
         yield f"HTTP: `{kind.route[0]} {kind.route[1]}`."
     yield ""
+    yield from field_lines(kind)
+
+
+def field_lines(kind: type[msgspec.Struct]) -> Iterator[str]:
     fields = msgspec.structs.fields(kind)
     if fields:
         yield from ("| field | type | default |", "|---|---|---|")
         hints = inspect.get_annotations(kind)
         for field in fields:
             annotation = str(hints[field.name]).replace("|", "\\|")
-            yield f"| `{field.name}` | `{annotation}` | {default_of(field)} |"
+            yield f"| `{field.encode_name}` | `{annotation}` | {default_of(field)} |"
         yield ""
 
 
@@ -90,6 +95,7 @@ def commands() -> str:
         "",
     )
     lines = [line for kind in COMMANDS.values() for line in command_lines(kind)]
+    lines += ["## CustomCommand", "", documentation(CustomCommand), "", *field_lines(CustomCommand)]
     return page("Commands", *introduction, *lines)
 
 

@@ -69,7 +69,12 @@ def test_signal(make_stage: MakeStage) -> None:
     it = up(make_stage, unhealthy=RecoverySpec(action="signal", signal="SIGHUP"))
     sent: list[dict[str, Any]] = []
     ask = it.keeper.request
-    it.keeper.request = lambda message, then: (sent.append(message), ask(message, then))[1]  # type: ignore[method-assign]
+
+    def request(message: dict[str, Any], then: Callable[[dict[str, Any]], None]) -> None:
+        sent.append(message)
+        ask(message, then)
+
+    it.keeper.request = request  # type: ignore[method-assign]
     recover(it.runner, "unhealthy", "trouble")
     it.settle()
     run_id = it.keeper.live().run_id

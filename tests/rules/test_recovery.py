@@ -63,7 +63,7 @@ def test_the_restart_policy_goes_on_unless_the_action_is_stop(
         assert isinstance(after, Stay)
         assert not after.is_suppressed
     if remedy is not None:
-        assert remedy.recovery is spec.recovery[remedy.cause]  # type: ignore[index]
+        assert remedy.recovery is spec.recovery[remedy.cause]
         assert remedy.recovery.action != "restart"
         assert not restart.is_success(spec, ending)
 

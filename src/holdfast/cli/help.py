@@ -10,8 +10,10 @@ from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
 GROUPS = (
     ("Begin", ("init", "up", "plan", "reload", "run", "down")),
     ("Look", ("status", "health", "logs", "events", "ps", "runs", "attach", "ls")),
+    ("Understand", ("explain", "alerts", "top", "metrics", "audit")),
     ("Act", ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm")),
-    ("Care", ("prune", "upgrade", "doctor", "completion", "version", "help")),
+    ("Work", ("exec", "custom-restart", "workflow")),
+    ("Care", ("token", "prune", "upgrade", "doctor", "completion", "version", "help")),
 )
 
 EXIT_CODES = (
@@ -53,7 +55,7 @@ def overview() -> str:
     ]
     for title, names in GROUPS:
         lines += ["", title]
-        lines += [f"  {name:<11} {BY_NAME[name].summary}" for name in names]
+        lines += [f"  {name:<15} {BY_NAME[name].summary}" for name in names]
     lines += ["", "Options of every verb", *_option_lines(GLOBAL_OPTIONS)]
     lines += [
         "",
