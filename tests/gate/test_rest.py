@@ -61,7 +61,7 @@ def test_nobody_without_a_token(gate: Gate, hold: Hold) -> None:
             continue
         method, path = command.route
         path = re.sub(r"{\w+}", "web", path)
-        body = {} if method == "POST" else None
+        body: dict[str, object] | None = {} if method == "POST" else None
         assert gate.refused(401, method, path, token=None, body=body)["code"] == "unauthorized"
         assert gate.refused(403, method, path, token="wrong", body=body)["code"] == "refused"
     assert gate.get("/health", token=None)["status"] == "ok"
@@ -111,7 +111,7 @@ def test_a_body_is_bounded(gate: Gate) -> None:
 
 def test_events_are_streamed_and_resumed(gate: Gate, hold: Hold) -> None:
     """Server-sent events with their numbers; a client that comes back misses nothing."""
-    seen = []
+    seen: list[int] = []
     for last in ("0", None):
         connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
         headers = {"Authorization": f"Bearer {gate.token}", "Accept": "text/event-stream"}

@@ -81,6 +81,10 @@ def spawn_message(
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
         # The caller's terminal is not the one that the service gets.
         message["env"].setdefault("TERM", DEFAULT_TERM)
+    if spec.sockets:
+        message["pass_fds"] = list(spec.sockets)
+    if spec.origin == "gate":
+        message["hidden"] = True
     if spec.user is not None:
         message["user"] = spec.user
     if spec.umask is not None:

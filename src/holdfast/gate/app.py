@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -46,16 +48,28 @@ def build(line_socket: str, allowed: Allowed, instance: str) -> Starlette:
             return problem(error)
         return JSONResponse({"status": "ready", "version": hello.get("version")})
 
+    async def description(_: Request) -> Response:
+        """What there is, for programs; the same for everybody, so no token is needed."""
+        return Response(document(), media_type="application/json")
+
     rest = Rest(channel, lambda: Channel(line_socket))
     return Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/ready", ready, methods=["GET"]),
+            Route("/api/openapi.json", description, methods=["GET"]),
             *rest.routes(),
         ],
         middleware=[Middleware(Marks, instance=instance), Middleware(Guard, allowed=allowed)],
         exception_handlers={HTTPException: _http_error},
     )
+
+
+@cache
+def document() -> bytes:
+    from holdfast.gate.openapi import describe
+
+    return msgspec.json.encode(describe())
 
 
 class Marks:

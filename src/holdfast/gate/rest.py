@@ -10,6 +10,7 @@ import json
 import types
 import typing
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -106,11 +107,11 @@ async def fields_of(request: Request, command: type[Command]) -> dict[str, Any]:
 
 
 def _from_query(request: Request, command: type[Command]) -> dict[str, Any]:
-    hints = typing.get_type_hints(command)
+    hints = kinds_of(command)
     given: dict[str, Any] = {}
     for name in request.query_params:
-        if name not in command.__struct_fields__:
-            known = ", ".join(command.__struct_fields__) or "none"
+        if name not in hints:
+            known = ", ".join(hints) or "none"
             raise UsageError(f'{command.name} has no argument "{name}"', f"known: {known}")
         values = request.query_params.getlist(name)
         if is_list(hints[name]):
@@ -127,6 +128,13 @@ def _converted(text: str, kind: Any, name: str) -> Any:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f'"{name}": {error}') from None
+
+
+@cache
+def kinds_of(command: type[Command]) -> dict[str, Any]:
+    """The type of each field, by the name that callers use."""
+    hints = typing.get_type_hints(command)
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(command)}
 
 
 def is_list(kind: Any) -> bool:

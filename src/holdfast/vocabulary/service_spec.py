@@ -133,7 +133,9 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which instance it is, counted from 1."""
     overlap: bool = False
     """Whether a rolling restart starts the new run before it stops the old one."""
-    origin: Literal["config", "run", "target", "adopted"] = "config"
+    sockets: tuple[str, ...] = ()
+    """Names of listening sockets, held by the keeper, that it gets from descriptor 3 on."""
+    origin: Literal["config", "run", "target", "adopted", "gate"] = "config"
     watch: WatchSpec | None = None
     schedule: ScheduleSpec | None = None
     probes: tuple[ProbeSpec, ...] = ()
@@ -158,6 +160,20 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this very port is meant; else the next free one will do."""
 
 
+class HttpSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the gate listens for HTTP."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = 3001
+    is_port_given: bool = False
+    """Whether this very port is meant; else the next free one will do."""
+    certificate: str | None = None
+    key: str | None = None
+    allowed_origins: tuple[str, ...] = ()
+    """Pages of these origins may use it, beside its own."""
+
+
 class Template(msgspec.Struct, frozen=True, kw_only=True):
     """A service with `instances`, as written: enough to make one more instance of it."""
 
@@ -172,6 +188,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a configuration says beyond its services; kept in the keeper's memory."""
 
     door: DoorSpec | None = None
+    """Nothing, as long as no configuration was read."""
+    http: HttpSpec | None = None
     """Nothing, as long as no configuration was read."""
     groups: dict[str, tuple[str, ...]] = {}
     """Names for several services."""

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
+from holdfast.vocabulary.results import Result
+
 
 class Permission(str, Enum):
     """What an actor must be allowed to do."""
@@ -45,6 +47,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     permission: ClassVar[Permission]
     effect: ClassVar[Effect]
     doors: ClassVar[frozenset[Door]] = EVERY_DOOR
+    answers: ClassVar[type[Result]] = Result
+    """What it answers."""
     route: ClassVar[tuple[str, str] | None] = None
     """HTTP method and path."""
     admin_fields: ClassVar[frozenset[str]] = frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import PlanResult, ReloadResult
 
 
 class Plan(Command, frozen=True, kw_only=True):
@@ -15,6 +16,7 @@ class Plan(Command, frozen=True, kw_only=True):
     name = "plan"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = PlanResult
     route = ("GET", "/api/config/plan")
     admin_fields = frozenset({"config"})
     config: str | None = None
@@ -32,6 +34,7 @@ class Reload(Command, frozen=True, kw_only=True):
     name = "reload"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = ReloadResult
     route = ("POST", "/api/config/reload")
     admin_fields = frozenset({"config"})
     config: str | None = None

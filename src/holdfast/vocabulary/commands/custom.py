@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
 from holdfast.vocabulary.custom_commands import CustomCommand, seconds_of
+from holdfast.vocabulary.results import Done, WorkflowResult, WorkflowsResult
 
 
 class CustomRestart(Command, frozen=True, kw_only=True):
@@ -22,6 +23,7 @@ class CustomRestart(Command, frozen=True, kw_only=True):
     name = "custom_restart"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = WorkflowResult
     route = ("POST", "/api/services/custom-restart")
     service: str | None = None
     pre_commands: list[CustomCommand] | None = None
@@ -55,6 +57,7 @@ class ExecuteCommand(Command, frozen=True, kw_only=True):
     name = "execute_command"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    answers = WorkflowResult
     route = ("POST", "/api/commands/execute")
     command: CustomCommand | None = None
     custom_command: CustomCommand | None = None
@@ -86,6 +89,7 @@ class RunWorkflow(Command, frozen=True, kw_only=True):
     name = "run_workflow"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = WorkflowResult
     route = ("POST", "/api/workflows/{name}/run")
     workflow: str = msgspec.field(name="name")
     follow: bool = False
@@ -100,6 +104,7 @@ class CancelWorkflow(Command, frozen=True, kw_only=True):
     name = "cancel_workflow"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = Done
     route = ("POST", "/api/workflows/cancel")
     workflow: str
 
@@ -110,4 +115,5 @@ class Workflows(Command, frozen=True, kw_only=True):
     name = "workflows"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = WorkflowsResult
     route = ("GET", "/api/workflows")

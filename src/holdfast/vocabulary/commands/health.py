@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import HealthResult
 
 
 class HealthCheck(Command, frozen=True, kw_only=True):
@@ -15,5 +16,6 @@ class HealthCheck(Command, frozen=True, kw_only=True):
     name = "health_check"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = HealthResult
     route = ("POST", "/api/services/health")
     services: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import EventsResult, RunsResult
 
 
 class Events(Command, frozen=True, kw_only=True):
@@ -14,6 +15,7 @@ class Events(Command, frozen=True, kw_only=True):
     name = "events"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = EventsResult
     route = ("GET", "/api/events")
     streams = True
     since: int | None = None
@@ -28,6 +30,7 @@ class Runs(Command, frozen=True, kw_only=True):
     name = "runs"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = RunsResult
     route = ("GET", "/api/services/{service}/runs")
     service: str
     limit: int = 20

@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.vocabulary.commands.command import LOCAL, Command, Effect, Permission
+from holdfast.vocabulary.results import (
+    Done,
+    HelloResult,
+    Outcomes,
+    PruneResult,
+    RunResult,
+    ShutdownResult,
+    UpResult,
+)
 
 
 class Hello(Command, frozen=True, kw_only=True):
@@ -13,6 +22,7 @@ class Hello(Command, frozen=True, kw_only=True):
     name = "hello"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = HelloResult
     version: str = ""
 
 
@@ -26,6 +36,7 @@ class Up(Command, frozen=True, kw_only=True):
     name = "up"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    answers = UpResult
     doors = LOCAL
     config: str | None = None
     services: list[str] = []
@@ -44,6 +55,7 @@ class Run(Command, frozen=True, kw_only=True):
     name = "run"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    answers = RunResult
     doors = LOCAL
     argv: list[str]
     service: str | None = None
@@ -64,6 +76,7 @@ class Adopt(Command, frozen=True, kw_only=True):
     name = "adopt"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    answers = Outcomes
     route = ("POST", "/api/services/adopt")
     service: str
     pid: int | None = None
@@ -77,6 +90,7 @@ class Prune(Command, frozen=True, kw_only=True):
     name = "prune"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    answers = PruneResult
     route = ("POST", "/api/prune")
     services: list[str] = []
     older_than: float = 0.0
@@ -88,6 +102,7 @@ class Upgrade(Command, frozen=True, kw_only=True):
     name = "upgrade"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    answers = Done
     doors = LOCAL
     argv_prefix: list[str]
     package: str
@@ -103,6 +118,7 @@ class Shutdown(Command, frozen=True, kw_only=True):
     name = "shutdown"
     permission = Permission.ADMINISTER
     effect = Effect.DISRUPTS
+    answers = ShutdownResult
     route = ("POST", "/api/shutdown")
     keep_running: bool = False
     now: bool = False

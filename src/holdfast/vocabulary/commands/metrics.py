@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.metrics import MetricsResult
 
 
 class Metrics(Command, frozen=True, kw_only=True):
@@ -16,6 +17,7 @@ class Metrics(Command, frozen=True, kw_only=True):
     name = "metrics"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = MetricsResult
     route = ("GET", "/api/metrics")
     services: list[str] = []
     extras: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import Done, LogsResult
 
 
 class Logs(Command, frozen=True, kw_only=True):
@@ -16,6 +17,7 @@ class Logs(Command, frozen=True, kw_only=True):
     name = "logs"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = LogsResult
     route = ("GET", "/api/services/{service}/logs")
     reads_content = True
     service: str
@@ -49,6 +51,7 @@ class SendInput(Command, frozen=True, kw_only=True):
     name = "send_input"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    answers = Done
     route = ("POST", "/api/services/{service}/input")
     masked = frozenset({"data"})
     service: str
@@ -62,6 +65,7 @@ class Resize(Command, frozen=True, kw_only=True):
     name = "resize"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    answers = Done
     route = ("POST", "/api/services/{service}/size")
     service: str
     cols: int

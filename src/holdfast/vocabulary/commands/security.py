@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import AuditResult, TokenResult, TokensResult
 
 
 class CreateToken(Command, frozen=True, kw_only=True):
@@ -15,6 +16,7 @@ class CreateToken(Command, frozen=True, kw_only=True):
     name = "create_token"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    answers = TokenResult
     route = ("POST", "/api/tokens")
     token_name: str
     role: str = "operator"
@@ -31,6 +33,7 @@ class ListTokens(Command, frozen=True, kw_only=True):
     name = "list_tokens"
     permission = Permission.ADMINISTER
     effect = Effect.READS
+    answers = TokensResult
     route = ("GET", "/api/tokens")
 
 
@@ -40,6 +43,7 @@ class RevokeToken(Command, frozen=True, kw_only=True):
     name = "revoke_token"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    answers = TokenResult
     route = ("POST", "/api/tokens/revoke")
     token: str
 
@@ -55,6 +59,7 @@ class Audit(Command, frozen=True, kw_only=True):
     name = "audit"
     permission = Permission.ADMINISTER
     effect = Effect.READS
+    answers = AuditResult
     reads_content = True
     route = ("GET", "/api/audit")
     streams = True

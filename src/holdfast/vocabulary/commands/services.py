@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import Outcomes, PsResult, StatusResult, WaitResult
 
 
 class Status(Command, frozen=True, kw_only=True):
@@ -14,6 +15,7 @@ class Status(Command, frozen=True, kw_only=True):
     name = "status"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = StatusResult
     route = ("GET", "/api/status")
     services: list[str] = []
 
@@ -27,6 +29,7 @@ class Start(Command, frozen=True, kw_only=True):
     name = "start"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    answers = Outcomes
     route = ("POST", "/api/services/start")
     services: list[str] = []
     default: bool = False
@@ -44,6 +47,7 @@ class Stop(Command, frozen=True, kw_only=True):
     name = "stop"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = Outcomes
     route = ("POST", "/api/services/stop")
     services: list[str] = []
     default: bool = False
@@ -61,6 +65,7 @@ class Restart(Command, frozen=True, kw_only=True):
     name = "restart"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = Outcomes
     route = ("POST", "/api/services/restart")
     services: list[str] = []
     service: str | None = None
@@ -75,6 +80,7 @@ class Pause(Command, frozen=True, kw_only=True):
     name = "pause"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = Outcomes
     route = ("POST", "/api/services/pause")
     services: list[str]
 
@@ -85,6 +91,7 @@ class Resume(Command, frozen=True, kw_only=True):
     name = "resume"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    answers = Outcomes
     route = ("POST", "/api/services/resume")
     services: list[str]
 
@@ -95,6 +102,7 @@ class Signal(Command, frozen=True, kw_only=True):
     name = "signal"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = Outcomes
     route = ("POST", "/api/services/signal")
     services: list[str]
     signal: str
@@ -107,6 +115,7 @@ class Ps(Command, frozen=True, kw_only=True):
     name = "ps"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = PsResult
     route = ("GET", "/api/processes")
     services: list[str] = []
 
@@ -123,6 +132,7 @@ class Wait(Command, frozen=True, kw_only=True):
     name = "wait"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = WaitResult
     route = ("POST", "/api/services/wait")
     service: str
     condition: str = "running"
@@ -135,6 +145,7 @@ class Remove(Command, frozen=True, kw_only=True):
     name = "remove"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    answers = Outcomes
     route = ("POST", "/api/services/remove")
     services: list[str]
     keep_logs: bool = False

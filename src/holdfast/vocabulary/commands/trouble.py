@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.trouble import AlertsResult, ExplainResult
 
 
 class Alerts(Command, frozen=True, kw_only=True):
@@ -14,6 +15,7 @@ class Alerts(Command, frozen=True, kw_only=True):
     name = "alerts"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = AlertsResult
     route = ("GET", "/api/alerts")
     services: list[str] = []
     history: bool = False
@@ -30,5 +32,6 @@ class Explain(Command, frozen=True, kw_only=True):
     name = "explain"
     permission = Permission.VIEW
     effect = Effect.READS
+    answers = ExplainResult
     route = ("GET", "/api/services/{service}/explain")
     service: str | None = None

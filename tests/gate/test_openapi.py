@@ -1,0 +1,72 @@
+"""The published description: complete, consistent, and of what is really there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from holdfast.gate.openapi import describe, offered
+from holdfast.gate.rest import kinds_of
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.results import Result
+from tests.gate.conftest import Gate
+
+DOCUMENT = describe()
+
+
+def references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return own + [ref for item in value.values() for ref in references(item)]
+    if isinstance(value, list):
+        return [ref for item in value for ref in references(item)]
+    return []
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in references(DOCUMENT):
+        value: Any = DOCUMENT
+        for part in reference.removeprefix("#/").split("/"):
+            value = value[part]
+
+
+def test_every_schema_is_one() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("command", offered(), ids=lambda command: command.name)
+def test_every_route_fits_its_command(command: Any) -> None:
+    """What the path names is a field; nobody else has this route; what it answers is told."""
+    method, path = command.route
+    assert set(re.findall(r"{(\w+)}", path)) <= set(kinds_of(command))
+    assert [one.route for one in COMMANDS.values()].count(command.route) == 1
+    operation = DOCUMENT["paths"][path][method.lower()]
+    assert operation["operationId"] == command.name
+    assert operation["summary"]
+    assert command.answers is not Result
+
+
+def test_it_is_served(gate: Gate) -> None:
+    assert gate.get("/api/openapi.json", token=None)["openapi"] == "3.1.0"
+
+
+def validated(answer: Any, path: str, method: str) -> None:
+    schema = DOCUMENT["paths"][path][method]["responses"]["200"]["content"]["application/json"]
+    whole = {**schema["schema"], "components": DOCUMENT["components"]}
+    Draft202012Validator(whole).validate(answer)
+
+
+def test_answers_are_as_published(gate: Gate) -> None:
+    """The real answers of a few commands against their schemas."""
+    validated(gate.get("/api/status"), "/api/status", "get")
+    validated(gate.get("/api/events"), "/api/events", "get")
+    validated(gate.get("/api/processes"), "/api/processes", "get")
+    validated(gate.get("/api/tokens"), "/api/tokens", "get")
+    path = "/api/services/{service}/logs"
+    validated(gate.get("/api/services/web/logs"), path, "get")
+    body = {"services": ["web"]}
+    validated(gate.post("/api/services/restart", body), "/api/services/restart", "post")
