@@ -170,7 +170,10 @@ async def _answer(
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(_READ))
+            data = await reader.read(_READ)
+            if not data and not status:
+                raise EOFError("closed the connection without an answer")
+            connection.receive_data(data)
         elif isinstance(event, h11.Response):
             status = event.status_code
             headers = tuple(

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters import processes
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
@@ -21,7 +23,7 @@ from holdfast.engine.attendants import Attendant
 from holdfast.engine.live_run import LiveRun
 from holdfast.engine.service_runner import ServiceRunner
 
-SOCKET, PIPE, PIPE_END = "notify:", "ready:", "ready-end:"
+SOCKET, PIPE, PIPE_END, HEARD = "notify:", "ready:", "ready-end:", "heard:"
 _log = logger("notify")
 
 Hear = Callable[[ServiceRunner, Message], None]
@@ -79,6 +81,7 @@ class NotifySockets(Attendant):
         """What the keeper holds is known now: go on where an earlier supervisor was."""
         self._has_spares = True
         for name in list(self._runners):
+            self._hear_noted(name)
             self._attend(name)
 
     def removed(self, runner: ServiceRunner) -> None:
@@ -124,6 +127,17 @@ class NotifySockets(Attendant):
         return notify.address(self._secret, name)
 
     # What it says
+
+    def _hear_noted(self, name: str) -> None:
+        """What the keeper took down while nobody listened, of the run that lives."""
+        kept = self._link.kept.get(HEARD + name)
+        if kept is None:
+            return
+        self._link.keep(HEARD + name, None)
+        noted, runner = msgspec.json.decode(kept), self._runners[name]
+        if runner.run is not None and runner.run.run_id == noted.get("run_id"):
+            said = [noted[key] for key in ("state", "status") if key in noted]
+            self._hear(runner, notify.parse("\n".join(said).encode()))
 
     def _on_pipe(self, name: str, fd: int) -> None:
         heard = notify.heard_newline(fd)

@@ -24,6 +24,7 @@ from holdfast.keeper.launch_supervisor import Supervisor
 from holdfast.keeper.logs import Logs
 from holdfast.keeper.memory import Memory
 from holdfast.keeper.mending import Mending
+from holdfast.keeper.notes import Notes
 from holdfast.keeper.peers import is_supervised
 from holdfast.keeper.words import Words
 
@@ -87,6 +88,7 @@ class Keeper:
             self.announce,
         )
         self.children.departures.has_requests = self._has_requests
+        self.notes = Notes(loop, self.held, self.memory, self.children.runs)
         self.supervisor = Supervisor(loop, launcher, self.children, self.set_link)
         self._words = Words(self)
         self._door: Door | None = None
@@ -104,6 +106,8 @@ class Keeper:
         self._begin("opening keeper.sock", lambda: self._open_door(listener))
         self._begin("writing keeper.json", self._write_description)
         self.children.placement.sweep()
+        if self.link is None:
+            self.notes.listen()
 
     def _begin(self, what: str, do: Callable[[], None]) -> None:
         if self._is_successor:
@@ -148,6 +152,7 @@ class Keeper:
         if connection is self.link:
             self.link = None
             self.children.supervisor_present(False)
+            self.notes.listen()
             self.supervisor.hung_up()
         elif connection in self.peers:
             self.peers.remove(connection)

@@ -99,6 +99,7 @@ class Words:
         if connection is self.keeper.link:
             self.keeper.hand_spares(connection)
             self.keeper.children.supervisor_present(True)
+            self.keeper.notes.leave()
 
     def run(self, message: Message) -> Run:
         run = self.keeper.children.runs.get(message["run_id"])

@@ -1,0 +1,121 @@
+"""What services say over their notify sockets while no supervisor listens.
+
+A socket that nobody reads is full after a few messages, and whoever says one more waits: a
+service with a watchdog would hang because of us. So the newest words go into the memory that
+the next supervisor is given. Decides nothing about what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+
+from holdfast.keeper import host
+from holdfast.keeper.peers import lineage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.keeper.descriptors import Descriptors
+    from holdfast.keeper.loop import Loop
+    from holdfast.keeper.memory import Memory
+    from holdfast.keeper.runs import Run
+
+SOCKETS, HEARD = "notify:", "heard:"
+_STATES = (b"READY=1", b"RELOADING=1", b"STOPPING=1")
+_MESSAGE_BYTES = 8192
+_AT_ONCE = 16
+_STATUS_BYTES = 800
+_CREDENTIALS = 2
+_DESCRIPTORS = 16
+
+
+class Notes:
+    """Reads every held notify socket, as long as nobody else does."""
+
+    def __init__(
+        self, loop: Loop, held: Descriptors, memory: Memory, runs: Mapping[str, Run]
+    ) -> None:
+        self._loop = loop
+        self._held = held
+        self._memory = memory
+        self._runs = runs
+        self._sockets: dict[str, socket.socket] = {}
+
+    def listen(self) -> None:
+        """No supervisor is there."""
+        for name, fd in self._held:
+            if name.startswith(SOCKETS) and name not in self._sockets:
+                sock = self._sockets[name] = socket.socket(fileno=os.dup(fd))
+                sock.setblocking(False)
+                self._loop.watch(sock.fileno(), lambda it=name: self._on_ready(it))  # type: ignore[misc]
+
+    def leave(self) -> None:
+        """A supervisor reads them now."""
+        sockets, self._sockets = self._sockets, {}
+        for sock in sockets.values():
+            self._loop.unwatch(sock.fileno())
+            sock.close()
+
+    def _on_ready(self, name: str) -> None:
+        sock = self._sockets[name]
+        service = name[len(SOCKETS) :]
+        for _ in range(_AT_ONCE):
+            try:
+                data, ancillary, _, _ = sock.recvmsg(_MESSAGE_BYTES, 24 + 16 + 4 * _DESCRIPTORS)
+            except BlockingIOError:
+                return
+            pid, uid = _sender(ancillary)
+            for run in self._runs.values():
+                if run.service == service and run.exit is None and _is_of(run, pid, uid):
+                    self._note(service, run.run_id, data)
+
+    def _note(self, service: str, run_id: str, data: bytes) -> None:
+        key = HEARD + service
+        known = json.loads(self._memory.values.get(key) or "{}")
+        if known.get("run_id") != run_id:
+            known = {"run_id": run_id}
+        for line in data.split(b"\n"):
+            if line in _STATES:
+                known["state"] = line.decode()
+            elif line.startswith(b"STATUS="):
+                known["status"] = line[:_STATUS_BYTES].decode(errors="replace")
+        if len(known) > 1:
+            self._memory.keep({key: json.dumps(known)})
+
+
+def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
+    """Pid and user, 0 and -1 where the system does not tell; descriptors are closed."""
+    found = (0, -1)
+    for level, kind, content in ancillary:
+        if level != socket.SOL_SOCKET:
+            continue
+        if kind == socket.SCM_RIGHTS:
+            for fd in struct.unpack(f"{len(content) // 4}i", content[: len(content) // 4 * 4]):
+                os.close(fd)
+        elif kind == _CREDENTIALS and sys.platform != "darwin":
+            found = struct.unpack("3i", content[:12])[:2]
+    return found
+
+
+def _is_of(run: Run, pid: int, uid: int) -> bool:
+    """Whether a process of this run spoke; the same rule as the supervisor's."""
+    if pid == run.pid or uid < 0:
+        return True
+    process = host.process(pid) if pid > 0 else None
+    if process is None or not process.is_alive:
+        return uid in (os.geteuid(), _user_of(run.pid))
+    if host.run_id_of(pid) == run.run_id:
+        return True
+    return any(it.identity == (run.pid, run.start_time) for it in lineage(process))
+
+
+def _user_of(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
