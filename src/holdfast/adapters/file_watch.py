@@ -31,7 +31,7 @@ _log = logger("file_watch")
 
 
 class Changes(NamedTuple):
-    """What a backend has seen: changed files, folders that came, folders that went elsewhere."""
+    """What a backend has seen: changed files, folders that came, folders that are gone."""
 
     files: list[str]
     created: list[str]
@@ -129,7 +129,7 @@ class FileWatch:
             except OSError as error:
                 failed |= dict.fromkeys(watched, explained(error, len(folders)))
             self._known[is_library] = folders
-            fresh = [it for it in folders - before if f"{it}/".startswith(created)]
+            fresh = [folder for folder in folders if f"{folder}/".startswith(created)]
             files += [path for folder in fresh for path in _files_in(folder)]
         return files, failed
 
@@ -167,6 +167,8 @@ class FileWatch:
         created = [folder for folder in changes.created if self._is_relevant(folder)]
         self._created.update(f"{folder}/" for folder in created)
         for folder in changes.moved:
+            # Another may have taken its place before anybody could look.
+            self._created.add(f"{folder}/")
             for service, watched in list(self._watched.items()):
                 if watched.enters(folder):
                     self._on_changes(service, [folder])
@@ -291,7 +293,7 @@ class KernelBackend:
             if seen.is_overflow:
                 self._on_overflow()
                 continue
-            path = f"{seen.folder.rstrip('/')}/{seen.name}"
+            path = os.path.join(seen.folder, seen.name).rstrip("/")
             if not seen.is_folder:
                 paths[path] = None
             elif seen.is_new:

@@ -23,7 +23,8 @@ _HEAD = struct.Struct("iIII")
 
 
 class Seen(NamedTuple):
-    """A change: in which folder, of what name. Nothing is known after an overflow."""
+    """A change: in which folder, of what name (none: of the folder itself). Nothing is known
+    after an overflow."""
 
     folder: str
     name: str
@@ -95,8 +96,10 @@ class Inotify:
                 is_new = bool(mask & (CREATE | MOVED_TO))
                 is_moved_away = bool(mask & MOVED_FROM)
                 yield Seen(folder, os.fsdecode(name), bool(mask & ISDIR), is_new, is_moved_away)
-            elif mask & MOVE_SELF:
-                self.drop(folder)
+            elif mask & (MOVE_SELF | DELETE_SELF):
+                if mask & MOVE_SELF:
+                    self.drop(folder)
+                yield Seen(folder, "", is_folder=True, is_new=False, is_moved_away=True)
 
     def close(self) -> None:
         os.close(self.fd)
