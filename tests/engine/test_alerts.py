@@ -62,7 +62,8 @@ class Life:
     async def settle(self) -> None:
         """Until all that was recorded is folded."""
         while not await self.store.written() or self.alerts.stored_seq < self.store.last_seq:
-            await asyncio.sleep(0.001)
+            await self.bus.newer_than(self.alerts.stored_seq)
+            await asyncio.sleep(0)
 
     def die(self) -> None:
         """As if killed: what was not handed to the disk yet is lost."""

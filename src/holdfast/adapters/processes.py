@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.results import ProcessInfo
+from holdfast.vocabulary.secrets import redact_arguments
 
 _LOCAL_PEERCRED, _LOCAL_PEERPID, _SOL_LOCAL = 0x001, 0x002, 0
 _SO_PEERPIDFD = 77
@@ -170,7 +171,7 @@ def describe(found: list[dict[str, object]]) -> list[ProcessInfo]:
                     pid=pid,
                     ppid=info.ppid,
                     name=name or process.name(),
-                    command=" ".join(process.cmdline()) or name,
+                    command=" ".join(redact_arguments(process.cmdline())) or name,
                     state=info.state or process.status(),
                     memory_bytes=process.memory_info().rss,
                     cpu_seconds=round(times.user + times.system, 3),
