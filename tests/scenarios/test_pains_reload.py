@@ -1,0 +1,121 @@
+"""Pains of users about reloading a configuration, watching files and schedules."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.harness import Hold, kill_9, wait_for
+
+SLEEP: dict[str, Any] = {"command": ["sleep", "300"], "start_seconds": 0}
+
+
+def pids(hold: Hold) -> dict[str, int]:
+    return {name: service["pid"] for name, service in hold.status()["services"].items()}
+
+
+def environ_of(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def test_a_reload_without_a_change_touches_nothing(hold: Hold) -> None:
+    """An update that changes nothing bounces the database all the same."""
+    hold.services(web=SLEEP, db=SLEEP)
+    hold.up()
+    before, last = pids(hold), hold.ask("events")["last"]
+    assert "nothing to change" in hold.cli("reload").stdout
+    assert pids(hold) == before
+    assert hold.ask("events", since=last)["events"] == []
+
+
+def test_one_instance_more_restarts_no_other(hold: Hold) -> None:
+    """One worker more, or one fewer, restarts the whole group."""
+    hold.services(web={**SLEEP, "instances": 2})
+    hold.up()
+    before = pids(hold)
+    hold.services(web={**SLEEP, "instances": 3})
+    plan = hold.json("plan")
+    actions = {name: step["action"] for name, step in plan["services"].items()}
+    assert actions == {"web@1": "unchanged", "web@2": "unchanged", "web@3": "add"}
+    hold.cli("reload")
+    after = pids(hold)
+    assert {name: after[name] for name in before} == before
+    hold.services(web={**SLEEP, "instances": 1})
+    hold.cli("reload")
+    assert pids(hold) == {"web@1": before["web@1"]}
+
+
+def test_a_removed_variable_is_gone(hold: Hold) -> None:
+    """Variables that were taken out of the file stay with the service forever."""
+    hold.services(web={**SLEEP, "env": {"OLD": "1", "KEPT": "1"}})
+    hold.up()
+    assert b"OLD=1" in environ_of(pids(hold)["web"])
+    hold.services(web={**SLEEP, "env": {"KEPT": "1"}})
+    assert hold.json("plan")["services"]["web"]["fields"] == ["env.OLD"]
+    hold.cli("reload")
+    found = environ_of(pids(hold)["web"])
+    assert b"KEPT=1" in found
+    assert not [entry for entry in found if entry.startswith(b"OLD=")]
+
+
+def test_removed_services_end_before_what_they_need(hold: Hold) -> None:
+    """Everything is torn down at once, the database before its clients."""
+    slow = {**SLEEP, "stop": {"grace": "2s"}}
+    hold.services(db=slow, api={**slow, "depends_on": ["db"]}, web={**slow, "depends_on": ["api"]})
+    hold.up()
+    hold.services()
+    hold.cli("reload")
+    ended = [e["service"] for e in hold.ask("events")["events"] if e["kind"] == "process:ended"]
+    assert ended == ["web", "api", "db"]
+
+
+def test_killed_in_the_middle_of_a_reload(hold: Hold) -> None:
+    """A daemon that dies while it reloads leaves half of the old and half of the new."""
+    stubborn = ["sh", "-c", "trap 'sleep 0.5; exit' TERM; while :; do sleep 0.05; done"]
+    keys = {"command": stubborn, "start_seconds": 0}
+    hold.services(**{f"s{n}": keys for n in range(4)}, same=SLEEP)
+    hold.up()
+    before = pids(hold)
+    hold.services(**{f"s{n}": {**keys, "env": {"X": "1"}} for n in range(4)}, same=SLEEP, new=SLEEP)
+    asking = threading.Thread(target=lambda: hold.cli("reload", expect=None))
+    supervisor = hold.supervisor_pid
+    asking.start()
+    wait_for(lambda: "new" in hold.status()["services"])
+    kill_9(supervisor)
+    asking.join()
+    hold.cli("reload")
+    after = pids(hold)
+    assert after["same"] == before["same"]
+    assert all(after.values())
+    assert all(b"X=1" in environ_of(after[f"s{n}"]) for n in range(4))
+    assert hold.json("plan")["changes"] is False
+
+
+def test_a_log_in_the_watched_folder_is_no_endless_restart(hold: Hold) -> None:
+    """A service that writes into the folder that it watches restarts itself without end."""
+    source = hold.project / "src"
+    source.mkdir()
+    code = "while :; do date >> src/app.log; sleep 0.05; done"
+    watch = {"paths": ["src"], "ignore": ["*.log"], "debounce": "50ms"}
+    hold.services(web={"command": ["sh", "-c", code], "start_seconds": 0, "watch": watch})
+    hold.up()
+    wait_for(lambda: (source / "app.log").stat().st_size > 200)
+    assert hold.service("web")["run"] == 1
+    (source / "main.py").write_text("x")
+    wait_for(lambda: hold.service("web")["run"] == 2)
+
+
+def test_a_job_that_takes_longer_than_its_interval(hold: Hold) -> None:
+    """Cron starts the next run beside the one that still runs, until the machine is full."""
+    hold.services(job={**SLEEP, "schedule": "every 1s"})
+    hold.up()
+    hold.wait_status("job", "running")
+    begun = time.monotonic()
+    skipped = wait_for(
+        lambda: [e for e in hold.ask("events")["events"] if e["kind"] == "schedule:skipped"]
+    )
+    assert time.monotonic() - begun < 10
+    assert skipped[0]["service"] == "job"
+    assert hold.service("job")["run"] == 1
