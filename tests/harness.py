@@ -69,6 +69,7 @@ class Hold:
             "HOME": str(self.folder),
             "NO_COLOR": "1",
             "HOLDFAST_TCP": "off",
+            "HOLDFAST_HTTP": "off",
             **environ,
         }
         for name in ("s", "r"):

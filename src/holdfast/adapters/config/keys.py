@@ -185,8 +185,16 @@ AUTHENTICATION = Block(
     ],
     definition="authentication",
 )
+TLS = Block(
+    [
+        Key("certificate", Text(), "A file with the certificate and its chain (PEM)."),
+        Key("key", Text(), "A file with its private key (PEM)."),
+    ],
+    definition="tls",
+)
 SECURITY = Block(
     [
+        Key("allowed_origins", ListOf(Text()), "Pages of these origins may use HTTP as well."),
         Key("bind_to_localhost", Boolean(), "Listen only for this machine.", True),
         Key("allowed_commands", ListOf(Text()), "The only commands the network doors take."),
         Key("open_status", Boolean(), "Loopback may ask status and health without token.", False),
@@ -205,6 +213,9 @@ _GLOBAL = [
     Key("host", Text(), "Where the network doors listen.", "127.0.0.1"),
     Key("port", Integer(0, 65535), "The port of the control door.", 8081),
     Key("tcp", Boolean(), "Open the control door.", True),
+    Key("http", Boolean(), "Serve HTTP: REST, WebSocket and what follows.", True),
+    Key("http_port", Integer(0, 65535), "The port of HTTP.", 3001),
+    Key("tls", TLS, "Serve HTTPS with this certificate."),
     Key("log_level", LogLevel(), "How much Holdfast's own log says.", "info"),
     LOG_FORMAT,
     ALERTS,

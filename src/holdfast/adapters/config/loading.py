@@ -7,7 +7,6 @@ is right and a Configuration comes back, or one ConfigError lists all that is wr
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from holdfast.adapters.config.document import (
     Table,
     parse,
 )
+from holdfast.adapters.config.doors import door_of, http_of
 from holdfast.adapters.config.instances import with_count
 from holdfast.adapters.config.interpolation import argv_of
 from holdfast.adapters.config.json_document import tree_of
@@ -35,7 +35,6 @@ from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.places import CONFIG_NAMES
 from holdfast.vocabulary.service_spec import (
     Configuration,
-    DoorSpec,
     ServiceSpec,
     Settings,
     Template,
@@ -52,9 +51,10 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "port": ("SUPERVISOR_PORT",),
     "token": ("SUPERVISOR_TOKEN",),
     "tcp": ("HOLDFAST_TCP",),
+    "http": ("HOLDFAST_HTTP",),
+    "http_port": ("HOLDFAST_HTTP_PORT",),
     "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
 }
-LOOPBACK = re.compile(r"localhost|\[?::1\]?|127(\.\d{1,3}){3}", re.IGNORECASE)
 
 
 def load(
@@ -183,7 +183,7 @@ def _finish(
     path: str | None,
 ) -> Configuration:
     chosen = _chosen(reading, values, settings)
-    door = _door(reading, values, chosen)
+    door = door_of(reading, values, chosen)
     builder = ServiceBuilder(reading, values)
     written: dict[str, Values] = values.get("services", {})
     services = builder.build(written)
@@ -199,6 +199,7 @@ def _finish(
         services=services,
         settings=Settings(
             door=door,
+            http=http_of(reading, values, chosen),
             groups=groups,
             templates=templates_of(reading, values, written),
             alerts=values.get("alerts", ()),
@@ -288,34 +289,3 @@ def _choose(
     except ValueError as error:
         message, _, suggestion = str(error).partition("; ")
         reading.problems.append(Problem(where, None, None, key, text, message, suggestion))
-
-
-def _door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
-    security: Values = values.get("security") or Values("security", values.node)
-    authentication: Values = security.get("authentication") or Values("", values.node)
-    host = chosen.get("host", "127.0.0.1")
-    token = chosen.get("token") or authentication.get("token") or None
-    is_loopback = LOOPBACK.fullmatch(host) is not None
-    is_authenticated = authentication.get("enabled", token is not None)
-    is_bound = security.get("bind_to_localhost", is_loopback)
-    if not is_loopback and is_bound:
-        message = f'"{host}" is not this machine, but bind_to_localhost is true'
-        place = security.at("bind_to_localhost")
-        hint = "write host: 127.0.0.1, or bind_to_localhost: false"
-        reading.note(place, security.path_of("bind_to_localhost"), message, hint)
-    elif not is_loopback and not is_authenticated:
-        message = f'"{host}" can be reached from the network, and nobody would be asked for a token'
-        hint = "write security: {authentication: {enabled: true}}, or host: 127.0.0.1"
-        reading.note(values.at("host"), values.path_of("host"), message, hint, host)
-    commands = security.get("allowed_commands")
-    return DoorSpec(
-        host=host,
-        port=chosen.get("port", 8081),
-        bind_to_localhost=is_bound,
-        allowed_commands=commands,
-        authentication=is_authenticated,
-        token=token,
-        open_status=security.get("open_status", False),
-        tcp=chosen.get("tcp", True),
-        is_port_given="port" in chosen,
-    )

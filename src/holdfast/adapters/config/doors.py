@@ -1,0 +1,77 @@
+"""The network doors of a configuration: where they listen, and who may pass."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.adapters.config.blocks import Values
+from holdfast.adapters.config.env_file import resolved
+from holdfast.adapters.config.kinds import Reading
+from holdfast.vocabulary.service_spec import DoorSpec, HttpSpec
+
+LOOPBACK = re.compile(r"localhost|\[?::1\]?|127(\.\d{1,3}){3}", re.IGNORECASE)
+
+
+def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
+    security: Values = values.get("security") or Values("security", values.node)
+    authentication: Values = security.get("authentication") or Values("", values.node)
+    host = chosen.get("host", "127.0.0.1")
+    token = chosen.get("token") or authentication.get("token") or None
+    is_loopback = LOOPBACK.fullmatch(host) is not None
+    is_authenticated = authentication.get("enabled", token is not None)
+    is_bound = security.get("bind_to_localhost", is_loopback)
+    if not is_loopback and is_bound:
+        message = f'"{host}" is not this machine, but bind_to_localhost is true'
+        place = security.at("bind_to_localhost")
+        hint = "write host: 127.0.0.1, or bind_to_localhost: false"
+        reading.note(place, security.path_of("bind_to_localhost"), message, hint)
+    elif not is_loopback and not is_authenticated:
+        message = f'"{host}" can be reached from the network, and nobody would be asked for a token'
+        hint = "write security: {authentication: {enabled: true}}, or host: 127.0.0.1"
+        reading.note(values.at("host"), values.path_of("host"), message, hint, host)
+    commands = security.get("allowed_commands")
+    return DoorSpec(
+        host=host,
+        port=chosen.get("port", 8081),
+        bind_to_localhost=is_bound,
+        allowed_commands=commands,
+        authentication=is_authenticated,
+        token=token,
+        open_status=security.get("open_status", False),
+        tcp=chosen.get("tcp", True),
+        is_port_given="port" in chosen,
+    )
+
+
+def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> HttpSpec:
+    security: Values = values.get("security") or Values("security", values.node)
+    tls: Values = values.get("tls") or Values("tls", values.node)
+    certificate, key = (_file(reading, tls, name) for name in ("certificate", "key"))
+    if (certificate is None) is not (key is None):
+        message = "a certificate and its key belong together"
+        reading.note(tls.node, tls.path, message, "write tls: {certificate: …, key: …}")
+    given = reading.environ.get("ALLOWED_ORIGINS", "").split(",")
+    origins = (*security.get("allowed_origins", ()), *(word.strip() for word in given))
+    host = str(chosen.get("host", "127.0.0.1")).strip("[]")
+    return HttpSpec(
+        enabled=chosen.get("http", True),
+        host="127.0.0.1" if host == "localhost" else host,
+        port=chosen.get("http_port", 3001),
+        is_port_given="http_port" in chosen,
+        certificate=certificate,
+        key=key,
+        allowed_origins=tuple(dict.fromkeys(word for word in origins if word)),
+    )
+
+
+def _file(reading: Reading, tls: Values, name: str) -> str | None:
+    written = tls.get(name)
+    if written is None:
+        return None
+    path = resolved(written, reading.folder, reading.environ)
+    if not os.access(path, os.R_OK):
+        reading.note(tls.at(name), tls.path_of(name), "this file cannot be read", "", written)
+    return path
