@@ -23,13 +23,14 @@ from holdfast.adapters.config.keys import (
     SERVICE,
     STOP,
     SUPERVISOR,
+    TLS,
 )
 from holdfast.adapters.config.schedule_keys import SCHEDULE
 from holdfast.adapters.config.watch_keys import WATCH
 
 SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfast.schema.json")
 BLOCKS: tuple[Block, ...] = (
-    *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, AUTHENTICATION),
+    *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, TLS, AUTHENTICATION),
     *(WATCH, SCHEDULE, TARGET),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
