@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.commands import (
-    Prepared,
-    argv_of,
-    permit_command,
-    permit_commands,
-    prepare,
-)
+from holdfast.rules.command_words import Prepared, argv_of, prepare
+from holdfast.rules.commands import permit_command, permit_commands
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
 from holdfast.vocabulary.custom_commands import COMMAND_TYPES, NAMED, CustomCommand

@@ -159,6 +159,18 @@ def test_a_failing_command_afterwards_leaves_the_service_up(hold: Hold) -> None:
     assert result["status"]["pid"] == hold.service("web")["pid"] != pid
 
 
+def test_a_restart_that_fails_is_said_so(hold: Hold) -> None:
+    """The service does not come up with the new arguments: no command afterwards is run."""
+    web_up(hold)
+    after = [{"command": "echo never"}]
+    result = asked(hold, start_args=["no-number"], post_commands=after)
+    restart, skipped = result["steps"]
+    assert (restart["outcome"], skipped["outcome"]) == ("failed", "skipped")
+    assert restart["reason"].startswith("web: ")
+    hold.cli("restart", "web")
+    assert hold.service("web")["status"] == "running"
+
+
 def test_commands_run_where_the_service_runs(hold: Hold) -> None:
     """In its folder and with its environment; a relative folder starts from there."""
     folder = hold.project / "app"

@@ -179,6 +179,31 @@ def test_workflows_are_a_part_of_what_a_supervisor_inherits(hold: Hold) -> None:
     assert result["steps"][0]["out"] == "hello\n"
 
 
+def test_a_supervised_process_runs_nothing(hold: Hold) -> None:
+    """What Holdfast itself supervises may look, not have commands run."""
+    config(hold, {"web": {"command": SLEEP}}, commands={"hello": "echo hello"})
+    hold.up()
+    argv = hold.command("exec", "hello")
+    run = hold.cli("run", "--wait", "--name", "inner", "--", *argv, expect=5)
+    assert "may look, not change" in run.stderr
+    assert events(hold, "command:started") == []
+
+
+def test_no_more_than_enough_at_once(hold: Hold) -> None:
+    """A flood of commands is refused, and what runs is not disturbed."""
+    web_up(hold)
+    connection = Connection(str(hold.runtime / "line.sock"))
+    for _ in range(80):
+        connection.send("execute_command", custom_command={"command": "sleep 300"}, follow=True)
+    frames = (connection.receive(10) for _ in range(1000))
+    refusal = next(frame for frame in frames if frame is not None and frame.get("ok") is False)
+    assert "are under way" in refusal["error"]["message"]
+    assert len(hold.ask("workflows")["under_way"]) <= 64
+    assert hold.service("web")["status"] == "running"
+    connection.close()
+    wait_for(lambda: hold.ask("workflows")["under_way"] == [])
+
+
 TELL = """#!/bin/sh
 echo "$HOLDFAST_SERVICE|$HOLDFAST_CAUSE|$HOLDFAST_REASON|$LEVEL" >> told
 sleep "${1:-0}"

@@ -13,7 +13,8 @@ from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.steps import CommandStep, Surroundings
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows import Procedure, Workflows
-from holdfast.rules.commands import permit_named, prepare_spec
+from holdfast.rules.command_words import prepare_spec
+from holdfast.rules.commands import permit_named
 from holdfast.rules.recovery import action_for
 from holdfast.vocabulary.errors import HoldfastError, Refused
 from holdfast.vocabulary.events import Kind

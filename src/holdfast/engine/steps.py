@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.engine.declaration import ENVIRON
 from holdfast.engine.tasks import Task, TaskResult, Tasks
-from holdfast.rules.commands import Prepared
+from holdfast.rules.command_words import Prepared
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.quantities import format_duration

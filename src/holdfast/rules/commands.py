@@ -1,4 +1,4 @@
-"""THE policy whether a custom command may be run, and what running it means. Pure.
+"""THE policy whether a custom command may be run. Pure.
 
 The server's settings decide; what the caller says of its own command can only refuse it. Asked
 by `app.application` before any handler. Every refusal says which setting would allow it.
@@ -7,44 +7,25 @@ by `app.application` before any handler. Every refusal says which setting would 
 from __future__ import annotations
 
 import os
-import re
-import shlex
-from typing import NamedTuple
 
+from holdfast.rules.command_words import argv_of, kind_of, unknown_name
 from holdfast.rules.permissions import Verdict
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
 from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.secrets import redact, redact_arguments
+from holdfast.vocabulary.secrets import redact
 from holdfast.vocabulary.service_spec import Settings
-from holdfast.vocabulary.workflow_spec import CommandSpec
 
-SHELL_WORDS = ("/bin/sh", "-c")
-LONGEST_SHOWN = 200
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"})
 _WRAPPERS = frozenset(
     {"env", "nohup", "nice", "setsid", "timeout", "stdbuf", "xargs", "sudo", "doas", "busybox"}
 )
 _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
-_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
-_SHELL_ONLY = re.compile(r"[|&;<>`]+|\$[\w({]+")
 _YES = Verdict(True, "the settings allow it")
 CARRIERS = (CustomRestart, ExecuteCommand, RunWorkflow)
 """The commands that carry others, so that the settings have to be asked."""
-
-
-class Prepared(NamedTuple):
-    """A command as it is run."""
-
-    argv: tuple[str, ...]
-    working_dir: str | None
-    """None, or relative: to where the service or the project is."""
-    env: dict[str, str]
-    timeout: float
-    what: str
-    """As it may be told: without secrets, and not too long."""
 
 
 def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:
@@ -88,65 +69,11 @@ def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> 
     return _permit_words(actor, command, argv, settings)
 
 
-def kind_of(command: CustomCommand, settings: Settings) -> str:
-    """The type that it says, or what its name means here."""
-    if command.command_type is not None:
-        return command.command_type
-    return NAMED if command.command in settings.commands else BINARY
-
-
-def argv_of(command: CustomCommand, settings: Settings) -> tuple[str, ...]:
-    """The words to execute; UsageError for what only a shell would understand."""
-    kind, args = kind_of(command, settings), tuple(command.args or ())
-    if kind == NAMED:
-        return settings.commands[command.command].argv
-    if kind == SHELL:
-        return (*SHELL_WORDS, command.command, *(("sh", *args) if args else ()))
-    words = (*_words(command.command), *args)
-    return words if kind == BINARY else (TOOLS[kind], *words)
-
-
-def prepare(command: CustomCommand, settings: Settings, timeout: float | None = None) -> Prepared:
-    """What running a permitted command means."""
-    kind = kind_of(command, settings)
-    if kind == NAMED:
-        spec = settings.commands.get(command.command)
-        if spec is None:
-            raise UsageError(_unknown(command.command, settings))
-        return prepare_spec(spec, settings, timeout or command.seconds)
-    argv = argv_of(command, settings)
-    what = redact(command.command) if kind == SHELL else shown(argv)
-    return Prepared(
-        argv=argv,
-        working_dir=command.working_dir,
-        env=dict(command.env or {}),
-        timeout=timeout or command.seconds or settings.command_policy.timeout,
-        what=_told(what, redact(command.description or "")),
-    )
-
-
-def prepare_spec(spec: CommandSpec, settings: Settings, timeout: float | None = None) -> Prepared:
-    """What running a command of the configuration means."""
-    what = redact(spec.argv[2]) if spec.argv[:2] == SHELL_WORDS else shown(spec.argv)
-    return Prepared(
-        argv=spec.argv,
-        working_dir=spec.working_dir,
-        env=dict(spec.env),
-        timeout=timeout or spec.timeout or settings.command_policy.timeout,
-        what=_told(what, spec.description),
-    )
-
-
-def shown(argv: tuple[str, ...]) -> str:
-    """A command as it may be told."""
-    return " ".join(shlex.quote(word) for word in redact_arguments(argv))
-
-
 def permit_named(name: str, settings: Settings) -> Verdict:
     """Whether a command of the configuration may be run, by whom ever."""
     spec = settings.commands.get(name)
     if spec is None:
-        return Verdict(False, _unknown(name, settings))
+        return Verdict(False, unknown_name(name, settings))
     if not spec.is_safe:
         why = f'"{name}" is not safe, the configuration says'
         return Verdict(False, f"{why}; `commands: {{{name}: {{is_safe: true}}}}` allows it")
@@ -214,22 +141,6 @@ def _kind_of_words(argv: tuple[str, ...]) -> str:
     return _BY_PROGRAM.get(argv[0], BINARY)
 
 
-def _words(text: str) -> list[str]:
-    found = _SHELL_ONLY.search(_QUOTED.sub(" ", text))
-    if found is not None:
-        raise UsageError(
-            f"only a shell understands {found[0]}",
-            "put quotes around it, or use the type shell where the settings allow it",
-        )
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"the command cannot be split into words: {error}") from None
-    if not words:
-        raise UsageError("the command is empty")
-    return words
-
-
 def _types_setting(kind: str) -> str:
     return f"`commands: {{allowed_types: [{kind}]}}`"
 
@@ -237,16 +148,3 @@ def _types_setting(kind: str) -> str:
 def _no(command: CustomCommand, why: str, setting: str = "") -> Verdict:
     text = redact(command.command)[:60]
     return Verdict(False, f'"{text}": {why}' + (f"; {setting}" if setting else ""))
-
-
-def _unknown(name: str, settings: Settings) -> str:
-    known = ", ".join(settings.commands) or "none"
-    return (
-        f'no command "{redact(name)[:60]}" under `commands:` of the configuration; known: {known}'
-    )
-
-
-def _told(what: str, description: str) -> str:
-    if len(what) > LONGEST_SHOWN:
-        what = what[: LONGEST_SHOWN - 1] + "…"
-    return f"{what} ({description[:LONGEST_SHOWN]})" if description else what

@@ -22,7 +22,7 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.service_kinds import Arguments, CommandLine, Variables, words_of
-from holdfast.rules.commands import SHELL_WORDS
+from holdfast.rules.command_words import SHELL_WORDS
 from holdfast.rules.recovery import LIVE_CAUSES
 from holdfast.vocabulary.custom_commands import BINARY, SHELL, TOOLS
 from holdfast.vocabulary.names import closest

@@ -18,7 +18,7 @@ from holdfast.engine import caller
 from holdfast.engine.followers import Follower
 from holdfast.engine.steps import CommandStep, OwnStep, Step, Surroundings
 from holdfast.engine.workflows import Activity, Procedure
-from holdfast.rules import commands as rules
+from holdfast.rules import command_words as rules
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import COMMANDS, Command
 from holdfast.vocabulary.commands.custom import (
@@ -28,10 +28,11 @@ from holdfast.vocabulary.commands.custom import (
     RunWorkflow,
     Workflows,
 )
-from holdfast.vocabulary.commands.services import Restart, Wait
+from holdfast.vocabulary.commands.services import Restart
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.results import Done, Result, WorkflowInfo, WorkflowResult, WorkflowsResult
+from holdfast.vocabulary.service_spec import Settings
 from holdfast.vocabulary.workflow_spec import StepSpec
 
 Answer = Awaitable[WorkflowResult] | AsyncGenerator[dict[str, Any], None]
@@ -116,7 +117,7 @@ def workflows(context: Context, command: Workflows) -> WorkflowsResult:
         workflows={
             name: WorkflowInfo(
                 description=spec.description,
-                steps=[_step(context, step).what for step in spec.steps],
+                steps=[_told(step, settings) for step in spec.steps],
                 timeout=spec.timeout,
             )
             for name, spec in settings.workflows.items()
@@ -136,20 +137,27 @@ def _step(context: Context, spec: StepSpec) -> Step:
         command = settings.commands[spec.command]
     if command is not None:
         prepared = rules.prepare_spec(command, settings, spec.timeout)
-        if spec.description:
-            prepared = prepared._replace(what=spec.description)
+        prepared = prepared._replace(what=_told(spec, settings))
         return CommandStep(context.tasks, prepared, _project(context))
-    names = ", ".join(spec.services)
+    fields: dict[str, Any] = {"services": list(spec.services)}
     if spec.action == "wait":
-        what = f"wait until {names} is {spec.condition}"
-        fields: dict[str, Any] = {"service": spec.services[0], "condition": spec.condition}
+        fields = {"service": spec.services[0], "condition": spec.condition}
         if spec.timeout is not None:
             fields["timeout"] = spec.timeout
-        asked: Command = Wait(**fields)
-    else:
-        what = f"{spec.action.replace('_', ' ')} {names}"
-        asked = COMMANDS[spec.action](services=list(spec.services))
-    return OwnStep(_perform(context), asked, spec.description or what)
+    return OwnStep(_perform(context), COMMANDS[spec.action](**fields), _told(spec, settings))
+
+
+def _told(spec: StepSpec, settings: Settings) -> str:
+    """What progress calls a step."""
+    if spec.description:
+        return spec.description
+    command = settings.commands[spec.command] if spec.command is not None else spec.run
+    if command is not None:
+        return rules.prepare_spec(command, settings).what
+    names = ", ".join(spec.services)
+    if spec.action == "wait":
+        return f"wait until {names} is {spec.condition}"
+    return f"{spec.action.replace('_', ' ')} {names}"
 
 
 def _project(context: Context) -> Surroundings:

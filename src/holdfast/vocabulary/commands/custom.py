@@ -8,6 +8,8 @@ from holdfast.vocabulary.commands.command import Command, Effect, Permission
 from holdfast.vocabulary.custom_commands import CustomCommand, seconds_of
 from holdfast.vocabulary.results import Done, WorkflowResult, WorkflowsResult
 
+MOST_COMMANDS = 100
+
 
 class CustomRestart(Command, frozen=True, kw_only=True):
     """Run commands, restart a service, run commands.
@@ -36,6 +38,8 @@ class CustomRestart(Command, frozen=True, kw_only=True):
     follow: bool = False
 
     def __post_init__(self) -> None:
+        if len(self.pre_commands or ()) + len(self.post_commands or ()) > MOST_COMMANDS:
+            raise ValueError(f"more than {MOST_COMMANDS} commands; a script is a better place")
         if None not in (self.args, self.start_args) and self.args != self.start_args:
             raise ValueError("`args` and `start_args` contradict each other; keep one")
         seconds_of(self.timeout, self.timeout_seconds)
