@@ -199,14 +199,14 @@ def test_who_waits_is_told_that_it_will_not_be_ready(scene: Callable[..., Scene]
     one = scene(probe("readiness"))
     one.prober.answers["readiness"] = BAD
     future = one.start()
-    one.pass_time(25.0)
+    one.pass_time(31.0)
     assert future.result().outcome == "failed"
     assert future.result().reason == "not ready: broken"
     assert (one.runner.state, one.runner.number) == (State.RUNNING, 1)
     one.prober.answers["readiness"] = GOOD
     one.pass_time(10.0)
     assert one.condition.is_ready
-    assert one.events("service:ready") == [{"after": pytest.approx(30.0, abs=5.0)}]
+    assert one.events("service:ready") == [{"after": pytest.approx(40.0, abs=1.0)}]
 
 
 def test_readiness_is_seen_soon(scene: Callable[..., Scene]) -> None:
@@ -218,7 +218,7 @@ def test_readiness_is_seen_soon(scene: Callable[..., Scene]) -> None:
     one.prober.answers["readiness"] = GOOD
     one.pass_time(0.5)
     assert future.result().outcome == "started"
-    assert len(one.events("health:failed")) == 1
+    assert one.events("health:failed") == [], "who comes up within an interval has not failed"
 
 
 def test_the_initial_delay_is_kept(scene: Callable[..., Scene]) -> None:

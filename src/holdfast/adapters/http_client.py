@@ -8,6 +8,7 @@ are checked, except those of this machine if the caller says so.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
 from collections.abc import Iterable, Mapping
@@ -208,5 +209,6 @@ def preload() -> None:
 
 
 def _reason(error: Exception) -> str:
-    strerror = getattr(error, "strerror", None)
-    return str(strerror or error or type(error).__name__)
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)

@@ -51,7 +51,7 @@ inbox, answers = sys.stdin.buffer, sys.stdout.buffer
 while head := inbox.readline():
     first, second, by_line = map(int, head.split())
     expression, data = inbox.read(first), inbox.read(second)
-    pieces = data.split(b"\n") if by_line else [data]
+    pieces = data.split(b"\\n") if by_line else [data]
     found = -2
     try:
         # Time of the processor, not of the clock: a busy machine makes nothing slow.
@@ -61,7 +61,7 @@ while head := inbox.readline():
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except Slow:
         pass
-    answers.write(b"%d\n" % found)
+    answers.write(b"%d\\n" % found)
     answers.flush()
 """
 

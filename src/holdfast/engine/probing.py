@@ -21,7 +21,7 @@ from holdfast.engine.probe_watch import Inquiry, Then
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.engine.watches import Watches
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.probe_spec import (
     ExecTarget,
     HttpTarget,
@@ -234,7 +234,7 @@ class _LineOfRun:
         self._task: asyncio.Task[None] | None = None
         self._has_grown = self._is_closed = False
         self._line: str | None = None
-        self._trouble = ""
+        self._trouble = self._slow = ""
 
     def begin(self) -> None:
         self._stop = self._probing.watches.ring(self._service, self._on_growth)
@@ -245,6 +245,8 @@ class _LineOfRun:
         else:
             missing = f'no line matches "{self._target.pattern}" yet'
             then(Finding(False, self._trouble or missing))
+            if self._trouble != self._slow:
+                self._on_growth()
 
     def drop(self) -> None:
         """The question is answered at once, so nothing is under way."""
@@ -265,9 +267,12 @@ class _LineOfRun:
     async def _look(self) -> None:
         try:
             while self._has_grown and not self._is_closed and self._line is None:
-                self._has_grown = False
+                self._has_grown, self._trouble = False, self._slow
                 try:
                     self._line = await self._search.look(self._target.pattern)
+                except UsageError as error:
+                    self._trouble = self._slow = error.message
+                    self._has_grown = True
                 except HoldfastError as error:
                     self._trouble = error.message
         except Exception:  # noqa: BLE001 - one log must not stop the others

@@ -132,12 +132,12 @@ def first(
     """The first check of a run that lives for `age` seconds; those of many are spread."""
     begin = now + max(0.0, probe.initial_delay - age)
     if probe.kind in TOLD_BY_THE_SERVICE:
-        due = begin + probe.interval  # what it has to say or to print it
-    elif is_impatient(probe) and not has_passed:
-        due = begin + random * min(SPREAD_SECONDS, probe.interval)
-    else:
-        due = begin + random * probe.interval
-    return Plan(due, due)
+        return at(begin + probe.interval)
+    if is_impatient(probe) and not has_passed:
+        # Looked at soon, but who is still coming up within an interval has not failed.
+        soon = begin + random * min(SPREAD_SECONDS, probe.interval)
+        return Plan(soon, begin + probe.interval)
+    return at(begin + random * probe.interval)
 
 
 def following(

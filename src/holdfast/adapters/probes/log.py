@@ -16,6 +16,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.errors import UsageError
 
 BACKLOG_BYTES = 8 * 1024 * 1024
 SHOWN_CHARACTERS = 120
@@ -33,16 +34,28 @@ class RunSearch:
         self._matcher = matcher
         self._in_thread = in_thread
         self._lines: RunLines | None = None
+        self._batch: list[Line] = []
 
     async def look(self, pattern: str) -> str | None:
-        """The first line that matches in what was added since the last look."""
+        """The first line that matches in what was added since the last look.
+
+        Raises UsageError for lines that it cannot look at in time; they are passed over. If the
+        matcher fails, the same lines are looked at again.
+        """
         if self._lines is None:
             self._lines = await self._in_thread(RunLines, *self._place)
-        while batch := await self._in_thread(self._lines.batch, False):
-            found = await self._matcher.first(pattern, [line.data for line in batch])
+        while True:
+            self._batch = self._batch or await self._in_thread(self._lines.batch, False)
+            if not self._batch:
+                return None
+            try:
+                found = await self._matcher.first(pattern, [line.data for line in self._batch])
+            except UsageError:
+                self._batch = []
+                raise
+            batch, self._batch = self._batch, []
             if found is not None:
                 return shown(batch[found].text)
-        return None
 
     def close(self) -> None:
         if self._lines is not None:
