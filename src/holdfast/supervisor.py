@@ -280,7 +280,7 @@ class Supervisor:
         self._shutdown.resume(kept)
         self._roster.restore(facts, kept, loaded)
         self._tasks.end_leftovers(facts.get("runs") or [])
-        self._context.workflows.restore(kept)
+        self._context.workflows.restore(kept, facts.get("exits") or [])
         self._is_running = True
         self._alerts.start()
         self._deliveries.start()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from typing import Any
 
+import psutil
 import pytest
 
 from holdfast.client.connection import Connection
@@ -102,6 +104,62 @@ def test_an_interrupted_command_is_told(hold: Hold) -> None:
     assert finished["data"]["outcome"] == "interrupted"
     pids = [int(word) for word in (hold.project / "pids").read_text().split()]
     wait_for(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_command_that_ended_while_nobody_looked_is_told_with_its_code(hold: Hold) -> None:
+    """A migration that was through when the supervisor died is not told as broken off."""
+    web_up(hold)
+    gate = script(hold, "gate", "#!/bin/sh\necho $$ > pid\necho begun\nread go < go\nexit 5\n")
+    os.mkfifo(hold.project / "go")
+    with started(
+        hold.command("exec", "--", gate), cwd=hold.project, env=hold.environ, stderr=-2
+    ) as waiting:
+        read_until(waiting, b"begun")
+        supervisor = hold.supervisor_pid
+        os.kill(supervisor, signal.SIGSTOP)
+        (hold.project / "go").write_text("on\n")
+        wait_for(lambda: not is_alive(int((hold.project / "pid").read_text())))
+        kill_9(supervisor)
+        told = read_until(waiting, b"exit code 5")
+        assert b"interrupted" in told
+    (finished,) = events(hold, "command:finished")
+    assert finished["data"]["exit_code"] == 5
+
+
+def test_an_upgrade_waits_for_what_is_under_way(hold: Hold) -> None:
+    """It would kill the command; so it is refused, and says what to wait for."""
+    slow = script(hold, "slow", SLOW)
+    web_up(hold, workflows={"slow": [slow]})
+    connection = Connection(str(hold.runtime / "line.sock"))
+    connection.send("run_workflow", name="slow")
+    (under_way,) = wait_for(lambda: hold.ask("workflows")["under_way"])
+    refusal = hold.cli("upgrade", expect=5)
+    assert "workflow slow is under way" in refusal.stderr
+    hold.ask("cancel_workflow", workflow=under_way["id"])
+    connection.close()
+    hold.cli("upgrade")
+
+
+def test_many_restarts_at_once_make_one_process(hold: Hold) -> None:
+    """Restarts of every kind, all together: never two instances, and one at the end."""
+    config(hold, {"web": {"command": ["sleep", "777"]}}, workflows={"again": [{"restart": "web"}]})
+    hold.up()
+    connection = Connection(str(hold.runtime / "line.sock"))
+    for _ in range(5):
+        connection.send("restart", services=["web"])
+        connection.send("custom_restart", service="web")
+        connection.send("run_workflow", name="again")
+    answers = [connection.receive(20) for _ in range(15)]
+    assert all(answers)
+    connection.close()
+    assert hold.wait_status("web", "running")["pid"]
+    assert len(hold.json("ps", "web")["services"]["web"]) == 1
+    sleeps = [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"] == ["sleep", "777"] and process.pid in hold.marked_pids()
+    ]
+    assert sleeps == [hold.service("web")["pid"]]
 
 
 DEPLOY = {

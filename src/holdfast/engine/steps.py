@@ -18,6 +18,7 @@ from holdfast.engine.tasks import Task, TaskResult, Tasks
 from holdfast.rules.command_words import Prepared
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.results import Outcome, Result, StepResult, WaitResult
 
@@ -55,6 +56,8 @@ class Step:
         self.what = what
         """As it may be told."""
         self.part = part
+        self.run_id: str | None = None
+        """Of the task that it is."""
 
     @abstractmethod
     async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
@@ -78,6 +81,7 @@ class CommandStep(Step):
     ) -> None:
         super().__init__(prepared.what, part)
         self._tasks = tasks
+        self.run_id = new_run_id()
         self._prepared = prepared
         self._around = around
         self._env = env or {}
@@ -94,6 +98,7 @@ class CommandStep(Step):
             environ=around.environ,
             user=around.user,
             on_output=on_output,
+            run_id=self.run_id,
         )
         ended = await self._tasks.run(task)
         return self.result(

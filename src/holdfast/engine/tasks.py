@@ -39,6 +39,8 @@ class Task(NamedTuple):
     user: str | None = None
     on_output: Callable[[str, bytes], None] | None = None
     """Told what it prints: stream (out, err) and bytes."""
+    run_id: str | None = None
+    """Given by who wants to find it again after a supervisor's death."""
 
 
 class TaskResult(NamedTuple):
@@ -138,7 +140,7 @@ class Tasks:
 
     async def run(self, task: Task) -> TaskResult:
         """Run it to its end; answers when no process of it is left. Cancelled, it is ended."""
-        run_id, live = new_run_id(), _Live(self._loop)
+        run_id, live = task.run_id or new_run_id(), _Live(self._loop)
         self._live[run_id] = live
         work = self._loop.create_task(self._run(task, run_id, live))
         try:

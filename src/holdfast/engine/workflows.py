@@ -20,7 +20,7 @@ from holdfast.engine.ports import Clock, Keeper, Recorder
 from holdfast.engine.steps import Step, output_item
 from holdfast.vocabulary.errors import Failed, Refused
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.quantities import format_duration
+from holdfast.vocabulary.quantities import format_duration, signal_name
 from holdfast.vocabulary.results import StepResult, UnderWay, WorkflowResult
 from holdfast.vocabulary.secrets import redact
 
@@ -38,6 +38,8 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
     service: str | None
     steps: list[str]
     step: int
+    run_id: str | None = None
+    """The task that its step is."""
 
 
 class Procedure(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,8 +162,9 @@ class Workflows:
             for one in self._activities.values()
         ]
 
-    def restore(self, kept: dict[str, str]) -> None:
-        """Say what an earlier supervisor could not finish."""
+    def restore(self, kept: dict[str, str], exits: list[dict[str, Any]]) -> None:
+        """Say what an earlier supervisor could not finish; `exits`: what ended meanwhile."""
+        endings = {one["run_id"]: one for one in exits}
         for key, value in kept.items():
             if not key.startswith(KEPT):
                 continue
@@ -171,14 +174,16 @@ class Workflows:
             except msgspec.MsgspecError:
                 _log.error("what %s was is not understood", key)
                 continue
-            self._tell_interrupted(left)
+            self._tell_interrupted(left, endings.get(left.run_id or ""))
 
-    def _tell_interrupted(self, left: Unfinished) -> None:
+    def _tell_interrupted(self, left: Unfinished, ending: dict[str, Any] | None) -> None:
         of = f"step {left.step + 1} of {len(left.steps)}, {left.steps[left.step]}"
         told: dict[str, Any] = {"id": left.id, "name": left.name, "outcome": "interrupted"}
         kind = Kind.COMMAND_FINISHED if left.is_single else Kind.WORKFLOW_FINISHED
         where = left.steps[left.step] if left.is_single else of
-        reason = f"the supervisor was replaced meanwhile: {where} did not end"
+        reason = f"the supervisor was replaced meanwhile: {where} {_ended_how(left, ending)}"
+        if ending is not None:
+            told["exit_code"] = ending.get("code")
         if skipped := left.steps[left.step + 1 :]:
             told["skipped"] = skipped
         self._recorder.event(kind, left.service, **told, reason=reason)
@@ -288,6 +293,7 @@ class Workflows:
             service=procedure.service,
             steps=[step.what for step in procedure.steps],
             step=activity.place,
+            run_id=activity.step.run_id,
         )
         self._keeper.keep(KEPT + activity.id, msgspec.json.encode(left).decode())
 
@@ -307,6 +313,18 @@ async def _of(
 ) -> StepResult:
     doing: Coroutine[Any, Any, StepResult] = step.do(seconds, on_output)
     return await doing
+
+
+def _ended_how(left: Unfinished, ending: dict[str, Any] | None) -> str:
+    """What became of a step while no supervisor was there."""
+    if left.run_id is None:
+        return "goes on unwatched"
+    if ending is None:
+        return "did not end"
+    if ending.get("signal"):
+        return f"was ended by {signal_name(ending['signal'])}"
+    code = ending.get("code")
+    return "ended, exit code unknown" if code is None else f"had ended with exit code {code}"
 
 
 def _ending(result: StepResult) -> dict[str, Any]:

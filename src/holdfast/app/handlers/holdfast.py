@@ -8,6 +8,7 @@ import time
 import holdfast
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
+from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Done, HelloResult, PruneResult, ShutdownResult
 
 PROTOCOL = 1
@@ -37,6 +38,11 @@ async def prune(context: Context, command: Prune) -> PruneResult:
 
 
 async def upgrade(context: Context, command: Upgrade) -> Done:
+    for one in context.workflows.under_way():
+        raise Refused(
+            f"{one.name} is under way ({one.what}), and an upgrade would break it off",
+            f"wait for it, or end it: holdfast workflow --cancel {one.id}",
+        )
     context.link.keep("upgrade_from", holdfast.__version__)
     await context.store.written()
     try:
