@@ -96,6 +96,9 @@ class Cast(Stage):
     def lose_supervisor(self) -> None:
         """Another supervisor takes over from the keeper's memory and the database."""
         self.keeper.lose_supervisor()
+        for run in [it for it in self.keeper.runs.values() if it.is_ending and self.keeper.obeys]:
+            self.keeper._obey(run)
+        self.keeper.lose_supervisor()
         records = {name: record() for name, record in self.recorder.records.items()}
         self.clock._timers.clear()
         self.build()

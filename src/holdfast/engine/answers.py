@@ -38,6 +38,10 @@ class Answers:
         self.has_new_starters = True
         return future
 
+    def join_start(self, future: asyncio.Future[Outcome], verb: str) -> None:
+        """Let a future wait for the start that is under way."""
+        self._starters.append(Starter(future, verb, True))
+
     def await_stop(self) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = self.new_future()
         self._stoppers.append(future)

@@ -26,6 +26,15 @@ class Attendant:
     def run_over(self, runner: Any) -> None:
         """The run is being ended, or its main process is gone; may come twice."""
 
+    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        """A second run is about to be asked for, beside the one that lives."""
+
+    def trial_began(self, overlap: Any) -> None:
+        """It has its process, and is to prove itself."""
+
+    def trial_over(self, overlap: Any) -> None:
+        """It took the place of the other one (`run_began` follows), or it has to go."""
+
     def changed(self, runner: Any) -> None:
         """Its state or its condition is another."""
 
@@ -53,6 +62,15 @@ class Attendants:
 
     def run_over(self, runner: Any) -> None:
         self._tell(lambda attendant: attendant.run_over(runner))
+
+    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        self._tell(lambda attendant: attendant.trial_spawning(overlap, message))
+
+    def trial_began(self, overlap: Any) -> None:
+        self._tell(lambda attendant: attendant.trial_began(overlap))
+
+    def trial_over(self, overlap: Any) -> None:
+        self._tell(lambda attendant: attendant.trial_over(overlap))
 
     def changed(self, runner: Any) -> None:
         self._tell(lambda attendant: attendant.changed(runner))

@@ -35,6 +35,7 @@ class HealthMonitor(Attendant):
         self._ports = ports
         self._prober = prober
         self._live: dict[str, RunHealth] = {}
+        self._trials: dict[str, RunHealth] = {}
         self._metrics: dict[str, set[str]] = {}
         self.on_metric: OnMetric = _nobody
         """Called with service, name and value of what a service measured itself."""
@@ -54,6 +55,16 @@ class HealthMonitor(Attendant):
 
     def run_over(self, runner: ServiceRunner) -> None:
         self._end(runner.name)
+
+    def trial_began(self, overlap: Any) -> None:
+        """Ask the same of a run on trial; what is known of it goes on with it."""
+        if overlap.launched.probes or overlap.launched.notify is not None:
+            self._trials[overlap.name] = live = RunHealth(overlap, self._ports, self._prober)
+            live.begin()
+
+    def trial_over(self, overlap: Any) -> None:
+        if (live := self._trials.pop(overlap.name, None)) is not None:
+            live.end()
 
     def changed(self, runner: ServiceRunner) -> None:
         live = self._live.get(runner.name)
@@ -84,7 +95,9 @@ class HealthMonitor(Attendant):
     # What services say
 
     def hear(self, runner: ServiceRunner, message: Message) -> None:
-        live = self._live.get(runner.name)
+        trial = self._trials.get(runner.name)
+        is_trial = trial is not None and trial.runner is runner
+        live = trial if is_trial else self._live.get(runner.name)
         if live is not None:
             live.hear(message)
         known = self._metrics.setdefault(runner.name, set()) if message.metrics else set()

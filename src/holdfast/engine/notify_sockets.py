@@ -43,6 +43,7 @@ class NotifySockets(Attendant):
         self._sockets: dict[str, socket.socket] = {}
         self._pipes: dict[str, int] = {}
         self._runners: dict[str, ServiceRunner] = {}
+        self._trials: dict[str, Any] = {}
         self._refused: set[str] = set()
         self._has_spares = False
 
@@ -70,6 +71,23 @@ class NotifySockets(Attendant):
             self._link.hold(PIPE + name, ours)
             self._link.hold(PIPE_END + name, theirs)
             message["ready_fd"] = {"name": PIPE_END + name, "fd": spec.notify.fd}
+
+    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        """The same for a second run, which is told apart by who speaks."""
+        if overlap.launched.notify is None:
+            return
+        own = self._runners.get(overlap.name)
+        self.spawning(overlap, message)
+        self._trials[overlap.name] = overlap
+        if own is not None:
+            self._runners[overlap.name] = own
+
+    def trial_began(self, overlap: Any) -> None:
+        if overlap.name in self._trials:
+            self._attend(overlap.name)
+
+    def trial_over(self, overlap: Any) -> None:
+        self._trials.pop(overlap.name, None)
 
     def run_began(self, runner: ServiceRunner) -> None:
         if runner.declaration.spec.notify is not None:
@@ -145,7 +163,7 @@ class NotifySockets(Attendant):
             return
         # Said once; a closed end would be readable for ever.
         self._close_pipe(name)
-        runner = self._runners.get(name)
+        runner = self._trials.get(name) or self._runners.get(name)
         if heard and runner is not None and runner.run is not None:
             self._hear(runner, Message(is_ready=True))
 
@@ -156,18 +174,27 @@ class NotifySockets(Attendant):
             _log.error("%s: its socket is of no use any more: %s", name, error)
             self._loop.remove_reader(sock.fileno())
             return
-        runner = self._runners.get(name)
         for data, sender in messages:
-            run = runner.run if runner is not None else None
-            if runner is None or run is None or run.main_gone:
-                continue
+            self._deliver(name, data, sender)
+
+    def _deliver(self, name: str, data: bytes, sender: Sender | None) -> None:
+        known = (self._trials.get(name), self._runners.get(name))
+        speakers = [
+            (who, who.run)
+            for who in known
+            if who is not None and who.run is not None and not who.run.main_gone
+        ]
+        for who, run in speakers:
+            if run.pid is not None and _belongs(sender, run):
+                self._hear(who, notify.parse(data))
+                return
+        for who, run in speakers:
             if run.pid is None:
                 # It spoke before the keeper's word of its birth came; its pid is needed.
-                self._loop.call_soon(self._hear_later, runner, run, data, sender)
-            elif _belongs(sender, run):
-                self._hear(runner, notify.parse(data))
-            else:
-                self._refuse(name, run, sender)
+                self._loop.call_soon(self._hear_later, who, run, data, sender)
+                return
+        for _, run in speakers[-1:]:
+            self._refuse(name, run, sender)
 
     def _hear_later(
         self, runner: ServiceRunner, run: LiveRun, data: bytes, sender: Sender | None

@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.adapters.state_tables import ServiceRecord
+from holdfast.engine import exits
 from holdfast.engine.live_run import LastExit, LiveRun
-from holdfast.engine.service_runner import ServiceRunner
+from holdfast.engine.relieved_runner import RelievedRunner
 from holdfast.rules.lifecycle import Cause, state_of_live_run
 from holdfast.rules.restart import SPACING_SECONDS, Counters
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.states import LIVE_STATES, Desired, ErrorType, State
 
 
-class RestoredRunner(ServiceRunner):
+class RestoredRunner(RelievedRunner):
     """The same state machine, entered in the middle."""
 
     is_unsettled = False
@@ -66,6 +67,12 @@ class RestoredRunner(ServiceRunner):
         self._ports.recorder.run_started(live.as_open(self.name, self._ports.keeper.boot_id))
         self._event(Kind.SERVICE_ADOPTED, pid=live.pid, number=live.number, is_survivor=is_survivor)
         self._ports.attendants.run_began(self)
+
+    def record_aside(self, facts: dict[str, Any]) -> None:
+        """The exit of a run that was beside another one: a fact, and no failure."""
+        self.number = max(self.number, facts.get("number") or 0)
+        understood = exits.understand(self.declaration.spec, facts)
+        exits.record(self._ports.recorder, facts, understood, None)
 
     def _live(self, run: dict[str, Any]) -> LiveRun:
         live = LiveRun.of(run, self._ports.clock.monotonic())

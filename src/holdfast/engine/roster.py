@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
+from holdfast.engine import overlap
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import ENVIRON, Declaration, Kept
 from holdfast.engine.ports import Ports
@@ -173,9 +174,7 @@ class Roster:
     def restore(self, facts: dict[str, Any], kept: dict[str, str], loaded: Loaded) -> None:
         """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
         self.records = dict(loaded.services)
-        live: dict[str, dict[str, Any]] = {
-            run["service"]: run for run in facts.get("runs") or () if run.get("kind") != "task"
-        }
+        live, second = _live_runs(facts, kept)
         exits: dict[str, list[dict[str, Any]]] = {}
         for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("number") or 0):
             if ended["run_id"] in loaded.ended or ended.get("kind") == "task":
@@ -192,8 +191,13 @@ class Roster:
             word = kept.get(_DESIRED + name)
             record = _record(self.records.pop(name, None), word)
             runner.is_unsettled = word == Desired.RUNNING.value
+            unaccounted, aside = _apart(exits.pop(name, []), overlap.leaving(kept, name), live)
             try:
-                runner.restore(record, live.pop(name, None), exits.pop(name, []))
+                runner.restore(record, live.pop(name, None), unaccounted)
+                for ended in aside:
+                    runner.record_aside(ended)
+                if name in second:
+                    runner.adopt_second(second[name])
             except Exception:  # noqa: BLE001 - one service must not keep the others from us
                 _log.exception("%s could not be restored as it was", name)
         for name, run in live.items():
@@ -299,6 +303,34 @@ class Roster:
             code = facts.get("code")
             self._ports.recorder.event(Kind.EXIT, service, facts["run_id"], code=code)
             self._ports.recorder.forget(facts["run_id"])
+
+
+def _live_runs(
+    facts: dict[str, Any], kept: dict[str, str]
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The run of each service, and the one beside it that has to go."""
+    live: dict[str, dict[str, Any]] = {}
+    second: dict[str, dict[str, Any]] = {}
+    runs = [run for run in facts.get("runs") or () if run.get("kind") != "task"]
+    for run in sorted(runs, key=lambda it: it.get("number") or 0):
+        name = run["service"]
+        if name not in live:
+            live[name] = run
+        elif live[name]["run_id"] == overlap.leaving(kept, name):
+            live[name], second[name] = run, live[name]
+        else:
+            second[name] = run
+    return live, second
+
+
+def _apart(
+    exits: list[dict[str, Any]], leaving: str | None, live: dict[str, dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Exits that count, and those of a run that was to go while another one stayed."""
+    aside = [it for it in exits if it["run_id"] == leaving]
+    others = [it for it in exits if it["run_id"] != leaving]
+    is_beside = bool(others) or (bool(aside) and aside[0]["service"] in live)
+    return (others, aside) if is_beside else (exits, [])
 
 
 def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, Kept]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,9 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.states import Desired, ErrorType, State
+
+if TYPE_CHECKING:
+    from holdfast.engine.overlap import Overlap
 
 Report = list[dict[str, Any]]
 _CONDITION = "condition:"
@@ -49,6 +52,8 @@ class Service:
         self.number = 0
         self.run: LiveRun | None = None
         """Not None while any process of a run may exist: nothing may be started then."""
+        self.overlap: Overlap | None = None
+        """A second run, while one relieves another."""
         self.last_run_id: str | None = None
         self.last_exit = LastExit()
         self.is_retiring = False

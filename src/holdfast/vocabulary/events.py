@@ -29,6 +29,10 @@ class Kind(str, Enum):
     SERVICE_FOLLOWS = "service:follows"
     LIMIT_REACHED = "limit:reached"
     LIMIT_CLEARED = "limit:cleared"
+    OVERLAP = "service:overlap"
+    ROLLING_STEP = "rolling:step"
+    ROLLING_FINISHED = "rolling:finished"
+    SERVICE_SCALED = "service:scaled"
     SERVICE_ADDED = "service:added"
     SERVICE_CHANGED = "service:changed"
     SERVICE_REMOVED = "service:removed"
@@ -81,6 +85,10 @@ MEANING: dict[Kind, str] = {
     Kind.SERVICE_FOLLOWS: "A service is restarted because one that it needs has a new run.",
     Kind.LIMIT_REACHED: "A run uses more than it may: the `limit`, both values, the `action`.",
     Kind.LIMIT_CLEARED: "A run that had reached a `limit` is well below it again.",
+    Kind.OVERLAP: "A new run is beside the old one: `step` (begun, promoted, failed), `number`.",
+    Kind.ROLLING_STEP: "A rolling restart began or ended a service: `step` of `of`, `outcome`.",
+    Kind.ROLLING_FINISHED: "A rolling restart is over: what was `restarted`, what `remaining`, why.",
+    Kind.SERVICE_SCALED: "A service has another number of instances: `from`, `to`.",
     Kind.SERVICE_ADDED: "A service became known.",
     Kind.SERVICE_CHANGED: "A service's declaration changed.",
     Kind.SERVICE_REMOVED: "A service was forgotten.",
