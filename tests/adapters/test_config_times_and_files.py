@@ -102,6 +102,7 @@ def test_watches(tmp_path: Path, written: str, fields: dict[str, Any]) -> None:
         ("{paths: a, action: dance}", "signal HUP"),
         ("{path: a}", "paths"),
         ("{paths: a, debounce: often}", "often"),
+        ("{paths: a, debounce: 300}", "300ms"),
     ],
 )
 def test_mistakes_in_watches(tmp_path: Path, written: str, told: str) -> None:

@@ -22,6 +22,7 @@ from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.service_spec import WatchSpec
 
 RESTART = "restart"
+LONGEST_DEBOUNCE = 60.0
 
 
 class WatchAction(ScalarKind):
@@ -47,7 +48,7 @@ WATCH = Block(
     [
         Key("paths", ListOf(Text()), "Files: patterns with *, ** and ?, or folders."),
         Key("ignore", ListOf(Text()), "Files that do not count, beside the usual ones."),
-        Key("debounce", Duration("ms"), "Changes count as one until it is quiet so long.", "300ms"),
+        Key("debounce", Duration("s"), "Changes count as one until it is quiet so long.", "300ms"),
         Key("action", WatchAction(), "restart, or a signal as `signal HUP`.", RESTART),
         Key("polling", Boolean(), "Compare again and again, where nobody tells changes.", False),
     ],
@@ -70,6 +71,10 @@ class WatchPaths(Kind):
             fields = dict(values)
         else:
             fields = {"paths": ListOf(Text()).read(node, key, reading)}
+        if fields.get("debounce", 0.0) > LONGEST_DEBOUNCE:
+            hint = "write 300ms; a bare number counts seconds"
+            reading.note(node, f"{key}.debounce", "is more than a minute", hint)
+            return None
         if not fields.get("paths"):
             reading.note(node, key, "names no files", 'write watch: ["src/**/*.py"]')
             return None

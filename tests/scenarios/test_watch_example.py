@@ -1,0 +1,28 @@
+"""The example of watched files and schedules does what its comments say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.harness import Hold, wait_for
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "watch-and-schedule"
+
+
+def test_the_example(hold: Hold) -> None:
+    """A changed page restarts the server, its own log does not; the clean-up runs by itself."""
+    shutil.copytree(EXAMPLE, hold.project, dirs_exist_ok=True)
+    hold.up()
+    wait_for(lambda: b"serving <h1>hello</h1>" in hold.raw("web"))
+    page = hold.project / "pages" / "index.html"
+    wait_for(lambda: page.write_text("<h1>changed</h1>") and b"cleaned" in _log(hold, "clean-up"))
+    wait_for(lambda: b"serving <h1>changed</h1>" in hold.raw("web"))
+    events = hold.ask("events", limit=1000)["events"]
+    told = [it["data"]["paths"] for it in events if it["kind"] == "watch:changed"]
+    assert {path for paths in told for path in paths} == {str(page)}
+
+
+def _log(hold: Hold, service: str) -> bytes:
+    done = hold.cli("logs", service, "--raw", expect=None)
+    return done.stdout.encode()
