@@ -283,7 +283,7 @@ def test_another_declaration_is_tried_at_once(tmp_path: Path, post: Post) -> Non
 
     async def scene() -> None:
         post.answer = lambda spec, notice: Sent(spec.webhook == "http://right/", "refused")
-        deliveries.retry_delay = lambda failures, random: 60.0  # type: ignore[assignment]
+        deliveries.retry_delay = lambda failures, random: 60.0
         wrong = TargetSpec(name="t", webhook="http://wrong/")
         life = Life(tmp_path / "h.db", wrong)
         life.crash()

@@ -183,7 +183,7 @@ def test_no_secret_anywhere() -> None:
         hold.cli("restart", "web", "-e", f"X_TOKEN={SECRET}", "--args", "--token", SECRET,
                  expect=None)  # fmt: skip
         wait_for(lambda: all(it["failures"] for it in hold.ask("alerts")["targets"]))
-        for words in (["explain", "web", "--env"], ["explain"], ["alerts", "--targets"],
+        for words in (["explain", "web", "--environment"], ["explain"], ["alerts", "--targets"],
                       ["alerts", "--all"], ["status"], ["events", "-n", "1000"], ["runs", "web"],
                       ["plan"], ["ps", "web"]):  # fmt: skip
             assert SECRET not in hold.cli(*words).stdout, words

@@ -134,7 +134,7 @@ def test_what_changed_since_the_last_good_run() -> None:
             assert "new-2" not in shown
             pid = hold.supervisor_pid
             kill_9(pid)
-            wait_for(lambda before=pid: hold.supervisor_pid != before)  # type: ignore[misc]
+            wait_for(lambda before=pid: hold.supervisor_pid != before)
 
 
 def test_a_dependency_that_is_awaited() -> None:

@@ -173,10 +173,10 @@ def _quoted(lines: list[str]) -> list[str]:
 def _started_as(call: Call, one: dict[str, Any]) -> list[str]:
     told = [f"command: {' '.join(one['command'])}", f"folder: {one['working_dir']}"]
     environment: dict[str, str | None] = one["environment"]
-    if call.options.get("env"):
+    if call.options.get("environment"):
         for name, value in environment.items():
             told.append(f"{name}={value}" if value is not None else f"{name} is set")
     elif environment:
         count = len(environment)
-        told.append(f"environment: {count} variables (--env lists them, without secrets)")
+        told.append(f"environment: {count} variables (--environment lists them, without secrets)")
     return told

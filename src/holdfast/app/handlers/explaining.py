@@ -49,7 +49,8 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
         found = [await _full(context, context.roster.get(name)) for name in names]
         return ExplainResult(explanations=found)
     troubled, fine = [], []
-    for runner in context.roster.runners.values():
+    for name in context.roster.names(command.services):
+        runner = context.roster.get(name)
         facts = _facts(context, runner)
         if rules.is_fine(facts):
             fine.append(runner.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
 from holdfast.vocabulary.trouble import AlertsResult, ExplainResult
+from holdfast.vocabulary.trouble import AlertsResult, ExplainResult
 
 
 class Alerts(Command, frozen=True, kw_only=True):
@@ -13,6 +14,7 @@ class Alerts(Command, frozen=True, kw_only=True):
     """
 
     name = "alerts"
+    answers = AlertsResult
     permission = Permission.VIEW
     effect = Effect.READS
     answers = AlertsResult
@@ -26,12 +28,16 @@ class Explain(Command, frozen=True, kw_only=True):
     """Say in words why a service is in its state, since when, what happened before and what
     comes next; with exit code, last lines, environment (no secrets) and what changed.
 
-    Without a name, every service that is not fine is told in a sentence.
+    Without `service`, every one that is not fine (of `services`, or of all) is told in a
+    sentence.
     """
 
     name = "explain"
+    answers = ExplainResult
+    reads_content = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = ExplainResult
     route = ("GET", "/api/services/{service}/explain")
     service: str | None = None
+    services: list[str] = []
