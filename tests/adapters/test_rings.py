@@ -63,7 +63,8 @@ def test_the_file_is_bounded_and_reads_back_what_it_reaches(
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        ring, at, peak = Ring(f"{folder}/x.ring"), 1_700_000_000, {}
+        ring, at = Ring(f"{folder}/x.ring"), 1_700_000_000
+        peak: dict[tuple[int, int], float] = {}
         for step, cpu in steps:
             at += step
             ring.write(NOBODY, [point(at, cpu, seconds=min(step, 60))])

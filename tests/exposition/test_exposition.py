@@ -65,7 +65,7 @@ def test_opentelemetry_sees_the_same_numbers() -> None:
         return ANSWER
 
     opentelemetry.observe(provider, ask)
-    data = reader.get_metrics_data()
+    data: Any = reader.get_metrics_data()
     found = {
         (metric.name, *sorted(map(str, point.attributes.values()))): point.value
         for resource in data.resource_metrics

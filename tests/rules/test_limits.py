@@ -40,8 +40,9 @@ def test_a_start_is_refused_exactly_beyond_a_limit(
     most: float, found: float, allowed: int, live: int
 ) -> None:
     """No limit refuses below itself, none lets pass above; the unknown refuses nobody."""
-    host = HostLimits(max_cpu=max(most, 0.1))
-    assert (limits.obstacle(host, Measured(0, cpu=found)) is not None) == (found > host.max_cpu)
+    most = max(most, 0.1)
+    host = HostLimits(max_cpu=most)
+    assert (limits.obstacle(host, Measured(0, cpu=found)) is not None) == (found > most)
     assert limits.obstacle(host, Measured(0)) is None
     count = HostLimits(max_processes=allowed)
     assert (limits.obstacle(count, Measured(live)) is not None) == (live >= allowed)

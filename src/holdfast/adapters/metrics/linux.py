@@ -85,9 +85,9 @@ class LinuxSampler:
         """Whether nothing of any run has run since the last look: one read for all of them."""
         if self._root_fd < 0:
             return False
-        raw, before = os.pread(self._root_fd, 128, 0), self._root_raw
+        raw, before = _at_start(self._root_fd), self._root_raw
         self._root_raw = raw
-        return raw == before and all(
+        return bool(raw) and raw == before and all(
             tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS
             for tree in self._trees.values()
         )
@@ -98,9 +98,8 @@ class LinuxSampler:
     def _look_at(self, tree: Tree, now: float) -> Usage | None:
         if tree.fd < 0:
             return self._look_at_processes(tree, now)
-        try:
-            raw = os.pread(tree.fd, 128, 0)
-        except OSError:
+        raw = _at_start(tree.fd)
+        if not raw:
             return None  # its cgroup is being removed: it has ended
         if raw == tree.raw and now - tree.refreshed < REFRESH_SECONDS:
             return tree.rest(now)
@@ -164,8 +163,8 @@ class _Scan:
         fresh = listed - self._seen
         self._seen = listed
         born = {pid: stat for pid in fresh if pid not in self._owner and (stat := _stat(pid))}
-        for pid in sorted(born):
-            self._place(pid, born)
+        while born:
+            self._place(next(iter(born)), born)
 
     def look_at(self, tree: Tree) -> tuple[bool, list[int]]:
         """Whether anything of it ran since the last look, and its processes."""
@@ -174,10 +173,7 @@ class _Scan:
             return False, []
         is_moved = False
         for pid, (fd, raw) in list(files.items()):
-            try:
-                data = os.pread(fd, 512, 0)
-            except OSError:
-                data = b""
+            data = _at_start(fd)
             if not data:
                 self._disown(pid, tree.run_id)
                 is_moved = True
@@ -195,19 +191,15 @@ class _Scan:
         self._open.pop(run_id, None)
 
     def _place(self, pid: int, born: dict[int, list[bytes]]) -> None:
+        """Find out whose it is, after its new ancestors: its parent's, or by its environment."""
         line = [pid]
         while (parent := int(born[line[-1]][1])) in born and parent not in line:
-            if parent in self._owner:
-                break
             line.append(parent)
-        owner = self._owner.get(parent)
-        if owner is None:
-            # Whoever takes orphans in here; what it was started with says whose it is.
-            owner = _run_id_of(line[-1])
-        if owner in self._open:
-            for one in reversed(line):
-                if one not in self._owner:
-                    self._own(one, owner, born[one][19].decode())
+        for one in reversed(line):
+            fields = born.pop(one)
+            owner = self._owner.get(int(fields[1])) or _run_id_of(one)
+            if owner in self._open:
+                self._own(one, owner, fields[19].decode())
 
     def _own(self, pid: int, run_id: str, start_time: str) -> None:
         try:
@@ -215,7 +207,7 @@ class _Scan:
         except OSError:
             return
         # Verified after opening: from here on the descriptor names that very process.
-        data = os.pread(fd, 512, 0) if start_time else b""
+        data = _at_start(fd)
         if not data or _fields(data)[19].decode() != start_time:
             os.close(fd)
             return
@@ -314,6 +306,14 @@ def _read(path: str) -> bytes | None:
         return None
     finally:
         os.close(fd)
+
+
+def _at_start(fd: int) -> bytes:
+    """The newest content of an open kernel file; nothing if its process is gone."""
+    try:
+        return os.pread(fd, 512, 0)
+    except OSError:
+        return b""
 
 
 def _close(fd: int) -> None:
