@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.engine.answers import NewFuture
-from holdfast.engine.declaration import Declaration, Overrides, recording, spawn_message
+from holdfast.engine.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Reply
-from holdfast.engine.run_endings import ALIVE, RunEndings
+from holdfast.engine.redeclared import Redeclared
+from holdfast.engine.run_endings import ALIVE
 from holdfast.rules import health
 from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle import Cause, next_state
@@ -24,11 +25,10 @@ from holdfast.rules.restart import Counters, Ending
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.results import Outcome
-from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 
-class ServiceRunner(RunEndings):
+class ServiceRunner(Redeclared):
     """The state machine of one service."""
 
     def __init__(
@@ -99,14 +99,6 @@ class ServiceRunner(RunEndings):
             self._end(grace)
         return future
 
-    def await_time(self) -> None:
-        """Want it at the times of its schedule; what runs goes on."""
-        self.desired = Desired.RUNNING
-        if self.run is None and self.state not in ALIVE:
-            # Not `running`: a new supervisor would start it at once.
-            self._keep_word(State.PENDING.value)
-        self.save()
-
     def pause(self) -> asyncio.Future[Outcome]:
         return self._freeze(Cause.PAUSE, "pause", "paused", "already_paused")
 
@@ -131,21 +123,6 @@ class ServiceRunner(RunEndings):
         """Whoever waits for its readiness has waited long enough; the run goes on."""
         if self.condition.is_ready is False or self.condition.is_started is False:
             self._answers.failed(self.outcome("failed", f"not ready: {reason}"))
-
-    def declare(self, declaration: Declaration) -> bool:
-        """Take a declaration; what can apply to the live run does. True if not all can."""
-        before, self.declaration = self.declaration.spec, declaration
-        spec, run = declaration.spec, self.run
-        if self.state is State.BACKOFF and spec.restart_policy == "never":
-            self._cancel_timer()
-            self._move(Cause.GIVEN_UP)
-            self._keep_word(self.state.value)
-        if run is not None and (spec.stop, spec.log) != (before.stop, before.log):
-            adjust = {"do": "adjust", "run_id": run.run_id, **recording(spec)}
-            self._ports.keeper.request(adjust, lambda reply: None)
-        if run is not None and not run.main_gone:
-            self._renew_timers(run, before)
-        return self.is_outdated
 
     # Starting
 
@@ -228,14 +205,6 @@ class ServiceRunner(RunEndings):
         if self.condition.is_ready is not False:
             self._answers.started(self.outcome)
         self._await_stability(run, self.declaration.spec.restart.reset_after)
-
-    def _renew_timers(self, run: LiveRun, before: ServiceSpec) -> None:
-        spec, age = self.declaration.spec, self._ports.clock.monotonic() - run.started_mono
-        is_waiting = self.state is State.STARTING and run.pid is not None and not self._has_stayed
-        if is_waiting and spec.start_seconds != before.start_seconds:
-            self._await_stay(run, spec.start_seconds - age)
-        if self._reset_timer is not None and spec.restart != before.restart:
-            self._await_stability(run, spec.restart.reset_after - age)
 
     def _await_stability(self, run: LiveRun, seconds: float) -> None:
         if self.counters == Counters():
