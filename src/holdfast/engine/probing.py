@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -117,13 +117,27 @@ class _Question:
         self._task = None
         then(finding._replace(seconds=time.monotonic() - self.began))
 
-    async def within(self, work: Any) -> Finding:
-        """The finding, or that it took too long."""
+    async def within(self, work: Awaitable[Finding]) -> Finding:
+        """The finding, or that it took too long. A task of its own would double the costs."""
+        task, is_late = self._task, False
+
+        def end() -> None:
+            nonlocal is_late
+            is_late = True
+            if task is not None:
+                task.cancel()
+
+        timer = self.probing.loop.call_later(self.probe.timeout, end)
         try:
-            finding: Finding = await asyncio.wait_for(work, self.probe.timeout)
-        except asyncio.TimeoutError:
+            return await work
+        except asyncio.CancelledError:
+            if not is_late:
+                raise
             return Finding(False, f"no answer within {self.probe.timeout:g} s")
-        return finding
+        except OSError as error:
+            return Finding(False, error.strerror or str(error))
+        finally:
+            timer.cancel()
 
 
 class _Http(_Question):

