@@ -33,13 +33,10 @@ from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
 from holdfast.engine import chronicle
 from holdfast.engine.admission import Admission
-from holdfast.engine.alert_delivery import Deliveries, surroundings
-from holdfast.engine.alerts import Alerts
 from holdfast.engine.attendants import Attendants
 from holdfast.engine.awaited_lines import AwaitedLines
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
-from holdfast.engine.good_runs import GoodRuns
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_gate import HostGate
 from holdfast.engine.listeners import Listeners
@@ -55,6 +52,7 @@ from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
+from holdfast.engine.trouble import Trouble
 from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.events import Event, Kind
@@ -216,11 +214,9 @@ class Supervisor:
         )
         attendants.add(self._file_watches)
         self._tasks, self._settings = tasks, settings
-        self._alerts, self._good_runs = Alerts(store, bus), GoodRuns(ports)
-        around = surroundings(roster, ports, self._project())
-        self._deliveries = Deliveries(store, self._alerts, tasks, around)
-        settings.listen(self._deliveries.on_settings)
-        attendants.add(self._good_runs)
+        self._trouble = Trouble(store, bus, tasks, roster, ports, self._project())
+        settings.listen(self._trouble.deliveries.on_settings)
+        attendants.add(self._trouble.good_runs)
         self._store, self._bus, self._roster, self._watches = store, bus, roster, watches
         self._shutdown = shutdown
         self._context = Context(
@@ -239,9 +235,7 @@ class Supervisor:
             settings=settings,
             schedules=schedules,
             workflows=workflows,
-            alerts=self._alerts,
-            deliveries=self._deliveries,
-            good_runs=self._good_runs,
+            trouble=self._trouble,
             tokens=Tokens(self._state),
             audit=AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head),
             project=self._project(),
@@ -267,9 +261,7 @@ class Supervisor:
             own_log.set_level(level)
         if style := kept.get("log_format"):
             own_log.set_style(style)
-        self._alerts.restore(loaded.meta.get("alerts"), self._store.last_seq)
-        self._deliveries.restore(loaded.meta)
-        self._good_runs.restore(kept)
+        self._trouble.restore(kept, loaded.meta, self._store.last_seq)
         if self._store.database.moved_aside:
             self._tell_moved_aside()
         self._announce_self(kept)
@@ -282,8 +274,7 @@ class Supervisor:
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._context.workflows.restore(kept, facts.get("exits") or [])
         self._is_running = True
-        self._alerts.start()
-        self._deliveries.start()
+        self._trouble.start()
         early, self._early = self._early, []
         for notice in early:
             self._on_notice(notice)
@@ -328,8 +319,7 @@ class Supervisor:
         self._is_running = False
         await self._door.close()
         await self._network.close()
-        self._deliveries.close()
-        self._alerts.close()
+        self._trouble.close()
         self._store.close()
         self._context.close()
         self._resources.close()

@@ -11,10 +11,7 @@ from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
-from holdfast.engine.alert_delivery import Deliveries
-from holdfast.engine.alerts import Alerts
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.good_runs import GoodRuns
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_gate import HostGate
 from holdfast.engine.recorded_bytes import RecordedBytes
@@ -25,6 +22,7 @@ from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
+from holdfast.engine.trouble import Trouble
 from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 
@@ -53,9 +51,7 @@ class Context:
         settings: CurrentSettings,
         schedules: Schedules,
         workflows: Workflows,
-        alerts: Alerts,
-        deliveries: Deliveries,
-        good_runs: GoodRuns,
+        trouble: Trouble,
         tokens: Tokens,
         audit: AuditLog,
         project: str,
@@ -78,9 +74,7 @@ class Context:
         self.settings = settings
         self.schedules = schedules
         self.workflows = workflows
-        self.alerts = alerts
-        self.deliveries = deliveries
-        self.good_runs = good_runs
+        self.trouble = trouble
         self.tokens = tokens
         self.audit = audit
         self.project = project

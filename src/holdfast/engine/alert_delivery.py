@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -86,7 +86,7 @@ class Deliveries:
         self._is_started = False
         alerts.listen(self._ring)
 
-    def restore(self, meta: dict[str, str]) -> None:
+    def restore(self, meta: Mapping[str, str]) -> None:
         """Take the places that an earlier supervisor saved."""
         self._saved = {
             key.removeprefix(SAVED_AS): value

@@ -7,6 +7,7 @@ and the database must not. What equals the present declaration is not kept twice
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ class GoodRuns(Attendant):
         self._declared: dict[str, ServiceSpec] = {}
         """The declaration that each good run without one of its own means."""
 
-    def restore(self, kept: dict[str, str]) -> None:
+    def restore(self, kept: Mapping[str, str]) -> None:
         for key, value in kept.items():
             if not key.startswith(KEPT):
                 continue

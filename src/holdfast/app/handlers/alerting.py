@@ -16,12 +16,14 @@ _MOST = 1000
 async def alerts(context: Context, command: Alerts) -> AlertsResult:
     wanted = set(context.roster.names(command.services)) if command.services else None
     found = [
-        alert for alert in context.alerts.open.values() if wanted is None or alert.service in wanted
+        alert
+        for alert in context.trouble.alerts.open.values()
+        if wanted is None or alert.service in wanted
     ]
     found.sort(key=lambda alert: (-SEVERITIES.index(alert.severity), alert.since))
     if command.history:
         found += await _over(context, command, wanted, {alert.id for alert in found})
-    targets = [_status(target) for target in context.deliveries.targets.values()]
+    targets = [_status(target) for target in context.trouble.deliveries.targets.values()]
     return AlertsResult(alerts=found, targets=targets)
 
 

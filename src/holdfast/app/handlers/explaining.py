@@ -94,7 +94,7 @@ def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
 
 
 def _is_suppressed(context: Context, runner: ServiceRunner) -> bool:
-    return any(alert.cause == "suppressed" for alert in context.alerts.of(runner.name))
+    return any(alert.cause == "suppressed" for alert in context.trouble.alerts.of(runner.name))
 
 
 def _short(runner: ServiceRunner, facts: Facts) -> Explanation:
@@ -169,7 +169,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         environment=_environment(runner),
         changes=changes,
         holders=[PortHolder(**holder._asdict()) for holder in holders],
-        alerts=context.alerts.of(runner.name),
+        alerts=context.trouble.alerts.of(runner.name),
         hints=[redact(hint) for hint in rules.hints(facts)],
         unknown=unknown,
     )
@@ -276,7 +276,7 @@ def _environment(runner: ServiceRunner) -> dict[str, str | None]:
 def _changes(context: Context, runner: ServiceRunner) -> ConfigurationChange:
     from holdfast.rules import plan
 
-    found = context.good_runs.of(runner)
+    found = context.trouble.good_runs.of(runner)
     if found is None:
         return ConfigurationChange()
     good, before = found

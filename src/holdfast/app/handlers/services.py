@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.app.context import Context
 from holdfast.app.handlers.chosen import the_service
 from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.app.handlers.requests import note_request
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.commands.services import (
@@ -20,12 +21,11 @@ from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.results import Outcome, Outcomes
-from holdfast.vocabulary.states import Desired
 
 
 async def start(context: Context, command: Start) -> Outcomes:
     names = _names(context, command)
-    _note_request(context, names, "start")
+    note_request(context, names, "start")
     is_all = not command.services and not command.default
     scheduled = context.schedules.arm_all(names) if is_all else {}
     names = [name for name in names if name not in scheduled]
@@ -35,7 +35,7 @@ async def start(context: Context, command: Start) -> Outcomes:
 
 async def stop(context: Context, command: Stop) -> Outcomes:
     names = _names(context, command)
-    _note_request(context, names, "stop")
+    note_request(context, names, "stop")
     return Outcomes(services=await context.roster.stop(names, grace=command.grace))
 
 
@@ -49,7 +49,7 @@ async def restart(context: Context, command: Restart) -> Outcomes:
         args = None if command.args is None else tuple(command.args)
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.runners[name] for name in roster.names(wanted)]
-    _note_request(context, [runner.name for runner in runners], "restart")
+    note_request(context, [runner.name for runner in runners], "restart")
     futures = [runner.restart(wait=command.wait, overrides=overrides) for runner in runners]
     for runner in runners:
         roster.remember(runner)
@@ -110,15 +110,6 @@ def _names(context: Context, command: Start | Stop) -> list[str]:
     if command.default and not command.services:
         return [the_service(context, None, command.name).name]
     return context.roster.names(command.services)
-
-
-def _note_request(context: Context, names: list[str], request: str) -> None:
-    """What a user asked for is a part of a service's history, unless it is so already."""
-    for name in names:
-        runner = context.roster.get(name)
-        is_so = request == ("stop" if runner.desired is Desired.STOPPED else "start")
-        if request == "restart" or not is_so or (runner.run is None) is (request == "start"):
-            context.store.event(Kind.REQUESTED, name, runner.last_run_id, request=request)
 
 
 def _named(context: Context, names: list[str]) -> list[ServiceRunner]:

@@ -40,7 +40,7 @@ def _status(context: Context, command: Status) -> StatusResult:
             version=holdfast.__version__,
             project=context.project,
             config=context.config,
-            alerts=context.alerts.counts() or msgspec.UNSET,
+            alerts=context.trouble.alerts.counts() or msgspec.UNSET,
             doors=context.doors,
         ),
         services={runner.name: runner.status() for runner in runners},
