@@ -7,7 +7,7 @@ import pytest
 from holdfast.rules.permissions import GRANTED, permit, role_of
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect, Permission
+from holdfast.vocabulary.commands.command import Door, Effect, Permission
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,14 @@ def test_a_token_is_limited_to_its_scopes(
     """A command that changes something is allowed only if all it is about is in scope."""
     actor = Actor(Role.OPERATOR, "deploy", scopes=scopes)
     assert permit(actor, COMMANDS["stop"], targets).is_allowed is is_allowed
+
+
+def test_everybody_known_may_greet() -> None:
+    """However little a token is good for, its owner is told whose it is."""
+    actor = Actor(Role.VIEWER, "eyes", door=Door.WEBSOCKET, scopes=Scopes(commands=("status",)))
+    assert permit(actor, COMMANDS["hello"], allowed=("status",)).is_allowed
+    assert not permit(actor, COMMANDS["ps"], allowed=("status",)).is_allowed
+    assert not permit(Actor(Role.STRANGER, "nobody"), COMMANDS["hello"]).is_allowed
 
 
 def test_a_scope_never_widens_a_role() -> None:

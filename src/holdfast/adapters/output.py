@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.logbook import cursors
-from holdfast.logbook.cursors import CursorError
+from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lines import LineAssembler
@@ -71,6 +71,12 @@ class LogQuery:
 def ends_of(directory: str, services: list[str]) -> dict[str, int]:
     """How far each log reaches now."""
     return {service: max(Reader(directory, service).end()) for service in services}
+
+
+def bounds_of(directory: str, service: str) -> tuple[Cursor, Cursor]:
+    """Where a log begins and ends now."""
+    reader = Reader(directory, service)
+    return reader.beginning(), reader.end()
 
 
 def last_lines(

@@ -58,6 +58,7 @@ HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_services.Wait: waiting.wait,
     about_services.Remove: services.remove,
     about_output.Logs: output.logs,
+    about_output.OpenOutput: output.open_output,
     about_output.Watch: output.watch,
     about_output.SendInput: output.send_input,
     about_output.Resize: output.resize,
@@ -78,9 +79,14 @@ HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_security.Audit: security.audit,
 }
 TELLS_ACTOR = frozenset(
-    {about_custom.CustomRestart, about_custom.ExecuteCommand, about_custom.RunWorkflow}
+    {
+        about_holdfast.Hello,
+        about_custom.CustomRestart,
+        about_custom.ExecuteCommand,
+        about_custom.RunWorkflow,
+    }
 )
-"""Commands whose handlers are told who asks: it is on record for as long as they work."""
+"""Commands whose handlers are told who asks: to answer it, or to keep it on record."""
 
 
 def handler_for(command: Command, actor: Actor) -> Handler:

@@ -245,6 +245,23 @@ class LogsResult(Result, frozen=True, kw_only=True):
     """Where to read on."""
 
 
+class OutputGrant(Result, frozen=True, kw_only=True):
+    """Where the log of a service lies and how far it reaches, and how the service is now."""
+
+    service: str
+    directory: str
+    beginning: str
+    """The cursor of the oldest byte that is kept."""
+    end: str
+    terminal: bool
+    status: str
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+    seq: int
+    """Events with larger numbers tell what changed since."""
+
+
 class StepResult(Result, frozen=True, kw_only=True):
     """How one step of a workflow, or a single command, went."""
 
@@ -357,6 +374,9 @@ class HelloResult(Result, frozen=True, kw_only=True):
     keeper_version: str
     project: str
     state: str
+    actor: str = ""
+    """Who asked, as the audit calls them."""
+    role: str = ""
 
 
 class ShutdownResult(Result, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import time
 
 import holdfast
 from holdfast.app.context import Context
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Done, HelloResult, PruneResult, ShutdownResult
@@ -14,7 +15,7 @@ from holdfast.vocabulary.results import Done, HelloResult, PruneResult, Shutdown
 PROTOCOL = 1
 
 
-def hello(context: Context, command: Hello) -> HelloResult:
+def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
     return HelloResult(
         version=holdfast.__version__,
         protocol=PROTOCOL,
@@ -23,6 +24,8 @@ def hello(context: Context, command: Hello) -> HelloResult:
         keeper_version=str(context.link.facts.get("version") or ""),
         project=context.project,
         state=context.state,
+        actor=actor.name,
+        role=actor.role.value,
     )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.matching import Matcher
-from holdfast.adapters.output import LogQuery, ends_of, log_line, note_line
+from holdfast.adapters.output import LogQuery, bounds_of, ends_of, log_line, note_line
 from holdfast.app.context import Context
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
-from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
-from holdfast.vocabulary.results import Done, LogLine, LogsResult
+from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
+from holdfast.vocabulary.results import Done, LogLine, LogsResult, OutputGrant
 
 _MOST_LINES = 10_000
 
@@ -63,6 +63,25 @@ async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list
         for place, entry in enumerate(entries)
         if place in wanted or not isinstance(entry, Line)
     ]
+
+
+async def open_output(context: Context, command: OpenOutput) -> OutputGrant:
+    runner = context.roster.get(command.service)
+    first, last = await context.in_thread(bounds_of, context.logs, runner.name)
+    # The number first: what changes after it is told again rather than not at all.
+    seq, status = context.bus.last_seq, runner.status()
+    return OutputGrant(
+        service=runner.name,
+        directory=context.logs,
+        beginning=encode(first),
+        end=encode(last),
+        terminal=status.terminal,
+        status=status.status,
+        exit_code=status.exit_code,
+        signal=status.signal,
+        reason=status.reason,
+        seq=seq,
+    )
 
 
 async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:

@@ -23,7 +23,7 @@ from holdfast.vocabulary.commands.holdfast import (
     Upgrade,
 )
 from holdfast.vocabulary.commands.metrics import Metrics
-from holdfast.vocabulary.commands.output import Logs, Resize, SendInput, Watch
+from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
 from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
 from holdfast.vocabulary.commands.services import (
     Pause,
@@ -43,7 +43,7 @@ COMMANDS: dict[str, type[Command]] = {
     command.name: command
     for command in (
         Hello, Status, Up, Run, Start, Stop, Restart, Pause, Resume, Signal, Ps, Wait, Remove,
-        Adopt, Logs, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
+        Adopt, Logs, OpenOutput, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
         Alerts, Explain, Metrics, HealthCheck,

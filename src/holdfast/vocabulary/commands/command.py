@@ -57,5 +57,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether it answers with items until it is cancelled."""
     reads_content: ClassVar[bool] = False
     """Whether it tells what services, files or people wrote: such reads are audited, too."""
+    greets: ClassVar[bool] = False
+    """Whether everybody with a role may ask it, whatever a token or the doors are limited to."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that the audit must not repeat, because they are long or may hold anything."""

@@ -17,12 +17,13 @@ from holdfast.vocabulary.results import (
 
 
 class Hello(Command, frozen=True, kw_only=True):
-    """State versions on both sides; one minor version apart works."""
+    """State versions on both sides; one minor version apart works. Tells who asks, too."""
 
     name = "hello"
     permission = Permission.VIEW
     effect = Effect.READS
     answers = HelloResult
+    greets = True
     version: str = ""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.results import Done, LogsResult
+from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
+from holdfast.vocabulary.results import Done, LogsResult, OutputGrant
 
 
 class Logs(Command, frozen=True, kw_only=True):
@@ -28,6 +28,22 @@ class Logs(Command, frozen=True, kw_only=True):
     run: int | None = None
     grep: str | None = None
     limit: int = 1000
+
+
+class OpenOutput(Command, frozen=True, kw_only=True):
+    """Be granted to follow a service: its output, read from the files of its log, and its state.
+
+    For programs of this machine that read the log themselves, as the gate does for viewers:
+    asked once for each of them. `watch` tells when there is more.
+    """
+
+    name = "open_output"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    answers = OutputGrant
+    doors = frozenset({Door.CLI, Door.WEBSOCKET})
+    reads_content = True
+    service: str
 
 
 class Watch(Command, frozen=True, kw_only=True):
