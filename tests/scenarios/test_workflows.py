@@ -126,6 +126,27 @@ def test_a_command_that_ended_while_nobody_looked_is_told_with_its_code(hold: Ho
     assert finished["data"]["exit_code"] == 5
 
 
+def test_every_beginning_has_an_end(hold: Hold) -> None:
+    """Whenever the supervisor is killed, each command that was begun is told to be over."""
+    web_up(hold)
+    for round_number in range(4):
+        connection = Connection(str(hold.runtime / "line.sock"))
+        for number in range(12):
+            seconds = f"0.0{number}" if number % 2 else "0"
+            connection.send("execute_command", custom_command={"command": f"sleep {seconds}"})
+        for _ in range(round_number * 3):
+            connection.receive(5)
+        kill_9(hold.supervisor_pid)
+        connection.close()
+        wait_for(lambda: hold.ask("workflows")["under_way"] == [])
+
+    def ids(kind: str) -> set[str]:
+        return {event["data"]["id"] for event in events(hold, kind)}
+
+    assert ids("command:started")
+    wait_for(lambda: ids("command:started") <= ids("command:finished"))
+
+
 def test_an_upgrade_waits_for_what_is_under_way(hold: Hold) -> None:
     """It would kill the command; so it is refused, and says what to wait for."""
     slow = script(hold, "slow", SLOW)

@@ -60,7 +60,7 @@ def execute(call: Call) -> int:
     step = result["steps"][0]
     if step["outcome"] == "timeout":
         raise TimedOut(f"{step['what']} {step['reason']}", "holdfast exec --timeout TIME -- …")
-    if step["outcome"] == "cancelled":
+    if result["outcome"] == "cancelled":
         return 128 + signal.SIGINT
     if step.get("exit_code") is None and not step.get("signal"):
         raise Failed(f"{step['what']}: {step.get('reason') or 'its exit code is unknown'}")

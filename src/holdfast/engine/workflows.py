@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -29,6 +29,12 @@ MOST_UNDER_WAY = 64
 _log = logger("workflows")
 
 
+class Chronicle(Recorder, Protocol):
+    """Where events go, and when they are safe."""
+
+    async def written(self) -> bool: ...
+
+
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
     """What the keeper remembers of something under way."""
 
@@ -40,6 +46,8 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     run_id: str | None = None
     """The task that its step is."""
+    told: dict[str, Any] | None = None
+    """How it ended, as long as the event that says so may be lost."""
 
 
 class Procedure(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +106,7 @@ class Workflows:
     """Everything that is under way."""
 
     def __init__(
-        self, keeper: Keeper, recorder: Recorder, clock: Clock, loop: asyncio.AbstractEventLoop
+        self, keeper: Keeper, recorder: Chronicle, clock: Clock, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._keeper = keeper
         self._recorder = recorder
@@ -124,9 +132,7 @@ class Workflows:
             self._event(
                 activity, Kind.WORKFLOW_STARTED, steps=len(procedure.steps), by=procedure.by
             )
-        work = self._loop.create_task(self._do(activity))
-        self._work.add(work)
-        work.add_done_callback(self._work.discard)
+        self._begin(self._do(activity))
         return activity
 
     def follow(self, activity: Activity) -> Follower:
@@ -165,40 +171,51 @@ class Workflows:
     def restore(self, kept: dict[str, str], exits: list[dict[str, Any]]) -> None:
         """Say what an earlier supervisor could not finish; `exits`: what ended meanwhile."""
         endings = {one["run_id"]: one for one in exits}
-        for key, value in kept.items():
-            if not key.startswith(KEPT):
-                continue
-            self._keeper.keep(key, None)
+        keys = [key for key in kept if key.startswith(KEPT)]
+        for key, value in ((key, kept[key]) for key in keys):
             try:
                 left = msgspec.json.decode(value, type=Unfinished)
             except msgspec.MsgspecError:
                 _log.error("what %s was is not understood", key)
                 continue
-            self._tell_interrupted(left, endings.get(left.run_id or ""))
+            if left.told is not None:
+                self._recorder.event(_finished(left.is_single), left.service, **left.told)
+            else:
+                self._tell_interrupted(left, endings.get(left.run_id or ""))
+        if keys:
+            self._begin(self._forget(keys))
+
+    async def _forget(self, keys: list[str]) -> None:
+        """What was told is remembered until it is on disk."""
+        await self._recorder.written()
+        for key in keys:
+            self._keeper.keep(key, None)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     def _tell_interrupted(self, left: Unfinished, ending: dict[str, Any] | None) -> None:
         of = f"step {left.step + 1} of {len(left.steps)}, {left.steps[left.step]}"
         told: dict[str, Any] = {"id": left.id, "name": left.name, "outcome": "interrupted"}
-        kind = Kind.COMMAND_FINISHED if left.is_single else Kind.WORKFLOW_FINISHED
         where = left.steps[left.step] if left.is_single else of
         reason = f"the supervisor was replaced meanwhile: {where} {_ended_how(left, ending)}"
         if ending is not None:
             told["exit_code"] = ending.get("code")
         if skipped := left.steps[left.step + 1 :]:
             told["skipped"] = skipped
-        self._recorder.event(kind, left.service, **told, reason=reason)
+        self._recorder.event(_finished(left.is_single), left.service, **told, reason=reason)
 
     # Doing
 
     async def _do(self, activity: Activity) -> None:
         procedure = activity.procedure
         try:
-            while activity.place < len(procedure.steps):
+            while activity.place < len(procedure.steps) and not activity.is_cancelled:
                 result = await self._next(activity)
                 activity.results.append(result)
                 if result.outcome != "done" and procedure.stops_on_failure:
-                    break
-                if activity.is_cancelled:
                     break
                 activity.place += 1
         except Exception as error:  # noqa: BLE001 - the border of what is done in the background
@@ -207,6 +224,7 @@ class Workflows:
             what = activity.step.what
             activity.results.append(StepResult(what=what, outcome="failed", reason=reason))
         self._finish(activity)
+        await self._forget([KEPT + activity.id])
 
     async def _next(self, activity: Activity) -> StepResult:
         """Do the next step, in what is left of the time."""
@@ -250,10 +268,10 @@ class Workflows:
     def _finish(self, activity: Activity) -> None:
         procedure, results = activity.procedure, activity.results
         failed = next((one for one in results if one.outcome != "done"), None)
-        for step in procedure.steps[len(results) :]:
-            results.append(step.result("skipped"))
-        outcome = "done" if failed is None else "failed"
-        if activity.is_cancelled and (failed is None or failed.outcome == "cancelled"):
+        skipped = [step.result("skipped") for step in procedure.steps[len(results) :]]
+        results += skipped
+        outcome = "failed" if failed is not None else "cancelled" if skipped else "done"
+        if failed is not None and failed.outcome == "cancelled":
             outcome = "cancelled"
         seconds = round(self._clock.monotonic() - activity.began, 3)
         result = WorkflowResult(
@@ -266,25 +284,23 @@ class Workflows:
             reason=_reason(failed, is_single=procedure.is_single),
         )
         del self._activities[activity.id]
-        self._keeper.keep(KEPT + activity.id, None)
         told: dict[str, Any] = {"outcome": outcome, "reason": result.reason, "seconds": seconds}
         if procedure.is_single:
             told = {**_ending(results[0]), **told, "what": results[0].what}
-            self._event(activity, Kind.COMMAND_FINISHED, **told)
-        else:
-            self._event(activity, Kind.WORKFLOW_FINISHED, **told)
+        self._remember(activity, self._event(activity, _finished(procedure.is_single), **told))
         activity.result.set_result(result)
         activity.tell({"kind": "finished"})
 
     # Telling
 
-    def _event(self, activity: Activity, kind: Kind, **data: Any) -> None:
+    def _event(self, activity: Activity, kind: Kind, **data: Any) -> dict[str, Any]:
         procedure = activity.procedure
         facts = {"id": activity.id, "name": procedure.name, **procedure.facts, **data}
         told = {name: value for name, value in facts.items() if value is not None}
         self._recorder.event(kind, procedure.service, **told)
+        return told
 
-    def _remember(self, activity: Activity) -> None:
+    def _remember(self, activity: Activity, told: dict[str, Any] | None = None) -> None:
         procedure = activity.procedure
         left = Unfinished(
             id=activity.id,
@@ -294,6 +310,7 @@ class Workflows:
             steps=[step.what for step in procedure.steps],
             step=activity.place,
             run_id=activity.step.run_id,
+            told=told,
         )
         self._keeper.keep(KEPT + activity.id, msgspec.json.encode(left).decode())
 
@@ -313,6 +330,10 @@ async def _of(
 ) -> StepResult:
     doing: Coroutine[Any, Any, StepResult] = step.do(seconds, on_output)
     return await doing
+
+
+def _finished(is_single: bool) -> Kind:
+    return Kind.COMMAND_FINISHED if is_single else Kind.WORKFLOW_FINISHED
 
 
 def _ended_how(left: Unfinished, ending: dict[str, Any] | None) -> str:
