@@ -56,6 +56,8 @@ def test_only_what_differs_is_touched() -> None:
         }
         assert plan["services"]["resting"]["at_next_start"] is True
         assert "hunter2" not in json.dumps(plan)
+        assert list(hold.json("plan", "other", "new")["services"]) == ["other", "new"]
+        assert "nothing to change" in hold.cli("plan", "same").stdout
         done = hold.json("reload")
         after = pids(hold)
         assert {name: it["outcome"] for name, it in done["services"].items()} == {

@@ -22,12 +22,15 @@ MARKS = {
 
 
 def plan(call: Call) -> int:
-    result = call.ask("plan", **_fields(call))
+    result = call.ask("plan", services=call.operands, **_fields(call))
     if call.is_json:
         call.emit(result)
     else:
         for line in render(call, result["services"], result["settings"]):
             call.say(line)
+        for name, words in (result.get("scaled") or {}).items():
+            held = f"  {name}: {words}; `scale` holds until that number changes"
+            call.say(call.paint(held, "dim"))
         if result["changes"]:
             call.say(call.paint("holdfast reload does this", "dim"))
     return CHANGES if result["changes"] and call.options.get("exit_code") else 0

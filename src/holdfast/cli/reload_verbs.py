@@ -9,6 +9,8 @@ RELOAD_VERBS = (
         "plan",
         "Show what `holdfast reload` would do",
         "reload:plan",
+        operands="[SERVICE…]",
+        most=None,
         options=(Option("--exit-code", "exit with 8 if it would do anything"),),
         commands=("plan",),
         about=(

@@ -101,6 +101,11 @@ class Plan(NamedTuple):
     def is_empty(self) -> bool:
         return not self.settings and all(it.action is Action.UNCHANGED for it in self.steps)
 
+    def about(self, services: Iterable[str]) -> Plan:
+        """The part of it that is about these services."""
+        wanted = set(services)
+        return Plan(tuple(step for step in self.steps if step.service in wanted))
+
     def names(self, *actions: Action) -> list[str]:
         return [step.service for step in self.steps if step.action in actions]
 

@@ -9,8 +9,8 @@ from holdfast.vocabulary.results import PlanResult, ReloadResult
 class Plan(Command, frozen=True, kw_only=True):
     """Tell what `reload` would do, service by service, and change nothing.
 
-    Says which fields differ, never their values. `config` names another file than the one
-    in use, which is for those who administer.
+    Says which fields differ, never their values. `services` limits what is told. `config`
+    names another file than the one in use, which is for those who administer.
     """
 
     name = "plan"
@@ -19,6 +19,7 @@ class Plan(Command, frozen=True, kw_only=True):
     answers = PlanResult
     route = ("GET", "/api/config/plan")
     admin_fields = frozenset({"config"})
+    services: list[str] = []
     config: str | None = None
 
 
