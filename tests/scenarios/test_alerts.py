@@ -155,6 +155,23 @@ def test_a_command_is_told() -> None:
         assert fields["alert"]["cause"] == "crash"
 
 
+def test_the_desktop_is_told() -> None:
+    """The program that shows it is found in the PATH of the caller, and gets plain words."""
+    with Hold() as hold:
+        program = hold.folder / "bin" / "notify-send"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {hold.folder}/shown\n')
+        program.chmod(0o755)
+        hold.environ["PATH"] = f"{program.parent}:{hold.environ['PATH']}"
+        config = {"services": {"web": {"command": CRASHER, **QUICK}}, "alerts": {"desktop": True}}
+        hold.write(config)
+        hold.up(expect=None)
+        shown = hold.folder / "shown"
+        lines = wait_for(lambda: shown.exists() and shown.read_text().splitlines())
+        assert lines[:4] == ["--app-name=Holdfast", "--urgency=normal", "--", "Holdfast: web"]
+        assert "web crashed: exit code 3" in lines[4]
+
+
 def test_a_text_for_chats_and_a_severity() -> None:
     """`format: text` sends one text; less severe alerts are not told."""
     with webhook() as hook, Hold() as hold:

@@ -108,6 +108,12 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
             return f"start failed: {data.get('reason') or 'no reason given'}"
         case "service:suppressed":
             return f"left failed: {data.get('reason') or 'it failed too often in a row'}"
+        case "alert:raised":
+            return f"{data.get('severity')} alert ({data.get('cause')}): {data.get('message')}"
+        case "alert:cleared":
+            return f"alert ({data.get('cause')}) is over: {data.get('cleared_because')}"
+        case "service:requested":
+            return f"a user asked: {data.get('request')}"
         case kind:
             told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
             return f"{kind} {told}".rstrip()

@@ -19,11 +19,13 @@ from holdfast.engine.event_bus import EventBus
 from holdfast.rules import alerts as rules
 from holdfast.rules.alert_changes import Change, Key, applied, key_of
 from holdfast.vocabulary.alerts import SEVERITIES, Alert
+from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Event, Kind
 
 SAVED_AS = "alerts"
 ALERT_KINDS = (Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value)
 _BATCH = 500
+_RETRY_SECONDS = 5.0
 _MOST_UNSAVED = 1000
 """Events without consequence may be folded again: their place is saved only now and then."""
 _log = logger("alerts")
@@ -47,6 +49,7 @@ class Alerts:
         self._task: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
         self.open: dict[Key, Alert] = {}
+        self._counts: dict[str, int] | None = None
 
     def restore(self, saved: str | None, last_seq: int) -> None:
         """Go on where an earlier supervisor was; without its word, after the last event.
@@ -81,10 +84,12 @@ class Alerts:
 
     def counts(self) -> dict[str, int]:
         """How many are open of each severity, the most severe first; none: empty."""
-        found = dict.fromkeys(reversed(SEVERITIES), 0)
-        for alert in self.open.values():
-            found[alert.severity] += 1
-        return {severity: count for severity, count in found.items() if count}
+        if self._counts is None:
+            found = dict.fromkeys(reversed(SEVERITIES), 0)
+            for alert in self.open.values():
+                found[alert.severity] += 1
+            self._counts = {severity: count for severity, count in found.items() if count}
+        return self._counts
 
     def of(self, service: str) -> list[Alert]:
         return [alert for alert in self.open.values() if alert.service == service]
@@ -97,7 +102,8 @@ class Alerts:
                 continue
             self._place = fields["seq"]
             found = self._changes(Event(**fields))
-            self.open = applied(self.open, found) if found else self.open
+            if found:
+                self.open, self._counts = applied(self.open, found), None
             changes += found
         told = [change for change in changes if change.what != "repeated"]
         for change in told:
@@ -111,14 +117,22 @@ class Alerts:
 
     async def _follow(self) -> None:
         while True:
-            newest = self._bus.last_seq
-            batch = self._bus.after(self._place, _BATCH)
-            if batch is None:
-                batch = await self._store.events_after(self._place, _BATCH, [])
-            self.fold(batch)
-            if len(batch) < _BATCH:
-                self._place = max(self._place, newest)
-                await self._bus.newer_than(self._place)
+            try:
+                await self._fold_next()
+            except HoldfastError as error:
+                # The history cannot be read just now; nothing is lost, it is read later.
+                _log.error("alerts wait for the history: %s", error.message)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _fold_next(self) -> None:
+        newest = self._bus.last_seq
+        batch = self._bus.after(self._place, _BATCH)
+        if batch is None:
+            batch = await self._store.events_after(self._place, _BATCH, [])
+        self.fold(batch)
+        if len(batch) < _BATCH:
+            self._place = max(self._place, newest)
+            await self._bus.newer_than(self._place)
 
     def _changes(self, event: Event) -> list[Change]:
         try:

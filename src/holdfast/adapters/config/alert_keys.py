@@ -31,6 +31,8 @@ WAYS = ("webhook", "command", "desktop")
 class SecretUrl(Url):
     """An address that a problem does not repeat."""
 
+    is_secret = True
+
     def convert(self, text: str) -> str:
         try:
             return super().convert(text)
@@ -40,6 +42,8 @@ class SecretUrl(Url):
 
 class HeaderValue(Text):
     """A header's value; it ends with its line."""
+
+    is_secret = True
 
     def convert(self, text: str) -> str:
         if "\n" in text or "\r" in text:

@@ -106,7 +106,8 @@ class ScalarKind(Kind):
             # What a variable held may be a secret: the report repeats what was written.
             shown = str(error).replace(f'"{text}"', shown_value(node.text))
             message, _, suggestion = shown.partition("; ")
-            reading.note(node, key, message, suggestion, node.text[:200])
+            repeated = None if self.is_secret else node.text[:200]
+            reading.note(node, key, message, suggestion, repeated)
             return None
 
 
