@@ -30,6 +30,9 @@ class Hello(Command, frozen=True, kw_only=True):
 class Up(Command, frozen=True, kw_only=True):
     """Read the configuration and start its services; what runs is left alone.
 
+    Also what was stopped by hand is started, if it has `autostart`. Declarations that differ
+    from what runs are named in `changed`; `reload` applies them.
+
     `services` limits what is started. `environment` is the caller's; services inherit it.
     `settings` are the caller's overrides (log level, port), already parsed.
     """
