@@ -29,6 +29,8 @@ from holdfast.adapters.tokens import Tokens
 from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
+from holdfast.app.handlers import explaining, reloading
+from holdfast.app.handlers.instances import resume_scaling
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
 from holdfast.engine import chronicle
@@ -46,7 +48,9 @@ from holdfast.engine.probing import Probing
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.recovery import RecoveryCommands
 from holdfast.engine.resource_monitor import monitor_for
+from holdfast.engine.rolling import Rolling
 from holdfast.engine.roster import Roster
+from holdfast.engine.scaling import Scaling
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
@@ -233,6 +237,8 @@ class Supervisor:
             resources=self._resources,
             gate=gate,
             settings=settings,
+            scaling=Scaling(link, roster),
+            rolling=Rolling(roster, admission, store),
             schedules=schedules,
             workflows=workflows,
             trouble=self._trouble,
@@ -271,6 +277,7 @@ class Supervisor:
         self._settings.restore(kept)
         self._shutdown.resume(kept)
         self._roster.restore(facts, kept, loaded)
+        self._context.scaling.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._context.workflows.restore(kept, facts.get("exits") or [])
         self._is_running = True
@@ -278,6 +285,8 @@ class Supervisor:
         early, self._early = self._early, []
         for notice in early:
             self._on_notice(notice)
+        if self._context.scaling.unfinished():
+            self._resuming = asyncio.ensure_future(resume_scaling(self._context))
 
     def _new_file_watch(self, on_changes: OnChanges, on_failed: OnFailed) -> FileWatch:
         """Loaded when the first service watches files: most never do."""
@@ -395,6 +404,8 @@ def _import_the_rest() -> None:
     try:
         processes.preload()
         http_client.preload()
+        reloading.preload()
+        explaining.preload()
     except Exception:  # noqa: BLE001 - a broken install must not end what runs
         _log.exception("something could not be loaded ahead of time")
 

@@ -16,7 +16,9 @@ from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_gate import HostGate
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.resource_monitor import ResourceMonitor
+from holdfast.engine.rolling import Rolling
 from holdfast.engine.roster import Roster
+from holdfast.engine.scaling import Scaling
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
@@ -49,6 +51,8 @@ class Context:
         resources: ResourceMonitor,
         gate: HostGate,
         settings: CurrentSettings,
+        scaling: Scaling,
+        rolling: Rolling,
         schedules: Schedules,
         workflows: Workflows,
         trouble: Trouble,
@@ -72,6 +76,8 @@ class Context:
         self.resources = resources
         self.gate = gate
         self.settings = settings
+        self.scaling = scaling
+        self.rolling = rolling
         self.schedules = schedules
         self.workflows = workflows
         self.trouble = trouble

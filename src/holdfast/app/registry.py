@@ -14,6 +14,7 @@ from holdfast.app.handlers import (
     health,
     history,
     holdfast,
+    instances,
     metrics,
     output,
     reloading,
@@ -29,6 +30,7 @@ from holdfast.vocabulary.commands import custom as about_custom
 from holdfast.vocabulary.commands import health as about_health
 from holdfast.vocabulary.commands import history as about_history
 from holdfast.vocabulary.commands import holdfast as about_holdfast
+from holdfast.vocabulary.commands import instances as about_instances
 from holdfast.vocabulary.commands import metrics as about_metrics
 from holdfast.vocabulary.commands import output as about_output
 from holdfast.vocabulary.commands import security as about_security
@@ -56,6 +58,8 @@ HANDLERS: dict[type[Command], Callable[..., Any]] = {
     about_metrics.Metrics: metrics.metrics,
     about_health.HealthCheck: health.health_check,
     about_services.Wait: waiting.wait,
+    about_instances.Scale: instances.scale,
+    about_instances.RollingRestart: instances.rolling_restart,
     about_services.Remove: services.remove,
     about_output.Logs: output.logs,
     about_output.OpenOutput: output.open_output,

@@ -115,6 +115,9 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
         return [(known.name, known.summary) for known in VERBS]
     if verb.name == "signal" and not has_operand:
         return [(name, "") for name in SIGNALS]
+    if verb.name == "scale":
+        names = {name.partition("@")[0]: "" for name, _ in service_names(before) if "@" in name}
+        return [(f"{name}=", "") for name in names]
     if "SERVICE" in verb.operands:
         return service_names(before)
     return []
@@ -135,7 +138,8 @@ def service_names(before: list[str]) -> list[tuple[str, str]]:
         call.use(Connection(call.places.line_socket, connect_seconds=ANSWER_SECONDS))
         connection = call.connect()
         answer = connection.answer(connection.send("status"), ANSWER_SECONDS)
-        return [(name, service["status"]) for name, service in answer["services"].items()]
+        names = [(name, service["status"]) for name, service in answer["services"].items()]
+        return names + [(name, "") for name in answer["supervisor"].get("selectors") or ()]
     except (HoldfastError, TimeoutError, OSError, KeyError):
         pass
     finally:

@@ -12,6 +12,7 @@ GROUPS = (
     ("Look", ("status", "health", "logs", "events", "ps", "runs", "attach", "ls")),
     ("Understand", ("explain", "alerts", "top", "metrics", "audit")),
     ("Act", ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm")),
+    ("Scale", ("scale", "rolling-restart")),
     ("Work", ("exec", "custom-restart", "workflow")),
     ("Care", ("token", "prune", "upgrade", "doctor", "completion", "version", "help")),
 )

@@ -59,15 +59,39 @@ def logs(call: Call) -> int:
 def chosen_names(call: Call) -> list[str]:
     """The services asked for, or all that ever printed; raises for a name nobody knows."""
     printed = sorted(segments.list_all(call.places.logs))
-    unknown = [name for name in call.operands if name not in printed]
-    if unknown:
-        known = sorted({*printed, *_names_of_daemon(call)})
-        for name in unknown:
-            if name not in known:
-                raise UnknownService.named(name, known)
-    if not printed and not call.operands and not lock_is_held(call.places.state):
-        raise nothing_runs(call.places)
-    return list(dict.fromkeys(call.operands)) or printed
+    if not call.operands:
+        if not printed and not lock_is_held(call.places.state):
+            raise nothing_runs(call.places)
+        return printed
+    names: dict[str, None] = {}
+    for operand in call.operands:
+        names.update(dict.fromkeys([operand] if operand in printed else _meant(call, operand)))
+    if not names or not set(names) <= {*printed}:
+        _check_known(call, [name for name in names if name not in printed], printed)
+    call.operands = list(names)
+    return list(names)
+
+
+def _meant(call: Call, operand: str) -> list[str]:
+    """What a name stands for that no log has: groups and tags are the daemon's to know."""
+    try:
+        return list(call.ask("status", services=[operand])["services"])
+    except HoldfastError as error:
+        # Instances have their service's name in their own.
+        printed = segments.list_all(call.places.logs)
+        found = [name for name in printed if name.startswith(f"{operand}@")]
+        if found:
+            return sorted(found, key=lambda name: int(name.partition("@")[2]))
+        if isinstance(error, UnknownService):
+            raise
+        return [operand]
+
+
+def _check_known(call: Call, unknown: list[str], printed: list[str]) -> None:
+    known = sorted({*printed, *_names_of_daemon(call)}) if unknown else []
+    for name in unknown:
+        if name not in known:
+            raise UnknownService.named(name, known)
 
 
 def _names_of_daemon(call: Call) -> list[str]:

@@ -30,6 +30,15 @@ def stop(call: Call) -> int:
 
 
 def restart(call: Call) -> int:
+    if call.options.get("rolling"):
+        from holdfast.cli.instances import rolling_restart
+
+        if not call.operands or "args" in call.options or "env" in call.options:
+            raise UsageError(
+                "--rolling is for named services as they are configured",
+                "holdfast restart --rolling SERVICE…",
+            )
+        return rolling_restart(call)
     fields: dict[str, Any] = {
         "services": call.operands,
         "wait": not call.options.get("no_wait"),
@@ -105,7 +114,7 @@ def adopt(call: Call) -> int:
 def tell(call: Call, result: dict[str, Any]) -> int:
     """Tell what was done to each service; exit code 1 when one failed."""
     services: dict[str, dict[str, Any]] = result.get("services", {})
-    failed = any(outcome["outcome"] == "failed" for outcome in services.values())
+    failed = has_failed(call, services)
     if call.is_json:
         call.emit(result)
         return int(failed)
@@ -117,12 +126,23 @@ def tell(call: Call, result: dict[str, Any]) -> int:
     return int(failed)
 
 
+def has_failed(call: Call, services: dict[str, dict[str, Any]]) -> bool:
+    """Whether something was not done; who waits is no failure for one who does not."""
+    bad = {"failed"} if call.options.get("no_wait") else {"failed", "waiting"}
+    return any(outcome["outcome"] in bad for outcome in services.values())
+
+
 def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
     """One service's outcome, with what it printed last when it failed."""
     what = outcome["outcome"]
     colour = (
         "red" if what == "failed" else "dim" if what.startswith(("already", "not_")) else "green"
     )
+    if what == "waiting":
+        awaited = str(outcome.get("reason") or "").removeprefix("it waits for ")
+        waits = call.paint("waiting", "yellow") + (f" for {awaited}" if awaited else "")
+        hint = f"it starts by itself then; holdfast stop {name} ends that"
+        return [f"{name}: {waits}", "  " + call.paint(hint, "dim")]
     extra: list[str] = []
     if outcome.get("pid"):
         extra.append(f"pid {outcome['pid']}")

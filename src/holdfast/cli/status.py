@@ -85,12 +85,21 @@ def detail_of(service: dict[str, Any]) -> str:
         parts.append(f"ended by {service['signal']}")
     elif service.get("exit_code") is not None and service.get("pid") is None:
         parts.append(f"exit {service['exit_code']}")
+    awaited = service.get("waiting_for") or []
+    if awaited:
+        parts.append(f"waits for {' and '.join(awaited)}")
     wait = service.get("next_start_in")
-    if wait is not None and "restarting in" not in reason:
+    if wait is not None and "restarting in" not in reason and not awaited:
         parts.append(f"restarting in {max(0.0, wait):.0f} s")
     if (following := service.get("next_scheduled")) is not None:
         parts.append(f"next start {_moment(following)}")
     parts += health_of(service)
+    beside = service.get("beside")
+    if beside:
+        what = "run {run} is on its way out" if beside["leaving"] else "run {run} is on trial"
+        parts.append(what.format(**beside))
+    if service.get("scaled"):
+        parts.append(service["scaled"])
     if service.get("adopted"):
         parts.append("adopted")
     others = [name for name, value in sorted((service.get("overrides") or {}).items()) if value]

@@ -35,7 +35,11 @@ def up(call: Call) -> int:
     from holdfast.cli.foreground import Foreground
 
     _tell_changes(call, result)
-    return Foreground(call, launched.keeper, ends, call.operands, list(result["services"])).stay()
+    asked = call.operands
+    if any(name not in result["services"] for name in asked):
+        # Groups, tags and instances: shown is what they stand for.
+        asked = list(call.ask("status", services=asked)["services"])
+    return Foreground(call, launched.keeper, ends, asked, list(result["services"])).stay()
 
 
 def _load() -> None:
@@ -88,12 +92,12 @@ def _undo(call: Call) -> None:
 
 def _tell(call: Call, result: dict[str, Any]) -> int:
     services: dict[str, dict[str, Any]] = result["services"]
-    failed = any(outcome["outcome"] == "failed" for outcome in services.values())
+    from holdfast.cli.services import describe, has_failed
+
+    failed = has_failed(call, services)
     if call.is_json:
         call.emit(result)
         return int(failed)
-    from holdfast.cli.services import describe
-
     if not services:
         call.say("nothing to start")
     for name, outcome in services.items():

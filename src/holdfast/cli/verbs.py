@@ -6,6 +6,7 @@ Adding a verb is adding a row here and a function where the row points. Imports 
 from __future__ import annotations
 
 from holdfast.cli.health_verbs import HEALTH_VERBS
+from holdfast.cli.instance_verbs import INSTANCE_VERBS
 from holdfast.cli.reload_verbs import RELOAD_VERBS
 from holdfast.cli.security_verbs import SECURITY_VERBS
 from holdfast.cli.trouble_verbs import TROUBLE_VERBS
@@ -138,12 +139,13 @@ VERBS = (
         options=(
             _NO_WAIT,
             Option("-e --env", "add to its environment, until the next start", "N=V", "pairs"),
+            Option("--rolling", "one at a time, each when the last is ready (rolling-restart)"),
             Option(
                 "--args", "replace its arguments, until the next start; takes the rest of the line",
                 "ARG…", "rest",
             ),
         ),
-        commands=("restart",),
+        commands=("restart", "rolling_restart"),
         about="Works without waiting for a back-off, and for a service that failed too often.",
         examples=(
             ("holdfast restart web", "restart one service"),
@@ -377,6 +379,7 @@ VERBS = (
         examples=(("holdfast upgrade", "after installing another version"),),
     ),
     *HEALTH_VERBS,
+    *INSTANCE_VERBS,
     *WORKFLOW_VERBS,
     *TROUBLE_VERBS,
     *SECURITY_VERBS,

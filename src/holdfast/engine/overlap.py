@@ -65,6 +65,10 @@ class Overlap:
         self.condition = health.initial(self.launched)
         self.state = State.STARTING
 
+    def facts(self) -> dict[str, Any]:
+        """The second run, as others see it."""
+        return {"run": self.run.number, "pid": self.run.pid, "leaving": self.is_ending}
+
     # Beginning
 
     def begin(self, ready_seconds: float) -> asyncio.Future[Outcome]:

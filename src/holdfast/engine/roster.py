@@ -56,6 +56,7 @@ class Roster:
         self._on_failed = on_failed
         self._on_changed = on_changed
         self._groups = groups
+        self._labels: tuple[object, list[str]] | None = None
         self._is_retiring = False
         self._environs: set[str] = set()
         self._remembered: dict[str, Kept] = {}
@@ -72,6 +73,13 @@ class Roster:
         """What the names in verbs mean now."""
         specs = {name: runner.declaration.spec for name, runner in self.runners.items()}
         return Selectors(specs, self._groups())
+
+    def labels(self) -> list[str]:
+        """The names that stand for several services; asked at every status."""
+        groups = self._groups()
+        if self._labels is None or self._labels[0] is not groups:
+            self._labels = (groups, self.selectors.labels())
+        return self._labels[1]
 
     def names(self, wanted: Iterable[str]) -> list[str]:
         """The services that are meant, or all; raises for the first unknown name."""
@@ -110,7 +118,7 @@ class Roster:
     def declare(self, declaration: Declaration) -> tuple[RestoredRunner, bool, bool]:
         """Make a service known; tells whether it is new and whether what runs differs."""
         name = declaration.spec.name
-        runner = self.runners.get(name)
+        runner, self._labels = self.runners.get(name), None
         if runner is not None:
             is_same = declaration.spec == runner.declaration.spec
             is_changed = runner.declare(declaration)
@@ -160,7 +168,7 @@ class Roster:
 
     def remove(self, name: str) -> None:
         """Forget a service that has no process left."""
-        runner = self.runners.pop(name)
+        runner, self._labels = self.runners.pop(name), None
         runner.close()
         self._remembered.pop(name, None)
         self._ports.keeper.keep(_SPEC + name, None)

@@ -55,10 +55,13 @@ class Selectors:
 
     def known(self) -> list[str]:
         """Every name that may be used, services first."""
+        return [*self._specs, *self.labels()]
+
+    def labels(self) -> list[str]:
+        """The names that stand for several services."""
         templates = dict.fromkeys(s.template for s in self._specs.values() if s.template)
         tags = dict.fromkeys(tag for spec in self._specs.values() for tag in spec.tags)
         return [
-            *self._specs,
             *templates,
             *(f"{GROUP}{name}" for name in self._groups),
             *(f"{TAG}{name}" for name in tags),

@@ -74,6 +74,8 @@ class Service:
         """What the probes say of the current run."""
         self.waiting_for: tuple[str, ...] = ()
         """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
+        self.scaled: str | None = None
+        """That the number of its siblings is not the configured one, in words."""
         self.hope: Hope | None = None
         """How soon it may begin, while it waits."""
         self.error_type: ErrorType | None = None

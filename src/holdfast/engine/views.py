@@ -43,6 +43,7 @@ class StatusView:
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
             service.overrides, service.declaration, service.condition, service.waiting_for,
+            service.scaled, service.overlap and service.overlap.facts(),
             service.error_type, run and run.usage, service.next_scheduled,
         )  # fmt: skip
         built = self._built
@@ -71,7 +72,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         uptime=None,
         restart_count=service.counters.restarts,
         run_id=service.last_run_id,
-        run=service.number or None,
+        run=(run.number if run else service.number) or None,
         exit_code=None if run else last.code,
         signal=None if run else last.signal,
         reason=service.reason,
@@ -86,6 +87,8 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         label=LABEL[state],
         origin=spec.origin,
         waiting_for=list(service.waiting_for) if service.waiting_for else msgspec.UNSET,
+        beside=service.overlap.facts() if service.overlap else msgspec.UNSET,
+        scaled=service.scaled if service.scaled else msgspec.UNSET,
         error_type=service.error_type.value if service.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,

@@ -87,7 +87,7 @@ MEANING: dict[Kind, str] = {
     Kind.LIMIT_CLEARED: "A run that had reached a `limit` is well below it again.",
     Kind.OVERLAP: "A new run is beside the old one: `step` (begun, promoted, failed), `number`.",
     Kind.ROLLING_STEP: "A rolling restart began or ended a service: `step` of `of`, `outcome`.",
-    Kind.ROLLING_FINISHED: "A rolling restart is over: what was `restarted`, what `remaining`, why.",
+    Kind.ROLLING_FINISHED: "A rolling restart is over: who is `restarted`, who `remaining`, why.",
     Kind.SERVICE_SCALED: "A service has another number of instances: `from`, `to`.",
     Kind.SERVICE_ADDED: "A service became known.",
     Kind.SERVICE_CHANGED: "A service's declaration changed.",

@@ -24,6 +24,8 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     config: str | None = None
     doors: dict[str, str] = {}
     """Where each open network door listens."""
+    selectors: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Names that stand for several services: of instances, `group:NAME`, `tag:NAME`."""
     alerts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     """How many are open of each severity; unset: none."""
 
@@ -63,6 +65,10 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     """Of one core."""
     waiting_for: list[str] | msgspec.UnsetType = msgspec.UNSET
     """What its start waits for, in words."""
+    beside: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """A second run while one relieves another: its `pid` and `run`, whether it is `leaving`."""
+    scaled: str | msgspec.UnsetType = msgspec.UNSET
+    """That the number of instances is not the configured one."""
     ready: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether it can do its work, where a probe asks."""
     health: str | msgspec.UnsetType = msgspec.UNSET
@@ -129,6 +135,24 @@ class Outcomes(Result, frozen=True, kw_only=True):
     services: dict[str, Outcome]
 
 
+class ScaleResult(Result, frozen=True, kw_only=True):
+    """What became of each instance that was added or removed."""
+
+    services: dict[str, Outcome]
+    instances: dict[str, int]
+    """How many there are now, by service."""
+
+
+class RollingResult(Result, frozen=True, kw_only=True):
+    """What became of each service, in the order in which it was done."""
+
+    services: dict[str, Outcome]
+    remaining: list[str] = []
+    """Those that were not touched, because one before them failed."""
+    reason: str | None = None
+    """Why it ended early."""
+
+
 class UpResult(Result, frozen=True, kw_only=True):
     services: dict[str, Outcome]
     added: list[str]
@@ -154,6 +178,8 @@ class PlanResult(Result, frozen=True, kw_only=True):
     services: dict[str, PlanStep]
     settings: list[str] = []
     """Names of what differs beyond the services."""
+    scaled: dict[str, str] = {}
+    """Services whose number of instances was set by `scale` and is kept, in words."""
     changes: bool = False
     """Whether a reload would do anything."""
 

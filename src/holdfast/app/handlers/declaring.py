@@ -6,29 +6,33 @@ import os
 
 from holdfast.adapters import processes
 from holdfast.app.context import Context
+from holdfast.app.handlers.instances import fit_instances
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.reloading import use_settings
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest, recording
+from holdfast.engine.selectors import Selectors
 from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
-from holdfast.vocabulary.errors import Failed, UnknownService, UsageError
+from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name, new_run_id
 from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
 from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
 
 
 async def up(context: Context, command: Up) -> UpResult:
-    from holdfast.adapters.config import load_project
+    from holdfast.adapters.config import load_instances, load_project
 
-    configuration: Configuration = await context.in_thread(
-        lambda: load_project(
+    def read() -> Configuration:
+        configuration = load_project(
             command.config, command.environment, command.settings, cwd=context.project
         )
-    )
-    for name in command.services:
-        if name not in configuration.services and name not in context.roster.runners:
-            raise UnknownService.named(name, list(configuration.services))
+        return context.scaling.fitted(configuration, command.environment, load_instances)
+
+    configuration: Configuration = await context.in_thread(read)
+    known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
+    groups = configuration.settings.groups
+    asked = Selectors({**known, **configuration.services}, groups).names(command.services)
     async with context.changes:
         added, changed, removed = _apply(context, configuration, command.environment)
         use_settings(context, configuration)
@@ -37,7 +41,8 @@ async def up(context: Context, command: Up) -> UpResult:
         declared = list(configuration.services)
         await context.survivors.settle(declared)
         await context.survivors.settle_strangers()
-    names = command.services or [
+        await fit_instances(context)
+    names = asked or [
         name for name, spec in configuration.services.items() if spec.autostart and spec.enabled
     ]
     scheduled = {} if command.services else context.schedules.arm_all(names)
@@ -65,7 +70,10 @@ def _apply(
         elif is_changed:
             changed.append(spec.name)
     for name, runner in list(roster.runners.items()):
-        if runner.declaration.spec.origin == "config" and name not in configuration.services:
+        spec = runner.declaration.spec
+        if spec.origin == "config" and name not in configuration.services:
+            if spec.template in configuration.settings.templates:
+                continue  # one instance too many: it is stopped in a moment
             removed.append(name)
             if runner.run is None:
                 roster.remove(name)

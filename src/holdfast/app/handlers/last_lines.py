@@ -16,7 +16,8 @@ async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dic
     told = {}
     for name, outcome in outcomes.items():
         runner = context.roster.runners.get(name)
-        if outcome.outcome == "failed" and runner is not None and runner.number:
+        is_told = outcome.outcome == "failed" and runner is not None and not runner.waiting_for
+        if is_told and runner is not None and runner.number:
             number = runner.number
             if runner.run is not None and runner.run.pid is None:
                 number -= 1

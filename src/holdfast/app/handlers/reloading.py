@@ -11,6 +11,7 @@ from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.engine import caller, views
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest
+from holdfast.engine.selectors import Selectors
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.rules import plan as plans
@@ -19,7 +20,7 @@ from holdfast.vocabulary.commands.configuration import Plan, Reload
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, PlanResult, PlanStep, ReloadResult
-from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
+from holdfast.vocabulary.service_spec import Configuration
 from holdfast.vocabulary.states import Desired, State
 
 LAYER_SECONDS = 30.0
@@ -30,23 +31,28 @@ Steps = dict[str, PlanStep]
 
 
 async def plan(context: Context, command: Plan) -> PlanResult:
-    configuration, wanted, _ = await _load(context, command.config)
-    made = _plan(context, configuration, wanted)
+    configuration, _ = await _load(context, command.config)
+    made = _plan(context, configuration)
+    if command.services:
+        known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
+        asked = Selectors({**known, **configuration.services}, configuration.settings.groups)
+        made = made.about(asked.names(command.services))
     return PlanResult(
         config=configuration.path,
         services=_told(context, made),
         settings=list(made.settings),
+        scaled=context.scaling.held(configuration.settings.templates),
         changes=not made.is_empty,
     )
 
 
 async def reload(context: Context, command: Reload) -> ReloadResult:
     async with context.changes:
-        configuration, wanted, said = await _load(context, command.config)
-        made = _plan(context, configuration, wanted)
+        configuration, said = await _load(context, command.config)
+        made = _plan(context, configuration)
         told = _told(context, made)
         outcomes = await _forget(context, made, delete_logs=command.delete_logs)
-        _declare(context, wanted, said)
+        _declare(context, configuration, said)
         use_settings(context, configuration)
         await context.survivors.settle(made.names(Action.ADD))
         if not made.is_empty:
@@ -65,9 +71,16 @@ async def reload(context: Context, command: Reload) -> ReloadResult:
     )
 
 
+def preload() -> None:
+    """Import what a reload may need, so that it cannot come from newer files."""
+    from holdfast.adapters import config, file_watch, inotify, time_zones  # noqa: F401
+    from holdfast.rules import schedule  # noqa: F401
+
+
 def use_settings(context: Context, configuration: Configuration) -> None:
     """Let everything of a configuration beyond its services take effect."""
     context.settings.apply(configuration.settings)
+    context.scaling.settle(configuration.settings.templates)
     own_log.set_level(configuration.log_level)
     context.link.keep("log_level", configuration.log_level)
     own_log.set_style(configuration.log_format)
@@ -78,43 +91,25 @@ def use_settings(context: Context, configuration: Configuration) -> None:
 # Planning
 
 
-async def _load(
-    context: Context, path: str | None
-) -> tuple[Configuration, dict[str, ServiceSpec], Caller]:
+async def _load(context: Context, path: str | None) -> tuple[Configuration, Caller]:
     """The configuration as the last `up` would read it now; raises with all its problems."""
-    from holdfast.adapters.config import load_instances, load_project
-
     said = caller.recall(context.link.kept)
     if said is None:
         raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
-    now = context.settings.now.templates
-    counts: dict[str, int] = {}
-    for runner in context.roster.runners.values():
-        if (template := runner.declaration.spec.template) is not None:
-            counts[template] = counts.get(template, 0) + 1
 
-    def read() -> tuple[Configuration, dict[str, ServiceSpec]]:
-        configuration: Configuration = load_project(
+    def read() -> Configuration:
+        from holdfast.adapters.config import load_instances, load_project
+
+        configuration = load_project(
             path or context.config, said.environment, said.settings, cwd=context.project
         )
-        wanted = dict(configuration.services)
-        for name, template in configuration.settings.templates.items():
-            is_same = name in now and now[name].instances == template.instances
-            if is_same and counts.get(name, template.instances) != template.instances:
-                # `scale` holds until the file says another number.
-                for spec in configuration.services.values():
-                    if spec.template == name:
-                        del wanted[spec.name]
-                wanted |= load_instances(template, name, counts[name], said.environment)
-        return configuration, wanted
+        return context.scaling.fitted(configuration, said.environment, load_instances)
 
-    configuration, wanted = await context.in_thread(read)
-    return configuration, wanted, said
+    return await context.in_thread(read), said
 
 
-def _plan(
-    context: Context, configuration: Configuration, wanted: dict[str, ServiceSpec]
-) -> plans.Plan:
+def _plan(context: Context, configuration: Configuration) -> plans.Plan:
+    wanted = configuration.services
     known = {
         name: _known(runner)
         for name, runner in context.roster.runners.items()
@@ -123,8 +118,12 @@ def _plan(
     now, then = context.settings.now, configuration.settings
     # How a template is written is no setting: its instances are compared one by one.
     settings = [name for name in plans.struct_differences(now, then) if name != "templates"]
-    if context.link.kept.get("log_level") not in (None, configuration.log_level):
-        settings.append("log_level")
+    kept = context.link.kept
+    settings += [
+        name
+        for name in ("log_level", "log_format")
+        if kept.get(name) not in (None, getattr(configuration, name))
+    ]
     return plans.make(known, wanted, settings)
 
 
@@ -169,10 +168,10 @@ async def _forget(context: Context, made: plans.Plan, *, delete_logs: bool) -> d
     return outcomes
 
 
-def _declare(context: Context, wanted: dict[str, ServiceSpec], said: Caller) -> None:
+def _declare(context: Context, configuration: Configuration, said: Caller) -> None:
     """All in one turn: a supervisor that is killed leaves the old or the new, no mixture."""
     key = environ_digest(said.environment)
-    for spec in wanted.values():
+    for spec in configuration.services.values():
         context.roster.declare(Declaration(spec, said.environment, key))
     context.roster.forget_environments()
 

@@ -40,6 +40,7 @@ def _status(context: Context, command: Status) -> StatusResult:
             version=holdfast.__version__,
             project=context.project,
             config=context.config,
+            selectors=roster.labels() or msgspec.UNSET,
             alerts=context.trouble.alerts.counts() or msgspec.UNSET,
             doors=context.doors,
         ),

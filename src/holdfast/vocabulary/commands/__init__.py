@@ -22,6 +22,7 @@ from holdfast.vocabulary.commands.holdfast import (
     Up,
     Upgrade,
 )
+from holdfast.vocabulary.commands.instances import RollingRestart, Scale
 from holdfast.vocabulary.commands.metrics import Metrics
 from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
 from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
@@ -46,7 +47,7 @@ COMMANDS: dict[str, type[Command]] = {
         Adopt, Logs, OpenOutput, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
-        Alerts, Explain, Metrics, HealthCheck,
+        Alerts, Explain, Metrics, HealthCheck, Scale, RollingRestart,
     )
 }  # fmt: skip
 

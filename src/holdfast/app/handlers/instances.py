@@ -1,0 +1,151 @@
+"""Handlers of scale and rolling_restart, and what `up` does about numbers of instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.app.context import Context
+from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.engine import caller
+from holdfast.engine.declaration import Declaration, environ_digest
+from holdfast.vocabulary.commands.instances import RollingRestart, Scale
+from holdfast.vocabulary.errors import UnknownService, UsageError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import Outcome, RollingResult, ScaleResult
+from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.states import Desired
+
+MOST_INSTANCES = 1000
+
+
+async def scale(context: Context, command: Scale) -> ScaleResult:
+    if not command.instances:
+        raise UsageError("say how many of which service", "holdfast scale web=4")
+    for name, count in command.instances.items():
+        _check(context, name, count)
+    outcomes: dict[str, Outcome] = {}
+    started: list[str] = []
+    async with context.changes:
+        for name, count in command.instances.items():
+            configured = context.settings.now.templates[name].instances
+            context.scaling.begin(name, configured, count)
+            outcomes.update(await shrink(context, name, count))
+            added = await _grow(context, name, count)
+            outcomes.update({it: context.roster.runners[it].outcome("added") for it in added})
+            started += added
+            context.scaling.finish(name)
+        context.roster.forget_environments()
+        await context.store.written()
+    wanted = [name for name in started if _is_wanted(context, name, started)]
+    begun = await context.roster.start(wanted, wait=command.wait)
+    outcomes.update({name: it for name, it in begun.items() if name in started})
+    told = await with_last_lines(context, outcomes)
+    return ScaleResult(services=told, instances=dict(command.instances))
+
+
+async def rolling_restart(context: Context, command: RollingRestart) -> RollingResult:
+    if not command.services:
+        known = ", ".join(context.roster.runners)
+        raise UsageError("name at least one service", f"known: {known}")
+    names = context.roster.names(command.services)
+    for name in names:
+        runner = context.roster.runners[name]
+        context.store.event(
+            Kind.REQUESTED, name, runner.last_run_id, request="restart", rolling=True
+        )
+    result = await context.rolling.restart(names, ready_seconds=max(0.0, command.timeout))
+    told = await with_last_lines(context, result.services)
+    return RollingResult(services=told, remaining=result.remaining, reason=result.reason)
+
+
+async def fit_instances(context: Context) -> None:
+    """Stop and forget instances that a configuration does not want any more."""
+    for name, template in context.settings.now.templates.items():
+        count = context.scaling.wanted(name, template)
+        if context.scaling.surplus(name, count):
+            context.scaling.begin(name, template.instances, count)
+            await shrink(context, name, count)
+            context.scaling.finish(name)
+
+
+async def resume_scaling(context: Context) -> None:
+    """Finish what an earlier supervisor was asked for and could not finish."""
+    for name, count in context.scaling.unfinished().items():
+        async with context.changes:
+            await shrink(context, name, count)
+            added = await _grow(context, name, count)
+            context.scaling.finish(name)
+        await context.roster.start(added, wait=False)
+
+
+async def shrink(context: Context, name: str, count: int) -> dict[str, Outcome]:
+    """Stop and forget the instances above a number; their logs stay."""
+    surplus = context.scaling.surplus(name, count)
+    if not surplus:
+        return {}
+    before = count + len(surplus)
+    outcomes = await context.roster.stop(surplus, grace=None)
+    for instance in surplus:
+        runner = context.roster.runners.get(instance)
+        if runner is not None and runner.run is None:
+            context.roster.remove(instance)
+            outcomes[instance] = runner.outcome("removed")
+    _tell(context, name, before, count)
+    return outcomes
+
+
+async def _grow(context: Context, name: str, count: int) -> list[str]:
+    """Make the missing instances known; answers which."""
+    from holdfast.adapters.config import load_instances
+
+    runners, template = context.roster.runners, context.settings.now.templates[name]
+    missing = [f"{name}@{index}" for index in range(1, count + 1)]
+    missing = [instance for instance in missing if instance not in runners]
+    if not missing:
+        return []
+    said = caller.recall(context.link.kept)
+    environ = said.environment if said is not None else {}
+    specs: dict[str, ServiceSpec] = await context.in_thread(
+        load_instances, template, name, count, environ
+    )
+    key = environ_digest(environ)
+    for instance in missing:
+        context.roster.declare(Declaration(specs[instance], environ, key))
+    await context.survivors.settle(missing)
+    _tell(context, name, count - len(missing), count)
+    context.scaling.settle(context.settings.now.templates)
+    return missing
+
+
+def _tell(context: Context, name: str, before: int, after: int) -> None:
+    facts: dict[str, Any] = {"from": before, "to": after}
+    context.store.event(Kind.SERVICE_SCALED, name, **facts)
+
+
+def _is_wanted(context: Context, name: str, added: list[str]) -> bool:
+    """Whether its siblings run; with none, whether it would be started by `up`."""
+    spec = context.roster.runners[name].declaration.spec
+    siblings = [
+        runner.desired is Desired.RUNNING
+        for runner in context.roster.runners.values()
+        if runner.declaration.spec.template == spec.template and runner.name not in added
+    ]
+    return any(siblings) if siblings else spec.autostart and spec.enabled
+
+
+def _check(context: Context, name: str, count: int) -> None:
+    templates = context.settings.now.templates
+    if not 0 <= count <= MOST_INSTANCES:
+        raise UsageError(f"{name}={count}: not between 0 and {MOST_INSTANCES} instances")
+    if name in templates:
+        return
+    runner = context.roster.runners.get(name)
+    if runner is None:
+        raise UnknownService.named(name, [*templates, *context.roster.runners])
+    template = runner.declaration.spec.template
+    if template is not None:
+        raise UsageError(f"{name} is one instance", f"holdfast scale {template}={count}")
+    raise UsageError(
+        f"{name} has no instances, so it cannot be scaled",
+        f"write `instances: 1` below {name} in the configuration, then `holdfast reload`",
+    )

@@ -1,0 +1,40 @@
+"""Commands about services that have several instances."""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.results import RollingResult, ScaleResult
+
+
+class Scale(Command, frozen=True, kw_only=True):
+    """Run another number of instances of services: `{"web": 4}`.
+
+    More are started like their siblings; of fewer, those with the highest index are stopped
+    and forgotten, and their logs stay. It holds until the configuration says another number.
+    """
+
+    name = "scale"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/scale")
+    answers = ScaleResult
+    instances: dict[str, int]
+    wait: bool = True
+
+
+class RollingRestart(Command, frozen=True, kw_only=True):
+    """Restart services one at a time, each only when the one before it is up and ready.
+
+    With `overlap: true` in a service's configuration, its new run is started beside the old
+    one, which is stopped when the new one is ready. The first that fails ends it: the rest
+    stays as it is, and of an overlapping one the old run goes on. `timeout` is how long each
+    may take to become ready after it has stayed up.
+    """
+
+    name = "rolling_restart"
+    permission = Permission.OPERATE
+    effect = Effect.DISRUPTS
+    route = ("POST", "/api/services/rolling_restart")
+    answers = RollingResult
+    services: list[str]
+    timeout: float = 60.0
