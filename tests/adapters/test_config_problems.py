@@ -242,7 +242,7 @@ def test_syntax_errors_show_the_line(tmp_path: Path) -> None:
         ("host: 0.0.0.0\n", "can be reached from the network"),
         ("host: 0.0.0.0\nsecurity: {bind_to_localhost: true}\n", "bind_to_localhost is true"),
         ("servics: {}\n", 'unknown key; did you mean "services"?'),
-        ("workflows: {}\n", "not supported by this version yet"),
+        ("pools: {}\n", "not supported by this version yet"),
         ("restart: {delay: 1}\nsupervisor: {restart: {delay: 2}}\n", "keep one of them"),
         ("log_level: loud\n", '"loud" is not a log level'),
         ("supervisor: 5\n", 'supervisor: this is "5", not a mapping'),
