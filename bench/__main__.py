@@ -22,6 +22,9 @@ from typing import Any
 
 from bench.cases import CASES, Finding
 from bench.lab import sweep
+from bench.sampling import sampling
+
+CASES["sampling"] = sampling
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
