@@ -63,6 +63,7 @@ def probe(tmp_path: Path, keys: str, top: str = "") -> ProbeSpec:
     ],
 )
 def test_what_is_asked(tmp_path: Path, keys: str, target: object) -> None:
+    """Every way to ask is read with its options and shorthands."""
     assert probe(tmp_path, f"liveness: {{{keys}}}").target == target
 
 
@@ -106,6 +107,7 @@ def test_defaults_of_the_top(tmp_path: Path) -> None:
 
 
 def test_a_check_without_a_question_gives_defaults(tmp_path: Path) -> None:
+    """`health_check` that asks nothing is meant for the other probes of the service."""
     keys = "health_check: {interval: 5}\n    readiness: {tcp: 1}"
     assert probe(tmp_path, keys).interval == 5.0
 

@@ -117,7 +117,7 @@ def test_a_server_that_never_answers_is_a_timeout() -> None:
 
     async def drip(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n")
-        for _ in range(200):
+        for _number in range(200):
             writer.write(b"x: y\r\n")
             await writer.drain()
             await asyncio.sleep(0.05)
@@ -143,6 +143,7 @@ def test_an_endless_body_is_not_read() -> None:
 
 
 def test_credentials_are_sent_and_never_told() -> None:
+    """Neither a password, a header nor a query is in what a check found."""
     fields: dict[str, Any] = {"at": "user:s3cret@127.0.0.1", "headers": {"X-Key": "k3y"}}
     finding, heads = asked(saying(FAULT), path="/p?token=t0k", **fields)
     assert b"authorization: Basic dXNlcjpzM2NyZXQ=" in heads[0].lower().replace(
@@ -155,6 +156,7 @@ def test_credentials_are_sent_and_never_told() -> None:
 
 
 def test_headers_do_not_follow_to_another_host() -> None:
+    """A redirect elsewhere does not get what was meant for us."""
     away = "HTTP/1.1 302 Found\nlocation: http://localhost:{port}/\ncontent-length: 0\n\n"
 
     async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:

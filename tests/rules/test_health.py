@@ -157,6 +157,7 @@ def test_checks_do_not_drift() -> None:
 
 
 def test_a_check_that_takes_too_long_skips_its_successors() -> None:
+    """What was missed is not made up for; the grid stays."""
     probe = probe_of(interval=10.0)
     plan = health.following(probe, Plan(0.0, 0.0), 35.0, 0.5, has_passed=True)
     assert plan.due == 40.0
@@ -220,5 +221,6 @@ def test_what_had_passed_stays_passed(probe: ProbeSpec) -> None:
 
 
 def test_more_time_can_be_asked_for() -> None:
+    """A plan can be put off, never brought forward."""
     assert health.postponed(Plan(5.0, 7.0, 3), 6.0) == Plan(6.0, 7.0, 3)
     assert health.postponed(Plan(5.0, 7.0, 3), 60.0) == Plan(60.0, 60.0, 3)

@@ -111,6 +111,7 @@ def test_report_only_never_restarts(hold: Hold) -> None:
 
 
 def test_who_takes_connections_and_never_answers_is_unhealthy(hold: Hold) -> None:
+    """A hung server is a timeout, and is restarted."""
     hold.services(web=web(hold, 0, timeout="200ms", retries=2))
     hold.cli("up", "-d", expect=1)
     assert "0.2 s" in condemned(hold, "web")["reason"]
@@ -162,6 +163,7 @@ def test_startup_holds_back_everything(hold: Hold) -> None:
 
 
 def test_a_startup_that_fails_is_a_start_failure(hold: Hold) -> None:
+    """The reason says which probe, how often, and what it found last."""
     hold.services(
         web={
             "command": [PYTHON, "-I", "-S", "-c", "import time; time.sleep(1000)"],
@@ -259,6 +261,7 @@ def test_liveness_by_lines(hold: Hold) -> None:
 
 
 def test_probes_of_a_paused_service_wait(hold: Hold) -> None:
+    """A frozen service cannot answer, so it is not asked and not restarted."""
     hold.services(web=web(hold, 200, timeout="200ms"))
     hold.up()
     hold.cli("pause", "web")

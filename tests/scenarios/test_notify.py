@@ -45,6 +45,7 @@ def test_ready_from_a_child(hold: Hold) -> None:
 
 
 def test_who_never_says_it_is_not_ready(hold: Hold) -> None:
+    """A start does not wait for ever; the service goes on."""
     timing = {"interval": "100ms", "retries": 2}
     hold.services(web=speaking("STATUS=thinking", readiness={"notify": True, **timing}))
     done = hold.cli("up", "-d", expect=1)
@@ -102,6 +103,7 @@ def test_the_watchdog(hold: Hold) -> None:
 
 
 def test_the_watchdog_is_told_to_the_service(hold: Hold) -> None:
+    """It finds its interval in WATCHDOG_USEC."""
     code = "import os, time; print(os.environ['WATCHDOG_USEC'], flush=True); time.sleep(99)"
     hold.services(web={"command": [sys.executable, "-c", code], "notify": {"watchdog": "2500ms"}})
     hold.cli("up", "-d", "--no-wait")
@@ -119,6 +121,7 @@ def test_a_newline_on_a_descriptor(hold: Hold) -> None:
 
 
 def test_a_newline_while_the_supervisor_is_dead(hold: Hold) -> None:
+    """The pipe keeps it, on a terminal, too."""
     go, done = hold.folder / "go", hold.folder / "done"
     hold.services(
         web=speaking(f"wait:{go}", "newline:3", f"touch:{done}", notify={"fd": 3}, terminal=True)
@@ -132,6 +135,7 @@ def test_a_newline_while_the_supervisor_is_dead(hold: Hold) -> None:
 
 
 def test_reloading_is_not_ready(hold: Hold) -> None:
+    """Until READY=1 comes again."""
     go = hold.folder / "go"
     hold.services(web=speaking("READY=1", "sleep:0.2", "RELOADING=1", f"wait:{go}", "READY=1"))
     hold.up()

@@ -97,6 +97,11 @@ class RunEndings(Service):
             case _:
                 pass  # it was told
 
+    def tell_unready(self, reason: str) -> None:
+        """Whoever waits for its readiness has waited long enough; the run goes on."""
+        if self.condition.is_ready is False or self.condition.is_started is False:
+            self._answers.failed(self.outcome("failed", f"not ready: {reason}"))
+
     # Notices of the keeper
 
     def on_exit(self, facts: dict[str, Any]) -> None:

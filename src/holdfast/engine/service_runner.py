@@ -119,11 +119,6 @@ class ServiceRunner(Redeclared):
         self._answers.changed()
         self._ports.attendants.changed(self)
 
-    def tell_unready(self, reason: str) -> None:
-        """Whoever waits for its readiness has waited long enough; the run goes on."""
-        if self.condition.is_ready is False or self.condition.is_started is False:
-            self._answers.failed(self.outcome("failed", f"not ready: {reason}"))
-
     # Starting
 
     def _start_afresh(self) -> None:
