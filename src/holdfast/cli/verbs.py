@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.cli.health_verbs import HEALTH_VERBS
 from holdfast.cli.instance_verbs import INSTANCE_VERBS
+from holdfast.cli.metric_verbs import METRIC_VERBS
 from holdfast.cli.reload_verbs import RELOAD_VERBS
 from holdfast.cli.security_verbs import SECURITY_VERBS
 from holdfast.cli.trouble_verbs import TROUBLE_VERBS
@@ -194,38 +195,7 @@ VERBS = (
         commands=("ps",),
         examples=(("holdfast ps web", "every process that belongs to web"),),
     ),
-    Verb(
-        "metrics",
-        "Tell what services use: CPU, memory, files, bytes",
-        "metrics:metrics",
-        operands=_SERVICES,
-        most=None,
-        options=(
-            Option("--history", "what was recorded of this time", "TIME", "duration"),
-            Option("--resolution", "seconds of a point: 1, 10 or 60", "N", "number"),
-            Option("--extras", "ask what is dear, too: shared memory by part, ports"),
-            Option("--format", "table by default", choices=("table", "json", "prometheus")),
-        ),
-        commands=("metrics",),
-        examples=(
-            ("holdfast metrics", "each service's whole tree, and all together"),
-            ("holdfast metrics web --history 10m", "how it was"),
-            ("holdfast metrics --format prometheus", "for a scraper"),
-        ),
-    ),
-    Verb(
-        "top",
-        "Watch what services use, the busiest first",
-        "metrics:top",
-        operands=_SERVICES,
-        most=None,
-        options=(
-            Option("--interval", "time between two looks; 2s by default", "TIME", "duration"),
-            Option("--count", "end after so many looks", "N", "number"),
-        ),
-        commands=("metrics",),
-        examples=(("holdfast top", "until Ctrl-C; without a terminal, one table a look"),),
-    ),
+    *METRIC_VERBS,
     Verb(
         "logs",
         "Show what services printed",
