@@ -237,6 +237,20 @@ def test_a_failing_step(hold: Hold) -> None:
     assert "not done: restart web" in hold.cli("workflow", "stop", expect=1).stdout
 
 
+def test_steps_take_what_verbs_take(hold: Hold) -> None:
+    """A service with instances is restarted by its name, all at once or one after the other."""
+    pair = {"command": SLEEP, "instances": 2, "tags": ["x"]}
+    steps = [{"restart": "web"}, {"rolling_restart": "web"}, {"stop": "tag:x"}]
+    config(hold, {"web": pair}, workflows={"roll": steps})
+    hold.up()
+    assert outcomes(hold.ask("run_workflow", name="roll")) == ["done", "done", "done"]
+    services = hold.status()["services"]
+    assert {name: (one["run"], one["status"]) for name, one in services.items()} == {
+        "web@1": (3, "stopped"),
+        "web@2": (3, "stopped"),
+    }
+
+
 def test_a_workflow_is_not_done_twice_at_once(hold: Hold) -> None:
     """A second request is refused while the first is under way."""
     slow = script(hold, "slow", SLOW)

@@ -20,7 +20,7 @@ from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import format_duration
-from holdfast.vocabulary.results import Outcome, Result, StepResult, WaitResult
+from holdfast.vocabulary.results import Outcome, Result, RollingResult, StepResult, WaitResult
 
 OnOutput = Callable[[str, bytes], None]
 Perform = Callable[[Command], Awaitable[Result]]
@@ -175,6 +175,8 @@ def _failure_in(result: Result) -> str | None:
     """Why an answer means that it did not work; None if it did."""
     if isinstance(result, WaitResult):
         return None if result.met else f"{result.service} is {result.status}"
+    if isinstance(result, RollingResult) and result.reason is not None:
+        return result.reason
     services = getattr(result, "services", None)
     reasons = [
         f"{name}: {outcome.reason or outcome.status}"
