@@ -141,6 +141,20 @@ def test_memory_beyond_the_limit_is_told_or_stopped(hold: Hold) -> None:
     assert hold.service("warn")["status"] == "running"
 
 
+def test_too_many_processes_end_the_run(hold: Hold) -> None:
+    """Where the kernel cannot hold a tree back, what forks beyond its limit is killed whole."""
+    code = "import os, time\nfor _ in range(20):\n  os.fork() or time.sleep(1000)\ntime.sleep(1000)"
+    declare(
+        hold,
+        {"many": {"command": python(code), "process_limit": 5, "restart_policy": "never"}},
+    )
+    hold.up(expect=None)
+    found = hold.wait_status("many", "failed")
+    assert found["error_type"] == "RESOURCE_EXCEEDED"
+    assert "at most 5 allowed (process_limit)" in found["reason"]
+    assert hold.ask("ps", services=["many"])["services"]["many"] == []
+
+
 def test_a_limit_that_is_left_is_cleared(hold: Hold, tmp_path: Path) -> None:
     """Memory that was given back is told, once."""
     code = (

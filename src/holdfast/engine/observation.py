@@ -22,6 +22,7 @@ ALL = "_all"
 """The ring of everything together; no service can be named so."""
 REST_SECONDS = 60.0
 """What rests is written this often only: its record covers the time since the last one."""
+Errand = tuple[Callable[..., None], tuple[object, ...]]
 _log = logger("observation")
 T = TypeVar("T")
 
@@ -78,14 +79,21 @@ class Observation:
 
     # In the thread
 
+    def run(self, errands: list[Errand]) -> None:
+        """Do these, in order; a fault of one is told and keeps nobody else."""
+        for call, arguments in errands:
+            try:
+                call(*arguments)
+            except Exception:  # noqa: BLE001 - the border between services
+                _log.exception("the sampler failed at %s%r", call.__name__, arguments)
+
     def begin(self, service: str, run: Watched) -> None:
         ring = self._ring(service)
-        kept = ring.kept()
-        if kept is not None and service not in self._finished:
-            self._finished[service] = kept.finished
-            self._news[service] = kept.finished
-        if kept is not None and kept.run_id == run.run_id:
-            run = run._replace(carried=kept.carried)
+        kept = ring.kept() if service not in self._finished else None
+        if kept is not None:
+            self._finished[service] = self._news[service] = kept.finished
+            if kept.run_id == run.run_id:
+                run = run._replace(carried=kept.carried)
         finished = self._finished.setdefault(service, Totals())
         self._tracks[run.run_id] = _Track(service, run.run_id, ring, finished, time.time())
         self._looker().watch(run)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched, new_sampler
 from holdfast.adapters.own_log import logger
 from holdfast.engine.attendants import Attendant
-from holdfast.engine.observation import Observation, Seen
+from holdfast.engine.observation import Errand, Observation, Seen
 from holdfast.engine.ports import Clock, Recorder, Timer
 from holdfast.engine.recovery import recover
 from holdfast.engine.tallies import Tallies
@@ -78,6 +77,7 @@ class ResourceMonitor(Attendant):
         self._by_run: dict[str, Gauge] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.Future[None] | None = None
+        self._errands: list[Errand] = []
 
     def use(self, settings: Settings) -> None:
         """Go by these settings."""
@@ -88,6 +88,7 @@ class ResourceMonitor(Attendant):
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._send()
         self._observation.close()
 
     # What happens to services
@@ -145,6 +146,7 @@ class ResourceMonitor(Attendant):
 
     async def ask(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Something of the observation's that takes its thread."""
+        self._send()
         return await asyncio.wrap_future(self._observation.submit(call, *arguments))
 
     @property
@@ -162,7 +164,7 @@ class ResourceMonitor(Attendant):
     def _tick(self, due: float) -> None:
         self._timer = None
         self.tallies.lagged(self._loop.time() - due)
-        if self._by_run:
+        if self._by_run or self._errands:
             self._looking()
 
     def _looking(self) -> asyncio.Future[None]:
@@ -173,6 +175,7 @@ class ResourceMonitor(Attendant):
 
     async def _look_now(self) -> None:
         try:
+            self._send()
             seen = await asyncio.wrap_future(self._observation.submit(self._observation.look))
         except RuntimeError:
             return  # closed meanwhile
@@ -180,7 +183,7 @@ class ResourceMonitor(Attendant):
             _log.exception("looking at what services use failed")
         else:
             self._take(seen)
-        if self._by_run:
+        if self._by_run or self._errands:
             self._schedule(self._interval)
 
     def _take(self, seen: Seen) -> None:
@@ -271,10 +274,14 @@ class ResourceMonitor(Attendant):
             gauge.timer = None
 
     def _do(self, call: Callable[..., None], *arguments: object) -> None:
-        try:
-            self._observation.submit(call, *arguments).add_done_callback(_complain)
-        except RuntimeError:
-            return  # the supervisor is ending
+        """In the thread, before its next look: one waking for a burst of starts and ends."""
+        self._errands.append((call, arguments))
+        self._schedule(FIRST_LOOK_SECONDS)
+
+    def _send(self) -> None:
+        errands, self._errands = self._errands, []
+        if errands:
+            self._observation.submit(self._observation.run, errands)
 
 
 def monitor_for(
@@ -291,8 +298,3 @@ def monitor_for(
 
     observation = Observation(sampler, os.path.join(state, "metrics"))
     return ResourceMonitor(observation, loop, recorder, clock, Tallies())
-
-
-def _complain(done: Future[None]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
-        _log.error("the sampler failed", exc_info=error)
