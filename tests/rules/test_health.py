@@ -218,6 +218,8 @@ def test_what_had_passed_stays_passed(probe: ProbeSpec) -> None:
     assert health.resumed(probe, Condition(True, True, "healthy")).verdict is True
     assert health.resumed(probe, Condition(False, False, "unhealthy")).verdict is None
     assert health.resumed(probe, Condition()).verdict is None
+    nearly = health.resumed(probe, Condition(False, False, "unhealthy", failures=99))
+    assert health.count(probe, nearly, is_passed=False).verdict is False
 
 
 def test_more_time_can_be_asked_for() -> None:

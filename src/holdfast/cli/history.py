@@ -106,6 +106,8 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
             return f"starts again in {float(data.get('delay') or 0):.1f} s"
         case "process:start_failed":
             return f"start failed: {data.get('reason') or 'no reason given'}"
+        case "health:failed" | "health:changed" | "service:ready" | "service:condemned" as kind:
+            return _judgement(kind, data)
         case "service:suppressed":
             return f"left failed: {data.get('reason') or 'it failed too often in a row'}"
         case "alert:raised":
@@ -117,6 +119,20 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
         case kind:
             told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
             return f"{kind} {told}".rstrip()
+
+
+def _judgement(kind: str, data: dict[str, Any]) -> str:
+    """What probes found of a service, and what came of it."""
+    match kind:
+        case "health:failed":
+            return f"{data.get('probe')} check failed ({data.get('check')}): {data.get('reason')}"
+        case "health:changed":
+            why = f": {data['reason']}" if data.get("reason") else ""
+            return f"{data.get('from')} → {data.get('to')}{why}"
+        case "service:ready":
+            return f"ready after {durations.show(data.get('after'))}"
+        case _:
+            return f"to be ended ({data.get('cause')}): {data.get('reason')}"
 
 
 def ended_how(code: int | None, signal: Any, unknown: bool) -> str:

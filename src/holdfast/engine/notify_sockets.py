@@ -42,6 +42,7 @@ class NotifySockets(Attendant):
         self._secret = ""
         self._sockets: dict[str, socket.socket] = {}
         self._pipes: dict[str, int] = {}
+        """By the run that writes into them: a newline of one run never counts for another."""
         self._runners: dict[str, ServiceRunner] = {}
         self._trials: dict[str, Any] = {}
         self._refused: set[str] = set()
@@ -55,22 +56,19 @@ class NotifySockets(Attendant):
         if spec.notify is None:
             return
         self._runners[name] = runner
-        if SOCKET + name not in self._link.held:
-            sock = notify.make_socket(self._address(name))
-            self._link.hold(SOCKET + name, sock.detach())
-        self._listen(name)
+        if self._has_spares or SOCKET + name not in (self._link.facts.get("held") or ()):
+            self._open(name)
         env = message["env"]
         env["NOTIFY_SOCKET"] = self._address(name)
         if spec.notify.watchdog is not None:
             env["WATCHDOG_USEC"] = str(round(spec.notify.watchdog * 1_000_000))
         if spec.notify.fd is not None:
-            self._close_pipe(name)
-            # A newline of the run before must not count for this one.
+            run_id: str = message["run_id"]
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
-            self._link.hold(PIPE + name, ours)
-            self._link.hold(PIPE_END + name, theirs)
-            message["ready_fd"] = {"name": PIPE_END + name, "fd": spec.notify.fd}
+            self._link.hold(PIPE + run_id, ours)
+            self._link.hold(PIPE_END + run_id, theirs)
+            message["ready_fd"] = {"name": PIPE_END + run_id, "fd": spec.notify.fd}
 
     def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
         """The same for a second run, which is told apart by who speaks."""
@@ -88,16 +86,28 @@ class NotifySockets(Attendant):
 
     def trial_over(self, overlap: Any) -> None:
         self._trials.pop(overlap.name, None)
+        self._close_pipe(overlap.run.run_id)
 
     def run_began(self, runner: ServiceRunner) -> None:
         if runner.declaration.spec.notify is not None:
             self._runners[runner.name] = runner
             if self._has_spares:
                 self._attend(runner.name)
+        else:
+            self.removed(runner)
+
+    def run_over(self, runner: ServiceRunner) -> None:
+        if runner.run is not None:
+            self._close_pipe(runner.run.run_id)
 
     def on_spares(self) -> None:
         """What the keeper holds is known now: go on where an earlier supervisor was."""
         self._has_spares = True
+        live = {runner.run.run_id for runner in self._runners.values() if runner.run is not None}
+        for held in list(self._link.held):
+            prefix, _, run_id = held.rpartition(":")
+            if f"{prefix}:" in (PIPE, PIPE_END) and run_id not in live:
+                self._link.release(held)
         for name in list(self._runners):
             self._hear_noted(name)
             self._attend(name)
@@ -106,39 +116,42 @@ class NotifySockets(Attendant):
         name = runner.name
         if self._runners.pop(name, None) is None:
             return
-        self._close_pipe(name)
         if (sock := self._sockets.pop(name, None)) is not None:
             self._loop.remove_reader(sock.fileno())
             sock.close()
         self._link.release(SOCKET + name)
 
     def _attend(self, name: str) -> None:
+        self._open(name)
+        for who in (self._trials.get(name), self._runners.get(name)):
+            if who is None or who.run is None or who.run.pid is None:
+                continue
+            run_id = who.run.run_id
+            self._link.release(PIPE_END + run_id)
+            if PIPE + run_id in self._link.held and run_id not in self._pipes:
+                fd = self._pipes[run_id] = self._link.held[PIPE + run_id]
+                self._loop.add_reader(fd, self._on_pipe, name, run_id)
+
+    def _open(self, name: str) -> None:
+        """Listen on the socket that is held; a survivor of everything finds it made anew."""
         if SOCKET + name not in self._link.held:
-            # A survivor of everything: its socket has the same name again.
             try:
                 sock = notify.make_socket(self._address(name))
             except OSError as error:
-                _log.warning("%s cannot tell how it is: %s", name, error)
+                _log.error("%s cannot tell how it is: %s", name, error)
                 return
             self._link.hold(SOCKET + name, sock.detach())
-        self._listen(name)
-        self._link.release(PIPE_END + name)
-        if PIPE + name in self._link.held and name not in self._pipes:
-            fd = self._pipes[name] = self._link.held[PIPE + name]
-            self._loop.add_reader(fd, self._on_pipe, name, fd)
-
-    def _listen(self, name: str) -> None:
         if name not in self._sockets:
             sock = socket.socket(fileno=os.dup(self._link.held[SOCKET + name]))
             notify.prepare(sock)
             self._sockets[name] = sock
             self._loop.add_reader(sock.fileno(), self._on_message, name, sock)
 
-    def _close_pipe(self, name: str) -> None:
-        if (fd := self._pipes.pop(name, None)) is not None:
+    def _close_pipe(self, run_id: str) -> None:
+        if (fd := self._pipes.pop(run_id, None)) is not None:
             self._loop.remove_reader(fd)
-        self._link.release(PIPE + name)
-        self._link.release(PIPE_END + name)
+        self._link.release(PIPE + run_id)
+        self._link.release(PIPE_END + run_id)
 
     def _address(self, name: str) -> str:
         self._secret = self._secret or notify.secret_of(self._state)
@@ -157,15 +170,15 @@ class NotifySockets(Attendant):
             said = [noted[key] for key in ("state", "status") if key in noted]
             self._hear(runner, notify.parse("\n".join(said).encode()))
 
-    def _on_pipe(self, name: str, fd: int) -> None:
-        heard = notify.heard_newline(fd)
+    def _on_pipe(self, name: str, run_id: str) -> None:
+        heard = notify.heard_newline(self._pipes[run_id])
         if heard is False:
             return
         # Said once; a closed end would be readable for ever.
-        self._close_pipe(name)
-        runner = self._trials.get(name) or self._runners.get(name)
-        if heard and runner is not None and runner.run is not None:
-            self._hear(runner, Message(is_ready=True))
+        self._close_pipe(run_id)
+        for who in (self._trials.get(name), self._runners.get(name)):
+            if heard and who is not None and who.run is not None and who.run.run_id == run_id:
+                self._hear(who, Message(is_ready=True))
 
     def _on_message(self, name: str, sock: socket.socket) -> None:
         try:

@@ -55,7 +55,7 @@ class RunHealth:
     # The run
 
     def begin(self) -> None:
-        self._judge()
+        self.runner.judge(self._condition())
         self._begin_due()
 
     def end(self) -> None:
@@ -266,6 +266,12 @@ class RunHealth:
             elif message.watchdog and (watch.tally.verdict is not True or watch.tally.failures):
                 self._take(watch, Finding(True, "it said WATCHDOG=1"))
 
+    def sign_of_life(self, watch: Watch) -> Finding:
+        seconds = self._now() - self._last_sign
+        if seconds < watch.probe.interval - 0.001:
+            return Finding(True, f"its last sign of life is {seconds:.1f} s old")
+        return Finding(False, f"no WATCHDOG=1 within {watch.probe.interval:g} s")
+
     def _has_sign(self, watch: Watch) -> bool:
         """Whether it said in time that it lives; the next look is when it would not have."""
         is_awaited = any(it.is_told_once and it.probe.kind == "notify" for it in self._asked())
@@ -321,7 +327,7 @@ class _Told:
 
     def ask(self, then: Then) -> None:
         if self._watch.is_watchdog:
-            then(Finding(False, f"no WATCHDOG=1 within {self._watch.probe.interval:g} s"))
+            then(self._of.sign_of_life(self._watch))
         elif self._of.has_said_ready:
             then(Finding(True, "it said READY=1"))
         else:
