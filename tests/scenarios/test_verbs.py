@@ -80,7 +80,7 @@ def test_run_of_a_program_that_is_not_there_fails_at_once(hold: Hold) -> None:
     done = hold.cli("run", "--name", "typo", "--", "no-such-program", expect=1)
     assert "No such file" in done.stdout + done.stderr
     assert hold.service("typo")["status"] == "failed"
-    assert "holdfast runs typo" in hold.cli("status").stdout
+    assert "holdfast explain typo" in hold.cli("status").stdout
 
 
 def test_own_log_tells_what_happened(hold: Hold) -> None:
@@ -88,7 +88,7 @@ def test_own_log_tells_what_happened(hold: Hold) -> None:
     hold.cli("run", "--name", "job", "--restart", "never", "--", "sh", "-c", "exit 3", expect=1)
     hold.wait_status("job", "failed")
     log = hold.state / "holdfast.log"
-    wait_for(lambda: "job: exit code=3" in log.read_text())
+    wait_for(lambda: "exit service=job code=3" in log.read_text())
 
 
 def test_tail_of_a_replay_is_its_newest_part(hold: Hold) -> None:

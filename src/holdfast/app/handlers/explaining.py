@@ -99,6 +99,10 @@ def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
 
 
 def _is_suppressed(context: Context, runner: ServiceRunner) -> bool:
+    """By the reason it was given up for, or by an alert that is still open."""
+    reason = runner.reason or ""
+    if "(max_restarts " in reason or "(start_retries " in reason:
+        return True
     return any(alert.cause == "suppressed" for alert in context.trouble.alerts.of(runner.name))
 
 
