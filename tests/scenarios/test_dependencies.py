@@ -1,0 +1,271 @@
+"""Dependencies between real processes: each condition, losses, restarts, order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Hold, kill_9, program, wait_for
+
+SLEEP = ["sleep", "1000"]
+QUICK: dict[str, Any] = {
+    "start_seconds": 0.1,
+    "restart": {"delay": "100ms", "max_delay": "200ms"},
+    "stop": {"grace": "500ms"},
+}
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    with Hold() as made:
+        yield made
+
+
+def service(command: Any = None, **fields: Any) -> dict[str, Any]:
+    return {"command": command or SLEEP, **QUICK, **fields}
+
+
+def needs(command: Any = None, **edges: Any) -> dict[str, Any]:
+    return service(command, depends_on=edges)
+
+
+def gate(hold: Hold, name: str) -> Path:
+    return hold.project / name
+
+
+def order(hold: Hold) -> list[str]:
+    """Services in the order in which their processes began."""
+    events = hold.ask("events", limit=10_000)["events"]
+    return [it["service"] for it in events if it["kind"] == "process:started"]
+
+
+def pid(hold: Hold, name: str) -> int:
+    found: int = hold.service(name)["pid"]
+    return found
+
+
+def test_each_condition(hold: Hold) -> None:
+    """Started, ready, healthy, completed, log: each dependent starts at its moment, not before."""
+    hold.services(
+        db=service(
+            program("gated.py", "line"),
+            readiness={"exec": ["test", "-e", "ready"], "interval": "100ms"},
+            liveness={"exec": ["test", "-e", "healthy"], "interval": "100ms", "retries": 1000},
+        ),
+        job=service(program("gated.py", "done")),
+        on_started=needs(db="started"),
+        on_ready=needs(db="service_ready"),
+        on_healthy=needs(db={"condition": "service_healthy"}),
+        on_line=needs(db={"condition": "log", "pattern": "^ready [a-z]+"}),
+        on_completed=needs(job="service_completed_successfully"),
+    )
+    hold.up("--no-wait")
+    hold.wait_status("on-started", "running")
+    waiting = {"on-ready", "on-healthy", "on-line", "on-completed"}
+    assert {name for name in waiting if hold.service(name)["status"] == "pending"} == waiting
+    assert hold.service("on-line")["waiting_for"] == ['db to print "^ready [a-z]+" (it is running)']
+    assert "waits for job to complete (it is running)" in hold.cli("status").stdout
+    for name, file in (
+        ("on-line", "line"),
+        ("on-ready", "ready"),
+        ("on-healthy", "healthy"),
+        ("on-completed", "done"),
+    ):
+        gate(hold, file).write_text("0" if file == "done" else "now")
+        hold.wait_status(name, "running")
+        waiting.discard(name)
+        assert {it for it in waiting if hold.service(it)["status"] == "pending"} == waiting
+    assert hold.service("job")["status"] == "exited"
+
+
+def test_a_dependent_waits_through_a_crash(hold: Hold) -> None:
+    """It is told truthfully that it waits, and comes up by itself; also under a new supervisor."""
+    script = "test -e ok || { echo no >&2; exit 3; }; exec sleep 1000"
+    hold.services(
+        db=service(["sh", "-c", script], max_restarts="unlimited", start_retries=1000),
+        api=needs(db="ready"),
+        web=needs(api="started"),
+    )
+    done = hold.cli("up", "-d", expect=1)
+    assert "api: waiting for db to be ready (it failed and is tried again)" in done.stdout
+    assert "web: waiting for api to be started (it waits itself)" in done.stdout
+    assert hold.service("api")["desired"] == "running"
+    kill_9(hold.supervisor_pid)
+    wait_for(lambda: hold.service("api").get("waiting_for"))
+    gate(hold, "ok").write_text("")
+    hold.wait_status("web", "running")
+    assert order(hold)[-3:] == ["db", "api", "web"]
+
+
+def test_a_failed_dependency_is_answered_and_waited_for(hold: Hold) -> None:
+    """No hang when it failed for good or is stopped, and the dependent starts when it comes."""
+    hold.services(
+        db=service(["sh", "-c", "test -e ok || exit 3; exec sleep 1000"], start_retries=0),
+        api=needs(db="ready"),
+    )
+    done = hold.cli("up", "-d", expect=1)
+    assert (
+        "api: failed: it waits for db to be ready (it failed: failed to start once" in done.stdout
+    )
+    hold.wait_status("db", "failed")
+    assert hold.service("api")["waiting_for"]
+    gate(hold, "ok").write_text("")
+    hold.cli("start", "db")
+    hold.wait_status("api", "running")
+    hold.cli("stop", "api", "db")
+    answer = hold.ask("restart", services=["api"])["services"]["api"]
+    assert answer["outcome"] == "failed"
+    assert "db to be ready (it is stopped)" in answer["reason"]
+    hold.cli("stop", "api")
+    hold.cli("start", "db")
+    assert hold.service("api")["status"] == "stopped", "who was stopped does not come back"
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_restart_edge(hold: Hold, follows: bool) -> None:
+    """A dependency that crashed and came back restarts those that want it, and no others."""
+    hold.services(db=service(), api=needs(db={"condition": "ready", "restart": follows}))
+    hold.up()
+    before = pid(hold, "api")
+    kill_9(pid(hold, "db"))
+    wait_for(lambda: order(hold).count("db") == 2)
+    hold.wait_status("db", "running")
+    if follows:
+        wait_for(lambda: order(hold).count("api") == 2)
+        hold.wait_status("api", "running")
+        kinds = [it["kind"] for it in hold.ask("events", services=["api"])["events"]]
+        assert "service:follows" in kinds
+    else:
+        hold.cli("restart", "db")
+        assert pid(hold, "api") == before
+
+
+def test_health_that_flaps_moves_no_dependent(hold: Hold) -> None:
+    """Losing and regaining health in one run is not a reason to restart anybody."""
+    hold.services(
+        db=service(
+            liveness={
+                "exec": ["test", "-e", "healthy"],
+                "interval": "50ms",
+                "retries": 1,
+                "action": "report",
+            }
+        ),
+        api=needs(db={"condition": "healthy", "restart": True}),
+    )
+    gate(hold, "healthy").write_text("")
+    hold.up()
+    before = pid(hold, "api")
+    for _ in range(3):
+        gate(hold, "healthy").unlink()
+        wait_for(lambda: hold.service("db")["health"] == "unhealthy")
+        gate(hold, "healthy").write_text("")
+        wait_for(lambda: hold.service("db")["health"] == "healthy")
+    assert pid(hold, "api") == before
+    assert order(hold) == ["db", "api"]
+
+
+def test_a_cycle_is_told_as_a_whole(hold: Hold) -> None:
+    hold.services(web=needs(api="started"), api=needs(db="ready"), db=needs(web="started"))
+    done = hold.cli("up", "-d", expect=7)
+    assert "services wait for each other: web → api → db → web" in done.stderr
+
+
+def test_a_graph_of_real_processes_starts_and_stops_in_order(hold: Hold) -> None:
+    """Everybody after what it needs, and down in the reverse order."""
+    choose = random.Random(1)
+    names = [f"s{number}" for number in range(40)]
+    graph = {
+        name: choose.sample(names[:number], min(number, choose.randrange(4)))
+        for number, name in enumerate(names)
+    }
+    hold.services(
+        **{
+            name: needs(**{it: choose.choice(["started", "ready"]) for it in needed})
+            for name, needed in graph.items()
+        }
+    )
+    hold.up()
+    begun = order(hold)
+    for name, needed in graph.items():
+        assert all(begun.index(it) < begun.index(name) for it in needed)
+    place = hold.state / "holdfast.db"
+    hold.cli("down")
+    import sqlite3
+
+    with sqlite3.connect(place) as database:
+        rows = database.execute("select service from events where kind='exit' order by seq")
+        ended = [name for (name,) in rows]
+    for name, needed in graph.items():
+        assert all(ended.index(name) < ended.index(it) for it in needed)
+
+
+def test_a_chain_starts_without_a_stall(hold: Hold) -> None:
+    """A hundred in a row, each when the one before it has begun."""
+    chain = {f"s{number}": needs(**{f"s{number - 1}": "started"}) for number in range(1, 100)}
+    hold.services(s0=service(), **chain)
+    began = time.monotonic()
+    hold.up("--no-wait")
+    wait_for(lambda: len(order(hold)) == 100)
+    assert order(hold) == [f"s{number}" for number in range(100)]
+    assert time.monotonic() - began < 30
+
+
+def test_groups_and_tags_in_every_verb(hold: Hold) -> None:
+    """A group, a tag and the name of instances stand wherever a service may."""
+    hold.write(
+        {
+            "groups": {"backend": ["db", "api"]},
+            "services": {
+                "db": service(),
+                "api": service(["sh", "-c", "echo api; sleep 1000"], tags=["dev"], instances=2),
+                "web": service(["sh", "-c", "echo web; sleep 1000"], tags=["dev", "edge"]),
+            },
+        }
+    )
+
+    def of(*args: object) -> list[str]:
+        return sorted(hold.json(*args)["services"])
+
+    backend, dev = ["api@1", "api@2", "db"], ["api@1", "api@2", "web"]
+    hold.up("backend")
+    assert of("status", "group:backend") == of("status", "backend") == backend
+    assert hold.service("web")["status"] == "pending"
+    assert of("start", "tag:dev") == dev
+    assert of("status", "api", "tag:edge") == dev
+    assert of("ps", "api") == of("pause", "api") == of("resume", "api") == ["api@1", "api@2"]
+    assert of("signal", "CONT", "tag:dev") == of("restart", "tag:dev") == dev
+    assert of("stop", "tag:edge") == ["web"]
+    wait_for(lambda: hold.raw("api@2").count(b"api") == 2)
+    lines = [json.loads(line) for line in hold.cli("logs", "tag:dev", "--json").stdout.splitlines()]
+    assert {line["service"] for line in lines if line["text"]} == set(dev)
+    assert hold.cli("wait", "backend").returncode == 0
+    told = hold.ask("events", services=["tag:edge"])["events"]
+    assert {event["service"] for event in told} == {"web"}
+    done = hold.cli("runs", "api", expect=2)
+    assert "name one: api@1, api@2" in done.stderr
+    done = hold.cli("stop", "tag:devv", expect=3)
+    assert 'did you mean "tag:dev"?' in done.stderr
+    done = hold.cli("__complete", "stop", "")
+    assert {"api", "group:backend", "tag:edge", "web"} <= set(
+        done.stdout.replace("\t", "\n").split()
+    )
+    assert of("rm", "tag:edge") == ["web"]
+    assert sorted(hold.status()["services"]) == backend
+
+
+def test_a_waiting_service_stops_with_everything(hold: Hold) -> None:
+    """`down` does not wait for one that waits, nor does it start it."""
+    hold.services(db=service(program("gated.py", "never")), api=needs(db={"pattern": "^ready"}))
+    hold.up("--no-wait")
+    wait_for(lambda: hold.service("api").get("waiting_for"))
+    os.kill(hold.keeper_pid, signal.SIGTERM)
+    wait_for(lambda: not hold.marked_pids(), what="everything to end")
