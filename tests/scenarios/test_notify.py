@@ -207,3 +207,20 @@ def test_what_was_said_ends_with_the_run(hold: Hold) -> None:
     told = hold.service("web")
     assert "ready" not in told
     assert "said" not in told
+
+
+def test_every_run_can_speak_whenever_the_supervisor_dies(hold: Hold) -> None:
+    """A run that a new supervisor starts at once has its socket and its descriptor, too."""
+    hold.services(
+        web=speaking(
+            "newline:5", "READY=1", "sleep:0.15", "exit:1", notify={"fd": 5},
+            restart={"delay": "10ms", "max_delay": "10ms", "max_restarts": "unlimited"},
+        )
+    )  # fmt: skip
+    hold.cli("up", "-d", "--no-wait")
+    for _ in range(3):
+        run = hold.service("web")["run"]
+        kill_9(hold.supervisor_pid)
+        wait_for(lambda run=run: hold.service("web")["run"] > run, what="a further run")
+    assert b"Error" not in hold.raw("web")
+    wait_for(lambda: hold.service("web").get("ready"), what="readiness")

@@ -125,7 +125,7 @@ def _judgement(kind: str, data: dict[str, Any]) -> str:
     """What probes found of a service, and what came of it."""
     match kind:
         case "health:failed":
-            return f"{data.get('probe')} check failed ({data.get('check')}): {data.get('reason')}"
+            return f"{data.get('probe')} failed ({data.get('check')}): {data.get('reason')}"
         case "health:changed":
             why = f": {data['reason']}" if data.get("reason") else ""
             return f"{data.get('from')} → {data.get('to')}{why}"
