@@ -119,3 +119,74 @@ def test_a_job_that_takes_longer_than_its_interval(hold: Hold) -> None:
     assert time.monotonic() - begun < 10
     assert skipped[0]["service"] == "job"
     assert hold.service("job")["run"] == 1
+
+
+def test_instances_restart_one_after_the_other(hold: Hold) -> None:
+    """A reload takes all workers down at once."""
+    keys = {**SLEEP, "start_seconds": "50ms", "instances": 3}
+    hold.services(web=keys)
+    hold.up()
+    last = hold.ask("events")["last"]
+    hold.services(web={**keys, "env": {"X": "1"}})
+    done = hold.json("reload")
+    assert [it["outcome"] for it in done["services"].values()] == ["restarted"] * 3
+    events = hold.ask("events", since=last, limit=1000)["events"]
+    away: set[str] = set()
+    for event in events:
+        if event["kind"] == "transition":
+            (away.discard if event["data"]["to"] == "running" else away.add)(event["service"])
+            assert len(away) <= 1, "one at a time"
+    assert hold.json("plan")["changes"] is False
+
+
+def test_a_broken_declaration_takes_one_instance_only(hold: Hold) -> None:
+    """A mistake in the new command takes every worker down."""
+    keys = {**SLEEP, "start_seconds": "200ms", "start_retries": 0, "instances": 3}
+    hold.services(web=keys)
+    hold.up()
+    before = pids(hold)
+    hold.services(web={**keys, "command": ["sh", "-c", "exit 3"]})
+    done = hold.json("reload", expect=1)
+    outcomes = {name: it["outcome"] for name, it in done["services"].items()}
+    assert outcomes == {"web@1": "failed", "web@2": "not_restarted", "web@3": "not_restarted"}
+    after = pids(hold)
+    assert (after["web@2"], after["web@3"]) == (before["web@2"], before["web@3"])
+    assert hold.json("plan")["services"]["web@2"]["action"] == "restart"
+    hold.services(web=keys)
+    hold.cli("reload")
+    assert pids(hold) == {**before, "web@1": pids(hold)["web@1"]}
+    assert pids(hold)["web@1"] is not None
+
+
+def test_with_overlap_the_old_run_stays_until_the_new_one_is_up(hold: Hold) -> None:
+    """A reload without a gap is promised, and drops what is under way."""
+    keys = {**SLEEP, "start_seconds": "100ms", "overlap": True}
+    hold.services(web=keys)
+    hold.up()
+    before = pids(hold)["web"]
+    last = hold.ask("events")["last"]
+    hold.services(web={**keys, "env": {"X": "1"}})
+    assert hold.json("reload")["services"]["web"]["outcome"] == "restarted"
+    assert pids(hold)["web"] != before
+    states = [
+        event["data"]["to"]
+        for event in hold.ask("events", since=last)["events"]
+        if event["kind"] == "transition"
+    ]
+    assert "stopped" not in states
+    assert "starting" not in states
+    assert hold.json("plan")["changes"] is False
+
+
+def test_a_number_set_by_hand_survives_a_reload(hold: Hold) -> None:
+    """Workers that were added at run time are gone after the next reload."""
+    hold.services(web={**SLEEP, "instances": 2})
+    hold.up()
+    hold.cli("scale", "web=3")
+    before = pids(hold)
+    assert len(before) == 3
+    assert hold.json("reload")["changes"] is False
+    assert pids(hold) == before
+    hold.services(web={**SLEEP, "instances": 1})
+    hold.cli("reload")
+    assert pids(hold) == {"web@1": before["web@1"]}

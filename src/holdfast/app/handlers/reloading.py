@@ -11,6 +11,8 @@ from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.engine import caller, views
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest
+from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.engine.roster import Roster
 from holdfast.engine.selectors import Selectors
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
@@ -192,31 +194,64 @@ def _announce(context: Context, configuration: Configuration, made: plans.Plan) 
 async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str, Outcome]:
     """Restart what changed and start what is new, layer by layer of what depends on what."""
     roster = context.roster
-    restarted, added = set(made.names(Action.RESTART)), set(made.names(Action.ADD))
+    restarted, added = set(made.names(Action.RESTART)), made.names(Action.ADD)
     outcomes: dict[str, Outcome] = {}
     futures: dict[str, asyncio.Future[Outcome]] = {}
+    for name in added:
+        spec = roster.runners[name].declaration.spec if name in roster.runners else None
+        if spec is not None and not (spec.autostart and spec.enabled):
+            outcomes[name] = roster.runners[name].outcome("added")
+    outcomes |= context.schedules.arm_all([name for name in added if name not in outcomes])
+    new = set(added) - set(outcomes)
     for layer in ordering.start_layers(roster.needs()):
-        here: dict[str, asyncio.Future[Outcome]] = {}
-        for name in (name for name in layer if name in roster.runners):
-            runner = roster.runners[name]
-            spec = runner.declaration.spec
-            if name in restarted:
-                here[name] = runner.restart(wait=wait)
-            elif name in added and not (spec.autostart and spec.enabled):
-                outcomes[name] = runner.outcome("added")
-            elif name in added and spec.schedule is not None:
-                outcomes.update(context.schedules.arm_all([name]))
-            elif name in added:
-                here[name] = runner.start(wait=wait)
-            roster.remember(runner)
-        if here:
-            await asyncio.wait(here.values(), timeout=LAYER_SECONDS)
-        futures |= here
+        for turn in _turns(roster, [name for name in layer if name in restarted or name in new]):
+            here = {}
+            for name in turn:
+                runner = roster.runners[name]
+                if (why := _held_back(runner, futures)) is not None:
+                    outcomes[name] = runner.outcome("not_restarted", why)
+                    continue
+                here[name] = runner.start(wait=wait) if name in new else _restart(runner, wait)
+                roster.remember(runner)
+            if here:
+                await asyncio.wait(here.values(), timeout=LAYER_SECONDS)
+            futures |= here
     for name, future in futures.items():
-        runner = roster.runners[name]
         if future.done():
             outcomes[name] = future.result()
-        else:
-            why = ", ".join(runner.waiting_for) or f"it is not up after {LAYER_SECONDS:g} s"
-            outcomes[name] = runner.outcome("waiting", why)
+        elif (late := roster.runners.get(name)) is not None:
+            why = ", ".join(late.waiting_for) or f"it is not up after {LAYER_SECONDS:g} s"
+            outcomes[name] = late.outcome("waiting", why)
     return outcomes
+
+
+def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
+    """All at once, but the instances of a service one after the other."""
+    turns: list[list[str]] = []
+    seen: dict[str, int] = {}
+    for name in names:
+        if name in roster.runners:
+            template = roster.runners[name].declaration.spec.template or name
+            number = seen[template] = seen.get(template, -1) + 1
+            if number == len(turns):
+                turns.append([])
+            turns[number].append(name)
+    return turns
+
+
+def _held_back(runner: ServiceRunner, futures: dict[str, asyncio.Future[Outcome]]) -> str | None:
+    """Why an instance keeps its old run: one that went before it did not come up."""
+    template = runner.declaration.spec.template
+    if template is None or runner.run is None:
+        return None
+    for name, future in futures.items():
+        is_sibling = name.partition("@")[0] == template
+        if is_sibling and future.done() and future.result().outcome == "failed":
+            return f"{name} failed with the new declaration"
+    return None
+
+
+def _restart(runner: RestoredRunner, wait: bool) -> asyncio.Future[Outcome]:
+    if runner.declaration.spec.overlap and runner.state is State.RUNNING:
+        return runner.relieve(ready_seconds=LAYER_SECONDS)
+    return runner.restart(wait=wait)
