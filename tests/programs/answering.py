@@ -5,6 +5,8 @@ connections to the other one who listens, answers those that wait already, and e
 version `broken` it never listens.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import select
@@ -17,7 +19,7 @@ import time
 SO_ATTACH_REUSEPORT_CBPF = 51
 
 
-def pass_on(server):
+def pass_on(server: socket.socket) -> None:
     """Let the kernel give new connections to the second one of those who share the port."""
     program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 1))
     server.setsockopt(
@@ -43,9 +45,10 @@ server.listen(128)
 wake, waker = os.pipe()
 signal.signal(signal.SIGTERM, lambda *_: os.write(waker, b"."))
 print("listening", flush=True)
-patience = None
+patience: float | None = None
 while True:
-    ready = select.select([server, wake] if patience is None else [server], [], [], patience)[0]
+    watched: list[socket.socket | int] = [server] if patience else [server, wake]
+    ready = select.select(watched, [], [], patience)[0]
     if server in ready:
         connection, _ = server.accept()
         with connection:
