@@ -149,7 +149,7 @@ def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
     if what == "failed" and outcome.get("exit_code") is not None and not outcome.get("reason"):
         extra.append(f"exit {outcome['exit_code']}")
     line = f"{name}: {call.paint(what.replace('_', ' '), colour)}"
-    if what == "failed" and outcome.get("reason"):
+    if what in ("failed", "not_restarted") and outcome.get("reason"):
         line += f": {outcome['reason']}"
     if extra:
         line += f" ({', '.join(extra)})"

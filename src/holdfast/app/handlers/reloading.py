@@ -220,8 +220,8 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
         if future.done():
             outcomes[name] = future.result()
         elif (late := roster.runners.get(name)) is not None:
-            why = ", ".join(late.waiting_for) or f"it is not up after {LAYER_SECONDS:g} s"
-            outcomes[name] = late.outcome("waiting", why)
+            awaited = ", ".join(late.waiting_for) or "what it takes to be ready"
+            outcomes[name] = late.outcome("waiting", f"it waits for {awaited}")
     return outcomes
 
 
