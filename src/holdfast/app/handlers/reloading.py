@@ -173,8 +173,11 @@ async def _forget(context: Context, made: plans.Plan, *, delete_logs: bool) -> d
 def _declare(context: Context, configuration: Configuration, said: Caller) -> None:
     """All in one turn: a supervisor that is killed leaves the old or the new, no mixture."""
     key = environ_digest(said.environment)
-    for spec in configuration.services.values():
-        context.roster.declare(Declaration(spec, said.environment, key))
+    for name, spec in configuration.services.items():
+        runner = context.roster.runners.get(name)
+        known = runner.declaration if runner is not None else None
+        if known is None or (known.spec, known.environ_key) != (spec, key):
+            context.roster.declare(Declaration(spec, said.environment, key))
     context.roster.forget_environments()
 
 
