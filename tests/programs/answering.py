@@ -46,17 +46,18 @@ wake, waker = os.pipe()
 signal.signal(signal.SIGTERM, lambda *_: os.write(waker, b"."))
 print("listening", flush=True)
 patience: float | None = None
+deadline = 0.0
 while True:
     watched: list[socket.socket | int] = [server] if patience else [server, wake]
     ready = select.select(watched, [], [], patience)[0]
-    if server in ready:
+    if server in ready and (not patience or time.monotonic() < deadline):
         connection, _ = server.accept()
         with connection:
             connection.recv(100)
             connection.sendall(f"{version} {os.getpid()}\n".encode())
     elif wake in ready:
         pass_on(server)
-        patience = 0.1
+        patience, deadline = 0.1, time.monotonic() + 1.0
     else:
         break
 print("bye", flush=True)
