@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
 from holdfast.client.connection import ConnectionLost, Unreachable, error_from
@@ -57,7 +57,7 @@ class Channel:
 
     async def stream(
         self, command: str, fields: Frame, caller: Caller | None
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncGenerator[Frame, None]:
         """The items of a streaming command, until it ends or the reader leaves.
 
         Of a channel of its own: who reads slowly makes only himself wait.

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import holdfast
@@ -19,6 +19,7 @@ from holdfast.client.channel import Channel
 from holdfast.gate.failures import problem, refusal
 from holdfast.gate.guard import Allowed, Guard
 from holdfast.gate.rest import Rest
+from holdfast.gate.websocket import WebSocketDoor
 from holdfast.vocabulary.errors import HoldfastError
 
 IDENTITY = "X-Holdfast-Instance"
@@ -59,6 +60,7 @@ def build(line_socket: str, allowed: Allowed, instance: str) -> Starlette:
             Route("/ready", ready, methods=["GET"]),
             Route("/api/openapi.json", description, methods=["GET"]),
             *rest.routes(),
+            WebSocketRoute("/ws", WebSocketDoor(channel, lambda: Channel(line_socket))),
         ],
         middleware=[Middleware(Marks, instance=instance), Middleware(Guard, allowed=allowed)],
         exception_handlers={HTTPException: _http_error},

@@ -17,6 +17,8 @@ from holdfast.gate.guard import Allowed
 
 GRACE_SECONDS = 2
 BACKLOG = 2048
+LARGEST_FRAME = 1024 * 1024
+PING_SECONDS = 20.0
 LISTEN_FD = 3
 """Where the keeper puts the first socket that it passes on."""
 
@@ -33,6 +35,10 @@ def main() -> None:
         app,
         http="httptools",
         ws="websockets-sansio",
+        ws_max_size=LARGEST_FRAME,
+        ws_per_message_deflate=False,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=2 * PING_SECONDS,
         loop="auto",
         lifespan="off",
         log_level="warning",
