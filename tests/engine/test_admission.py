@@ -29,6 +29,7 @@ def test_what_needs_nothing_starts_in_the_same_turn(cast: Cast) -> None:
 
 
 def test_started_waits_for_the_process_alone(cast: Cast) -> None:
+    """With `started`, a dependent begins as soon as its dependency has a process."""
     cast.declare("db")
     cast.declare("api", need("db"))
     started = cast.start("api")
@@ -41,6 +42,7 @@ def test_started_waits_for_the_process_alone(cast: Cast) -> None:
 
 
 def test_ready_waits_until_it_stays_up_and_says_so(cast: Cast) -> None:
+    """With `ready`, it begins when the other has stayed up; until then status says so."""
     cast.declare("db")
     cast.declare("api", need("db", "ready"))
     started = cast.start("api")
@@ -55,6 +57,7 @@ def test_ready_waits_until_it_stays_up_and_says_so(cast: Cast) -> None:
 
 
 def test_readiness_and_health_are_what_probes_say(cast: Cast) -> None:
+    """Probes decide when `ready` and `healthy` are met."""
     cast.declare("db")
     cast.declare("api", need("db", "ready"))
     cast.declare("web", need("db", "healthy"))
@@ -88,6 +91,7 @@ def test_completed_is_exit_zero(cast: Cast) -> None:
 
 
 def test_what_has_completed_is_not_run_again(cast: Cast) -> None:
+    """Starting a dependent does not repeat a migration that is done."""
     cast.declare("migrate", restart_policy="never")
     cast.declare("api", need("migrate", "completed"))
     cast.start("api")
@@ -100,6 +104,7 @@ def test_what_has_completed_is_not_run_again(cast: Cast) -> None:
 
 
 def test_a_line_counts_for_its_run(cast: Cast) -> None:
+    """A line that an earlier run printed does not count for the next one."""
     cast.declare("db", restart=RestartSpec(delay=1.0))
     cast.declare("api", need("db", "log", pattern="up"))
     cast.start("api")
@@ -172,6 +177,7 @@ def test_impatient_clients_are_not_kept(cast: Cast) -> None:
 
 
 def test_a_stopped_start_leaves_the_line(cast: Cast) -> None:
+    """Who is stopped while it waits is not started later."""
     cast.declare("db")
     cast.declare("api", need("db", "ready"))
     started = cast.start("api")
@@ -184,6 +190,7 @@ def test_a_stopped_start_leaves_the_line(cast: Cast) -> None:
 
 
 def test_a_restart_after_a_crash_waits_too(cast: Cast) -> None:
+    """Also the restart after a crash needs what the service needs."""
     cast.declare("db")
     cast.declare("api", need("db", "healthy"), restart=RestartSpec(delay=1.0, jitter=0.0))
     cast.start("api")
@@ -234,6 +241,7 @@ def test_a_new_run_restarts_who_wants_it(cast: Cast, follows: bool) -> None:
 
 
 def test_every_instance_is_needed(cast: Cast) -> None:
+    """A dependency on a service with instances is one on each of them."""
     cast.declare("web@1", template="web", index=1)
     cast.declare("web@2", template="web", index=2)
     cast.declare("edge", need("web", "ready"))

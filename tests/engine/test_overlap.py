@@ -124,6 +124,7 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
 
 
 def test_a_new_one_that_cannot_be_started(scene: Scene) -> None:
+    """A new run without a process is a failure of the new run alone."""
     scene.keeper.refuse_spawn = {"code": "spawn_failed", "message": "entering directory: no"}
     outcome = scene.relieve().result()
     assert outcome.outcome == "failed"
@@ -182,6 +183,7 @@ def test_the_promoted_one_crashes_while_the_old_one_lingers(scene: Scene) -> Non
 
 
 def test_only_what_runs_is_relieved(scene: Scene) -> None:
+    """There is one overlap at a time, and only of a service that runs."""
     scene.relieve()
     assert scene.web.relieve(ready_seconds=1.0).result().reason == "a restart of it is under way"
     scene.web.stop()

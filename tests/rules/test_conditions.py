@@ -118,4 +118,5 @@ def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
 
 
 def test_a_service_that_does_not_exist() -> None:
+    """A dependency on nobody is hopeless, and says why."""
     assert missing(edge("ready")) == ("db to be ready (there is no such service)", Hope.NONE)

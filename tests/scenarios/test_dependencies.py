@@ -174,6 +174,7 @@ def test_health_that_flaps_moves_no_dependent(hold: Hold) -> None:
 
 
 def test_a_cycle_is_told_as_a_whole(hold: Hold) -> None:
+    """Services that wait for each other are refused by name, in their order."""
     hold.services(web=needs(api="started"), api=needs(db="ready"), db=needs(web="started"))
     done = hold.cli("up", "-d", expect=7)
     assert "services wait for each other: web → api → db → web" in done.stderr

@@ -118,6 +118,7 @@ def test_scale(hold: Hold) -> None:
 
 
 def test_scale_says_what_it_cannot(hold: Hold) -> None:
+    """What cannot be scaled is refused with what to write instead."""
     hold.services(web=service(instances=1), db=service())
     hold.up()
     done = hold.cli("scale", "db=2", expect=2)
@@ -157,6 +158,7 @@ def test_scaling_that_was_cut_short_is_finished(hold: Hold) -> None:
 
 
 def test_a_dependent_needs_every_instance(hold: Hold) -> None:
+    """Who needs a service with instances waits for the last of them."""
     hold.services(
         web=service(program("gated.py", "gate{{ index }}"), instances=2),
         edge=service(depends_on={"web": {"condition": "log", "pattern": "^ready"}}),
