@@ -32,3 +32,11 @@ def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
             logging.getLogger("holdfast").propagate = True
             chronicle.tell(events)
         assert len(caplog.records) == wanted
+
+
+def test_facts_have_the_names_of_logs() -> None:
+    """How long a run lived is its uptime, and why it failed is its error."""
+    ended = chronicle.facts_of(event(Kind.EXIT, code=1, seconds=1.5, pid=7))
+    assert (ended["uptime"], ended["pid"]) == (1.5, 7)
+    failed = chronicle.facts_of(event(Kind.START_FAILED, reason="exit code 1"))
+    assert failed["error"] == "exit code 1"

@@ -37,6 +37,7 @@ SICK: History = [
     ("health:failed", {"probe": "liveness", "kind": "http", "reason": "500", "failures": 3}),
     ("health:changed", {"what": "health", "from": "healthy", "to": "unhealthy", "reason": "500"}),
 ]
+UNREADY: History = [("health:changed", {"what": "readiness", "to": "not ready"})]
 WELL: History = [("health:changed", {"what": "health", "from": "unhealthy", "to": "healthy"})]
 
 
@@ -104,11 +105,10 @@ TABLE: list[tuple[str, list[History], dict[str, int]]] = [
         {},
     ),
     ("a failed check of a run that is over", [SICK[:1], [("process:started", {})]], {}),
-    (
-        "readiness is no health",
-        [[("health:changed", {"what": "readiness", "to": "not ready"})]],
-        {},
-    ),
+    ("not ready any more", [UNREADY], {"unready": 1}),
+    ("ready again", [UNREADY, [("service:ready", {"after": 3.0})]], {}),
+    ("another run is another matter", [UNREADY, [("process:started", {})]], {}),
+    ("not ready yet", [[("health:failed", {"probe": "startup+readiness"})]], {}),
     (
         "condemned for its health: one alert",
         [SICK, [("service:condemned", {"cause": "unhealthy", "reason": "500"})]],

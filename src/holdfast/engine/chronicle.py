@@ -19,6 +19,15 @@ _STEPS = frozenset(
 )
 
 
+_IN_LOGS: dict[str, dict[str, str]] = {
+    Kind.EXIT.value: {"seconds": "uptime"},
+    **dict.fromkeys(
+        (Kind.START_FAILED.value, Kind.SUPPRESSED.value, Kind.CONDEMNED.value),
+        {"reason": "error"},
+    ),
+}
+
+
 def tell(events: list[Event]) -> None:
     for event in events:
         level = logging.DEBUG if event.kind in _STEPS else logging.INFO
@@ -27,9 +36,10 @@ def tell(events: list[Event]) -> None:
 
 
 def facts_of(event: Event) -> dict[str, Any]:
-    """Who, and the plain facts: those that fit a line."""
+    """Who, and the plain facts: those that fit a line, by the names that logs have for them."""
+    names = _IN_LOGS.get(event.kind, {})
     plain = {
-        key: value
+        names.get(key, key): value
         for key, value in event.data.items()
         if isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
     }

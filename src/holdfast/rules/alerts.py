@@ -28,8 +28,8 @@ MOST_OPEN = 2000
 _C = AlertCause
 
 OF_A_RUN = frozenset({
-    _C.HEALTH_CHECK, _C.UNHEALTHY, _C.CRASH, _C.START_FAILURE, _C.SUPPRESSED, _C.LIMIT, _C.TIMEOUT,
-    _C.UNKILLABLE, _C.OTHER,
+    _C.HEALTH_CHECK, _C.UNREADY, _C.UNHEALTHY, _C.CRASH, _C.START_FAILURE, _C.SUPPRESSED,
+    _C.LIMIT, _C.TIMEOUT, _C.UNKILLABLE, _C.OTHER,
 })  # fmt: skip
 """Causes that a requested stop ends: nobody wants the service to be well any more."""
 OF_A_START = frozenset({_C.START_FAILURE, _C.SUPPRESSED, _C.UNKILLABLE})
@@ -81,7 +81,8 @@ def _on_failure(alerts: Open, event: Event) -> list[Change]:
 
 
 def _on_started(alerts: Open, event: Event) -> list[Change]:
-    changes = clear_causes(alerts, event, "another run began", (_C.HEALTH_CHECK,))
+    causes = (_C.HEALTH_CHECK, _C.UNREADY)
+    changes = clear_causes(alerts, event, "another run began", causes)
     if not event.data.get("restarted", True):
         changes += clear_causes(alerts, event, "it was started by request", OF_AN_END)
     return changes
@@ -151,6 +152,8 @@ def _on_removed(alerts: Open, event: Event) -> list[Change]:
 
 def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
     probe = _probe(event)
+    if set(probe.split("+")) <= {"startup", "readiness"}:
+        return []  # before a service is ready that is nothing special; afterwards it is told
     reason = word(event.data.get("reason")) or "no reason is known"
     words = f"{event.service}: the {probe} check failed: {reason}".replace("  ", " ")
     return raise_(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe)
@@ -171,6 +174,11 @@ def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
 
 def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
     data = event.data
+    if data.get("what") == "readiness" and data.get("to") == "not ready":
+        words = (
+            f"{event.service} is not ready any more: {word(data.get('reason')) or 'why is unknown'}"
+        )
+        return raise_(alerts, event, _C.UNREADY, "warning", words)
     if word(data.get("what") or "health") not in ("health", "liveness"):
         return []
     to = word(data.get("to") or data.get("health"))
@@ -182,6 +190,10 @@ def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
         causes = (_C.UNHEALTHY, _C.HEALTH_CHECK)
         return clear_causes(alerts, event, "it is healthy again", causes)
     return []
+
+
+def _on_ready(alerts: Open, event: Event) -> list[Change]:
+    return clear_causes(alerts, event, "it is ready", (_C.UNREADY,))
 
 
 def _probe(event: Event) -> str:
@@ -322,6 +334,7 @@ _RULES: dict[str, Callable[[Open, Event], list[Change]]] = {
     Kind.HEALTH_FAILED.value: _on_health_failed,
     Kind.HEALTH_PASSED.value: _on_health_passed,
     Kind.HEALTH_CHANGED.value: _on_health_changed,
+    Kind.SERVICE_READY.value: _on_ready,
     Kind.SERVICE_CHANGED.value: _on_changed,
     Kind.RECOVERY.value: _on_recovery,
     Kind.LIMIT_REACHED.value: _on_limit,

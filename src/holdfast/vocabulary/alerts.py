@@ -15,6 +15,7 @@ class AlertCause(str, Enum):
     """Why an alert is raised. The value is the name that users see and filter by."""
 
     HEALTH_CHECK = "health_check"
+    UNREADY = "unready"
     UNHEALTHY = "unhealthy"
     CRASH = "crash"
     START_FAILURE = "start_failure"
@@ -34,6 +35,7 @@ class AlertCause(str, Enum):
 
 CAUSE_MEANING: dict[AlertCause, str] = {
     AlertCause.HEALTH_CHECK: "A check failed; the service is not called unhealthy yet.",
+    AlertCause.UNREADY: "A service that was ready is not ready any more.",
     AlertCause.UNHEALTHY: "Checks failed often enough in a row to call the service unhealthy.",
     AlertCause.CRASH: "A run ended by itself as a failure.",
     AlertCause.START_FAILURE: "A run could not be started, or ended within `start_seconds`.",
