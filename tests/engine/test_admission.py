@@ -257,27 +257,6 @@ def test_every_instance_is_needed(cast: Cast) -> None:
     assert "edge" in cast.spawned(), "an instance that is gone is waited for no more"
 
 
-def test_a_gate_holds_back_and_opens(cast: Cast) -> None:
-    """A host without room is one more reason to wait."""
-
-    class Full:
-        words: str | None = "the host to have room (3 of 3 processes)"
-
-        def obstacle(self, runner: object) -> str | None:
-            return self.words
-
-    gate = Full()
-    cast.admission.gates.append(gate)  # type: ignore[attr-defined]
-    cast.declare("db")
-    started = cast.start("db")
-    assert started.result()["db"].outcome == "waiting"
-    assert cast["db"].waiting_for == ("the host to have room (3 of 3 processes)",)
-    gate.words = None
-    cast.admission.recheck()  # type: ignore[attr-defined]
-    cast.advance(0)
-    assert cast.spawned() == ["db"]
-
-
 def test_who_waits_goes_on_waiting_under_the_next_supervisor(cast: Cast) -> None:
     """After kill -9: a waiting service still waits and starts; what is settled stays settled."""
     cast.declare("db")

@@ -29,9 +29,8 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
     services = {run["service"]: _service(run) for run in _visible(facts)}
     for end in facts.get("exits", []):
         services.setdefault(end["service"], _ended(end))
-    _check_names(call.operands, services)
     if call.operands:
-        services = {name: services[name] for name in call.operands}
+        services = {name: services[name] for name in _meant(call.operands, services)}
     return {
         "supervisor": {
             "status": "hung" if isinstance(away, SupervisorHung) else facts["supervisor"]["state"],
@@ -51,16 +50,18 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
     """End runs through the keeper and wait until their trees are empty."""
     warn(call, away)
     line = KeeperLine(call.places.keeper_socket)
-    runs = {run["service"]: run for run in _visible(line.facts)}
-    _check_names(call.operands, runs)
-    chosen = {name: run for name, run in runs.items() if not call.operands or name in call.operands}
+    # A service may have two runs, while one relieves the other.
+    runs = _visible(line.facts)
+    known = {run["service"]: run for run in runs}
+    names = _meant(call.operands, known) if call.operands else list(known)
+    chosen = [run for run in runs if run["service"] in names]
     grace = call.options.get("grace")
     longest = 0.0
-    for run in chosen.values():
+    for run in chosen:
         fields = {} if grace is None else {"grace": grace}
         line.ask("end", run_id=run["run_id"], **fields)
         longest = max(longest, run["stop"]["grace"] if grace is None else grace)
-    waiting = {run["run_id"]: name for name, run in chosen.items()}
+    waiting = {run["run_id"]: run["service"] for run in chosen}
     reports: dict[str, Any] = {}
     deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
     while waiting:
@@ -78,13 +79,13 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
     line.close()
     return {
         "services": {
-            name: {
+            run["service"]: {
                 "outcome": "stopped",
                 "status": "stopped",
                 "run_id": run["run_id"],
                 "report": reports.get(run["run_id"]),
             }
-            for name, run in chosen.items()
+            for run in chosen
         }
     }
 
@@ -121,10 +122,15 @@ def _visible(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for run in facts.get("runs", []) if not run.get("hidden")]
 
 
-def _check_names(names: list[str], known: dict[str, Any]) -> None:
-    for name in names:
-        if name not in known:
-            raise UnknownService.named(name, sorted(known))
+def _meant(wanted: list[str], known: dict[str, Any]) -> list[str]:
+    """Services and instances by name; groups and tags are the supervisor's to know."""
+    names: dict[str, None] = {}
+    for word in wanted:
+        found = [name for name in known if name == word or name.partition("@")[0] == word]
+        if not found:
+            raise UnknownService.named(word, sorted(known))
+        names.update(dict.fromkeys(found))
+    return list(names)
 
 
 def _service(run: dict[str, Any]) -> dict[str, Any]:

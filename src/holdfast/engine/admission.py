@@ -2,7 +2,7 @@
 
 Woken by what happens to services, never by a clock. A start that has to wait is not given
 up: whoever asked for it is answered as soon as waiting may take long, and it begins by itself
-when it can. Gates are further reasons to wait, such as a host without room.
+when it can. Whether the host has room is asked afterwards, by `host_gate`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,6 @@ from holdfast.vocabulary.states import Desired, State
 MOST_TOLD = 3
 """So many obstacles are named; the rest is counted."""
 _ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
-
-
-class Gate(Protocol):
-    """A further reason to wait; who holds one calls `Admission.recheck` when it may be gone."""
-
-    def obstacle(self, runner: Any) -> str | None:
-        """What this start waits for, in words; None: nothing."""
 
 
 class Lines(Protocol):
@@ -97,7 +90,6 @@ class Admission(Attendant):
         call_later: Callable[[float, Callable[[], None]], Timer],
         is_template: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        self.gates: list[Gate] = []
         self.lines: Lines = NoLines()
         self._call_later = call_later
         self._is_template = is_template
@@ -116,7 +108,7 @@ class Admission(Attendant):
 
     def admit(self, service: Any, begin: Callable[[], None]) -> None:
         """Begin now, or as soon as nothing is in the way; asked again, the newest counts."""
-        if not service.declaration.spec.depends_on and not self.gates:
+        if not service.declaration.spec.depends_on:
             begin()
             return
         self._waiting[service.name] = waiting = _Waiting(service, begin)
@@ -129,12 +121,6 @@ class Admission(Attendant):
         self._waiting.pop(service.name, None)
 
     # What others tell
-
-    def recheck(self) -> None:
-        """A gate may be open now: look at everybody who waits, in the order of asking."""
-        for name in self._waiting:
-            self._due[name] = None
-        self._call()
 
     def mark(self, name: str) -> None:
         """Something about this service is another: look at those that need it."""
@@ -255,10 +241,6 @@ class Admission(Attendant):
         if waiting.unmet:
             runner.hold_back(waiting.words(), waiting.hope())
             return
-        for gate in self.gates:
-            if (words := gate.obstacle(runner)) is not None:
-                runner.hold_back((words,), Hope.TROUBLED)
-                return
         self._waiting.pop(runner.name, None)
         self._remember_seen(runner)
         waiting.begin()
