@@ -19,11 +19,17 @@ def point(at: int, cpu: float = 10.0, memory: int = 1000, seconds: int = 1) -> P
     return Point(at, seconds, 1, cpu, cpu, memory, memory, 3, 1, 0.0, 5.0)
 
 
+def write(ring: Ring, kept: Kept, *points: Point) -> None:
+    for it in points:
+        ring.add(it)
+    ring.flush(kept)
+
+
 def test_points_and_totals_come_back_after_a_restart(tmp_path: Path) -> None:
     """Another object on the same file reads what the first one wrote."""
     path, now = str(tmp_path / "m" / "web.ring"), int(time.time())
     kept = Kept("run-1", Totals(1.5, 0.5, 1, 2, 3, 4), Totals(0.1, 0.2))
-    Ring(path).write(kept, [point(now - 2), point(now)])
+    write(Ring(path), kept, point(now - 2), point(now))
     again = Ring(path)
     assert again.kept() == kept
     assert [it.time for it in again.points(1, now - 60, now)] == [now - 2, now]
@@ -37,8 +43,8 @@ def test_points_and_totals_come_back_after_a_restart(tmp_path: Path) -> None:
 def test_a_record_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:
     """A killed supervisor loses nothing of the minute it was in."""
     path, now = str(tmp_path / "web.ring"), int(time.time()) // 60 * 60
-    Ring(path).write(NOBODY, [point(now + 1, cpu=10, seconds=5)])
-    Ring(path).write(NOBODY, [point(now + 6, cpu=30, seconds=5)])
+    write(Ring(path), NOBODY, point(now + 1, cpu=10, seconds=5))
+    write(Ring(path), NOBODY, point(now + 6, cpu=30, seconds=5))
     (minute,) = Ring(path).points(60, now - 60, now + 60)
     assert (minute.seconds, minute.cpu, minute.cpu_max) == (10, 20, 30)
 
@@ -50,7 +56,7 @@ def test_a_file_of_rubbish_is_written_over(tmp_path: Path) -> None:
     ring, now = Ring(str(path)), int(time.time())
     assert ring.kept() is None
     assert ring.points(10, 0, now) == []
-    ring.write(NOBODY, [point(now)])
+    write(ring, NOBODY, point(now))
     assert [it.time for it in ring.points(1, now - 5, now)] == [now]
 
 
@@ -67,7 +73,7 @@ def test_the_file_is_bounded_and_reads_back_what_it_reaches(
         peak: dict[tuple[int, int], float] = {}
         for step, cpu in steps:
             at += step
-            ring.write(NOBODY, [point(at, cpu, seconds=min(step, 60))])
+            write(ring, NOBODY, point(at, cpu, seconds=min(step, 60)))
             for resolution in RESOLUTIONS:
                 slot = at // resolution
                 peak[resolution, slot] = max(peak.get((resolution, slot), 0), cpu)

@@ -20,6 +20,8 @@ from holdfast.adapters.own_log import logger
 
 ALL = "_all"
 """The ring of everything together; no service can be named so."""
+FLUSH_SECONDS = 10.0
+"""What a kill of the supervisor may cost of the newest history."""
 REST_SECONDS = 60.0
 """What rests is written this often only: its record covers the time since the last one."""
 Errand = tuple[Callable[..., None], tuple[object, ...]]
@@ -42,7 +44,9 @@ class Seen(NamedTuple):
 class _Track:
     """A live run, on its way into its ring."""
 
-    __slots__ = ("finished", "last", "ring", "run_id", "seen_at", "service", "written_at")
+    __slots__ = (
+        "finished", "flushed_at", "last", "ring", "run_id", "seen_at", "service", "written_at",
+    )  # fmt: skip
 
     def __init__(self, service: str, run_id: str, ring: Ring, finished: Totals, at: float) -> None:
         self.service = service
@@ -52,6 +56,7 @@ class _Track:
         self.last: Usage | None = None
         self.seen_at = at
         self.written_at = at
+        self.flushed_at = 0.0
 
 
 class Observation:
@@ -108,7 +113,7 @@ class Observation:
         finished = self._finished.get(service, Totals()).plus(used)
         self._finished[service] = self._news[service] = finished
         if track is not None:
-            self._write(track.ring, Kept("", finished, Totals()), [])
+            self._write(track.ring, Kept("", finished, Totals()))
 
     def end_unseen(self, service: str, run_id: str, cpu: tuple[float, float]) -> None:
         """It ended while no supervisor was there: what is known of it is what the kernel says."""
@@ -117,16 +122,16 @@ class Observation:
         if kept is not None and kept.run_id == run_id:
             finished = kept.finished.plus(kept.carried.at_least(Totals(*cpu)))
             self._finished[service] = self._news[service] = finished
-            self._write(ring, Kept("", finished, Totals()), [])
+            self._write(ring, Kept("", finished, Totals()))
 
     def remove(self, service: str) -> None:
         self._finished.pop(service, None)
         self._rings.pop(service, None)
         Ring(self._path(service)).remove()
 
-    def look(self) -> Seen:
+    def look(self, *, is_full: bool = False) -> Seen:
         now, wall = time.monotonic(), time.time()
-        usages = self._looker().look(now)
+        usages = self._looker().look(now, is_full=is_full)
         for run_id, track in self._tracks.items():
             self._record(track, usages.get(run_id), wall)
         if self._tracks:
@@ -142,7 +147,11 @@ class Observation:
         return extras_of(self._looker().members(run_id))
 
     def points(self, service: str, resolution: int, since: float) -> list[Point]:
-        return self._ring(service).points(resolution, since, time.time())
+        wall = time.time()
+        for track in self._tracks.values():
+            if track.service == service:
+                self._flush(track, wall)
+        return self._ring(service).points(resolution, since, wall)
 
     def _looker(self) -> Sampler:
         if self._sampler is None:
@@ -162,9 +171,15 @@ class Observation:
             points.append(_point(before, before, track.written_at, wall))
             track.written_at = wall
         track.seen_at = wall
-        if points:
-            carried = self._looker().carried(track.run_id)
-            self._write(track.ring, Kept(track.run_id, track.finished, carried), points)
+        for point in points:
+            track.ring.add(point)
+        if points and wall - track.flushed_at >= FLUSH_SECONDS:
+            self._flush(track, wall)
+
+    def _flush(self, track: _Track, wall: float) -> None:
+        track.flushed_at = wall
+        carried = self._looker().carried(track.run_id)
+        self._write(track.ring, Kept(track.run_id, track.finished, carried))
 
     def _sum(self, is_changed: bool) -> Usage | None:
         if not is_changed:
@@ -182,9 +197,9 @@ class Observation:
             sum(it.processes for it in usages),
         )
 
-    def _write(self, ring: Ring, kept: Kept, points: list[Point]) -> None:
+    def _write(self, ring: Ring, kept: Kept) -> None:
         try:
-            ring.write(kept, points)
+            ring.flush(kept)
         except OSError as error:
             if not self._is_failing:
                 _log.warning("history of metrics is not written: %s", error)
@@ -201,13 +216,16 @@ class Observation:
         return os.path.join(self._folder, f"{service}.ring")
 
     def _close(self) -> None:
+        wall = time.time()
+        for track in (*self._tracks.values(), self._all):
+            self._flush(track, wall)
         if self._sampler is not None:
             self._sampler.close()
 
 
 def _point(usage: Usage, before: Usage | None, since: float, until: float) -> Point:
     seconds = max(1, round(until - since))
-    used = usage.totals.above(before.totals) if before is not None else Totals()
+    now, then = usage.totals, before.totals if before is not None else usage.totals
     return Point(
         int(until),
         seconds,
@@ -218,6 +236,6 @@ def _point(usage: Usage, before: Usage | None, since: float, until: float) -> Po
         usage.memory,
         usage.handles or 0,
         usage.threads,
-        used.read_bytes / seconds,
-        used.written_bytes / seconds,
+        max(0, now.read_bytes - then.read_bytes) / seconds,
+        max(0, now.written_bytes - then.written_bytes) / seconds,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
@@ -78,6 +79,8 @@ class ResourceMonitor(Attendant):
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.Future[None] | None = None
         self._errands: list[Errand] = []
+        self._is_full_due = False
+        self._full_at: float | None = None
 
     def use(self, settings: Settings) -> None:
         """Go by these settings."""
@@ -139,10 +142,11 @@ class ResourceMonitor(Attendant):
     # Looking
 
     async def refresh(self, seconds: float = FRESH_SECONDS) -> None:
-        """Look again, unless the last look is that young."""
-        is_stale = self.looked_at is None or self._clock.monotonic() - self.looked_at >= seconds
+        """Look again, in full, unless the last such look is that young."""
+        now, last = self._clock.monotonic(), self._full_at
+        is_stale = last is None or now - last >= seconds
         if self._by_run and (is_stale or any(it.usage is None for it in self._by_run.values())):
-            await asyncio.shield(self._looking())
+            await asyncio.shield(self._looking(is_full=True))
 
     async def ask(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Something of the observation's that takes its thread."""
@@ -167,16 +171,26 @@ class ResourceMonitor(Attendant):
         if self._by_run or self._errands:
             self._looking()
 
-    def _looking(self) -> asyncio.Future[None]:
+    def _looking(self, *, is_full: bool = False) -> asyncio.Future[None]:
         """The look that is under way, or a new one."""
-        if self._look is None or self._look.done():
-            self._look = self._loop.create_task(self._look_now())
-        return self._look
+        look, self._is_full_due = self._look, self._is_full_due or is_full
+        if look is None or look.done():
+            look = self._look = self._loop.create_task(self._look_now())
+        elif self._is_full_due:
+            look = self._look = self._loop.create_task(self._look_after(look))
+        return look
+
+    async def _look_after(self, look: asyncio.Future[None]) -> None:
+        await look
+        await self._look_now()
 
     async def _look_now(self) -> None:
+        is_full, self._is_full_due = self._is_full_due, False
         try:
             self._send()
-            seen = await asyncio.wrap_future(self._observation.submit(self._observation.look))
+            call = partial(self._observation.look, is_full=is_full)
+            seen = await asyncio.wrap_future(self._observation.submit(call))
+            self._full_at = seen.at if is_full else self._full_at
         except RuntimeError:
             return  # closed meanwhile
         except Exception:  # noqa: BLE001 - a fault here must not end the looking

@@ -50,7 +50,7 @@ class LinuxSampler:
         self._scan.forget(run_id)
         return tree.usage
 
-    def look(self, now: float) -> dict[str, Usage]:
+    def look(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
         changed: dict[str, Usage] = {}
         if [tree for tree in self._trees.values() if tree.fd < 0 and not self._has_cgroup(tree)]:
             self._scan.run(now)
@@ -58,7 +58,7 @@ class LinuxSampler:
             return self._rested(now)
         self._looks += 1
         for run_id, tree in self._trees.items():
-            usage = self._look_at(tree, now)
+            usage = self._look_at(tree, now, is_full)
             if usage is not None:
                 changed[run_id] = usage
         return changed
@@ -87,39 +87,51 @@ class LinuxSampler:
             return False
         raw, before = _at_start(self._root_fd), self._root_raw
         self._root_raw = raw
-        return bool(raw) and raw == before and all(
-            tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS
-            for tree in self._trees.values()
+        return (
+            bool(raw)
+            and raw == before
+            and all(
+                tree.usage is not None
+                and not tree.is_partial
+                and now - tree.refreshed < REFRESH_SECONDS
+                for tree in self._trees.values()
+            )
         )
 
     def _rested(self, now: float) -> dict[str, Usage]:
         return {id_: it for id_, tree in self._trees.items() if (it := tree.rest(now)) is not None}
 
-    def _look_at(self, tree: Tree, now: float) -> Usage | None:
+    def _look_at(self, tree: Tree, now: float, is_asked: bool) -> Usage | None:
         if tree.fd < 0:
-            return self._look_at_processes(tree, now)
+            return self._look_at_processes(tree, now, is_asked)
         raw = _at_start(tree.fd)
         if not raw:
             return None  # its cgroup is being removed: it has ended
-        if raw == tree.raw and now - tree.refreshed < REFRESH_SECONDS:
+        is_resting = raw == tree.raw
+        if is_resting and not tree.is_partial and now - tree.refreshed < REFRESH_SECONDS:
             return tree.rest(now)
-        tree.raw = raw
+        tree.raw, cpu = raw, _cpu_of(raw)
+        if not is_resting and not tree.is_worth(cpu, is_asked=is_asked):
+            return tree.note(now, cpu)
         assert tree.cgroup is not None
-        processes = [found for pid in cgroup_pids(tree.cgroup) if (found := process(pid))]
-        if not processes:
-            return None
-        user, system = _cpu_of(raw)
-        return tree.take(now, processes, (user, system))
+        is_full = is_resting or tree.wants_full(is_asked=is_asked)
+        if is_full:
+            tree.nested = _has_nested(tree.cgroup)
+        pids = cgroup_pids(tree.cgroup) if tree.nested else _pids_in(tree.cgroup)
+        processes = [found for pid in pids if (found := process(pid, is_full=is_full))]
+        return tree.take(now, processes, cpu, is_full=is_full) if processes else None
 
-    def _look_at_processes(self, tree: Tree, now: float) -> Usage | None:
+    def _look_at_processes(self, tree: Tree, now: float, is_asked: bool) -> Usage | None:
         is_idle = tree.rested >= IDLE_LOOKS and not tree.is_limited
-        if is_idle and (self._looks + tree.pid) % IDLE_PACE:
+        if is_idle and not is_asked and (self._looks + tree.pid) % IDLE_PACE:
             return None
-        is_moved, pids = self._scan.look_at(tree)
-        if not is_moved and tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS:
+        is_moved, stats = self._scan.look_at(tree)
+        is_young = tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS
+        if not is_moved and is_young and not tree.is_partial:
             return tree.rest(now)
-        processes = [found for pid in pids if (found := process(pid))]
-        return tree.take(now, processes, None) if processes else None
+        is_full = not is_moved or tree.wants_full(is_asked=is_asked)
+        processes = [_process_of(pid, stat, is_full) for pid, stat in stats]
+        return tree.take(now, processes, None, is_full=is_full) if processes else None
 
     def _has_cgroup(self, tree: Tree) -> bool:
         """Find the tree's cgroup: it is moved there a moment after its start."""
@@ -166,8 +178,8 @@ class _Scan:
         while born:
             self._place(next(iter(born)), born)
 
-    def look_at(self, tree: Tree) -> tuple[bool, list[int]]:
-        """Whether anything of it ran since the last look, and its processes."""
+    def look_at(self, tree: Tree) -> tuple[bool, list[tuple[int, bytes]]]:
+        """Whether anything of it ran since the last look, and its processes' `stat`."""
         files = self._open.get(tree.run_id)
         if files is None:
             return False, []
@@ -180,7 +192,7 @@ class _Scan:
             elif data != raw:
                 files[pid] = (fd, data)
                 is_moved = True
-        return is_moved, list(files)
+        return is_moved, [(pid, data) for pid, (_, data) in files.items()]
 
     def pids_of(self, run_id: str) -> list[int]:
         return list(self._open.get(run_id, ()))
@@ -221,19 +233,28 @@ class _Scan:
         self._seen.discard(pid)
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int, *, is_full: bool = True) -> Process | None:
     """One process as it is now, None when it is gone; what waits to be reaped has no thread."""
-    fields = _stat(pid)
-    if fields is None:
-        return None
-    read_chars, written_chars, read_bytes, written_bytes = _io(pid)
-    user = (int(fields[11]) + int(fields[13])) / _TICKS
-    system = (int(fields[12]) + int(fields[14])) / _TICKS
-    totals = Totals(user, system, read_bytes, written_bytes, read_chars, written_chars)
-    memory, threads = int(fields[21]) * _PAGE, int(fields[17])
+    data = _read(f"/proc/{pid}/stat")
+    return _process_of(pid, data, is_full) if data else None
+
+
+def _process_of(pid: int, stat: bytes, is_full: bool) -> Process:
+    fields = _fields(stat)
+    threads = int(fields[17])
     if fields[0] in b"ZX" and threads <= 1:
         threads = 0
-    return Process(pid, fields[19].decode(), int(fields[1]), totals, memory, threads, handles(pid))
+    return Process(
+        pid,
+        fields[19].decode(),
+        int(fields[1]),
+        (int(fields[11]) + int(fields[13])) / _TICKS,
+        (int(fields[12]) + int(fields[14])) / _TICKS,
+        int(fields[21]) * _PAGE,
+        threads,
+        handles(pid) if is_full else None,
+        _io(pid) if is_full else _NOTHING,
+    )
 
 
 def handles(pid: int) -> int | None:
@@ -248,16 +269,27 @@ def handles(pid: int) -> int | None:
 
 def cgroup_pids(path: str) -> list[int]:
     """The processes of a cgroup and of those nested in it."""
-    found = [int(pid) for pid in (_read(f"{path}/cgroup.procs") or b"").split()]
-    try:
-        if os.stat(path).st_nlink > 2:
+    found = _pids_in(path)
+    if _has_nested(path):
+        try:
             with os.scandir(path) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        found += cgroup_pids(entry.path)
-    except OSError:
-        return found
+                folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return found
+        for folder in folders:
+            found += cgroup_pids(folder)
     return found
+
+
+def _pids_in(path: str) -> list[int]:
+    return [int(pid) for pid in (_read(f"{path}/cgroup.procs") or b"").split()]
+
+
+def _has_nested(path: str) -> bool:
+    try:
+        return os.stat(path).st_nlink > 2
+    except OSError:
+        return False
 
 
 def _io(pid: int) -> tuple[int, int, int, int]:
@@ -265,7 +297,7 @@ def _io(pid: int) -> tuple[int, int, int, int]:
     if not data:
         return _NOTHING
     words = data.split()
-    return int(words[1]), int(words[3]), int(words[9]), int(words[11])
+    return int(words[9]), int(words[11]), int(words[1]), int(words[3])
 
 
 def _cpu_of(raw: bytes) -> tuple[float, float]:

@@ -25,7 +25,7 @@ class PortableSampler:
         tree = self._trees.pop(run_id, None)
         return tree.usage if tree is not None else None
 
-    def look(self, now: float) -> dict[str, Usage]:
+    def look(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
         if not self._trees:
             return {}
         self._members = self._grouped()
@@ -103,10 +103,16 @@ def process(pid: int) -> Process | None:
                 written_chars = getattr(io, "write_chars", 0)
             user = times.user + getattr(times, "children_user", 0.0)
             system = times.system + getattr(times, "children_system", 0.0)
-            totals = Totals(user, system, read, written, read_chars, written_chars)
-            handles = None if ended else one.num_fds()
             return Process(
-                pid, str(one.create_time()), one.ppid(), totals, memory.rss, threads, handles
+                pid,
+                str(one.create_time()),
+                one.ppid(),
+                user,
+                system,
+                memory.rss,
+                threads,
+                None if ended else one.num_fds(),
+                (read, written, read_chars, written_chars),
             )
     except psutil.Error:
         return None

@@ -59,11 +59,13 @@ class Kept(NamedTuple):
 class Ring:
     """The history of one service. Any thread, one at a time."""
 
-    __slots__ = ("_latest", "path")
+    __slots__ = ("_kept", "_latest", "_unwritten", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._latest: dict[int, Point] = {}
+        self._unwritten: dict[int, bytes] = {}
+        self._kept: Kept | None = None
 
     def kept(self) -> Kept | None:
         """What an earlier supervisor wrote last; None if there is nothing, or another format."""
@@ -76,21 +78,35 @@ class Ring:
         name = run_id.rstrip(b"\0").decode(errors="replace")
         return Kept(name, _totals(numbers[:6]), _totals(numbers[6:]))
 
-    def write(self, kept: Kept, points: list[Point]) -> None:
-        """Add points, oldest first, to every resolution, and keep the totals."""
-        try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
+    def add(self, point: Point) -> None:
+        """Add what is newer than all before, to every resolution; `flush` writes it."""
+        for resolution, count in RESOLUTIONS.items():
+            offset = _OFFSETS[resolution] + point.time // resolution % count * _RECORD.size
+            latest = self._latest.get(resolution)
+            if latest is None:
+                latest = self._begun(offset)
+            merged = point
+            if latest is not None and latest.time // resolution == point.time // resolution:
+                merged = _merged(latest, point)
+            self._latest[resolution] = merged
+            self._unwritten[offset] = _packed(merged)
+
+    def flush(self, kept: Kept) -> None:
+        """Write what was added since, and the totals."""
+        if kept != self._kept:
             name = kept.run_id.encode()[:64]
-            os.pwrite(fd, _HEAD.pack(_MAGIC, name, *kept.finished, *kept.carried), 0)
-            for point in points:
-                for resolution, count in RESOLUTIONS.items():
-                    self._put(fd, resolution, count, point)
+            head = _HEAD.pack(_MAGIC, name, *kept.finished, *kept.carried)
+            self._unwritten[0] = head
+        if not self._unwritten:
+            return
+        fd = self._open()
+        try:
+            for offset, data in self._unwritten.items():
+                os.pwrite(fd, data, offset)
         finally:
             os.close(fd)
+        self._kept = kept
+        self._unwritten.clear()
 
     def points(self, resolution: int, since: float, until: float) -> list[Point]:
         """What is remembered of that time, oldest first."""
@@ -108,18 +124,21 @@ class Ring:
         except FileNotFoundError:
             pass
 
-    def _put(self, fd: int, resolution: int, count: int, point: Point) -> None:
-        slot = point.time // resolution % count
-        offset = _OFFSETS[resolution] + slot * _RECORD.size
-        latest = self._latest.get(resolution)
-        if latest is None:
-            # A supervisor before us may have begun this very record.
-            data = os.pread(fd, _RECORD.size, offset)
-            latest = _point(_RECORD.unpack(data)) if len(data) == _RECORD.size else None
-        if latest is not None and latest.seconds and _is_same(latest, point, resolution):
-            point = _merged(latest, point)
-        self._latest[resolution] = point
-        os.pwrite(fd, _packed(point), offset)
+    def _begun(self, offset: int) -> Point | None:
+        """The record that a supervisor before us may have begun there."""
+        data = self._read(offset, _RECORD.size)
+        if len(data) < _RECORD.size:
+            return None
+        point = _point(_RECORD.unpack(data))
+        return point if point.seconds else None
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
+            return os.open(self.path, flags, 0o600)
 
     def _read(self, offset: int, size: int) -> bytes:
         try:
@@ -132,29 +151,22 @@ class Ring:
             os.close(fd)
 
 
-def _is_same(one: Point, two: Point, resolution: int) -> bool:
-    return one.time // resolution == two.time // resolution
-
-
 def _merged(one: Point, two: Point) -> Point:
     """Both as one: averages by the time they cover, peaks, and the newer counts."""
-    whole = max(1, one.seconds + two.seconds)
-
-    def mean(first: float, second: float) -> float:
-        return (first * one.seconds + second * two.seconds) / whole
-
+    whole = one.seconds + two.seconds
+    first, second = one.seconds / whole, two.seconds / whole
     return Point(
-        max(one.time, two.time),
+        two.time,
         min(_LARGEST, whole),
         two.processes,
-        mean(one.cpu, two.cpu),
+        one.cpu * first + two.cpu * second,
         max(one.cpu_max, two.cpu_max),
-        int(mean(one.memory, two.memory)),
+        int(one.memory * first + two.memory * second),
         max(one.memory_max, two.memory_max),
         two.handles,
         two.threads,
-        mean(one.read_rate, two.read_rate),
-        mean(one.write_rate, two.write_rate),
+        one.read_rate * first + two.read_rate * second,
+        one.write_rate * first + two.write_rate * second,
     )
 
 
