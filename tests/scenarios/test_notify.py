@@ -44,6 +44,15 @@ def test_ready_from_a_child(hold: Hold) -> None:
     assert ready["after"] >= 0.3
 
 
+def test_short_lived_children_are_heard(hold: Hold) -> None:
+    """Like `systemd-notify` in a script: each says one word and is gone; the last one counts."""
+    words = [f"child:STATUS=word {number}" for number in range(300)]
+    hold.services(web=speaking(*words, "child:STATUS=last", "child:READY=1"))
+    hold.up()
+    wait_for(lambda: hold.service("web").get("said") == "last", what="the last word")
+    assert "a stranger spoke" not in hold.own_logs()
+
+
 def test_who_never_says_it_is_not_ready(hold: Hold) -> None:
     """A start does not wait for ever; the service goes on."""
     timing = {"interval": "100ms", "retries": 2}

@@ -128,6 +128,17 @@ def is_in_cgroup(pid: int, root: str) -> bool:
     return any(line.startswith(b"0::") and name in line[3:].split(b"/") for line in lines)
 
 
+def is_leaving(pid: int) -> bool:
+    """Whether it has ended, or is about to: then nothing can be read of it any more."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def user_of(pid: int) -> int | None:
     """Whose process it is."""
     try:

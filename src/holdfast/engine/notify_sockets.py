@@ -231,9 +231,13 @@ def _belongs(sender: Sender | None, run: LiveRun) -> bool:
     if sender is None or sender.pid == run.pid:
         return True
     process = processes.process(sender.pid) if sender.pid > 0 else None
-    if process is None:
-        return sender.uid in (os.geteuid(), processes.user_of(run.pid or 0))
-    if processes.run_id_of(sender.pid) == run.run_id:
-        return True
-    main = (run.pid, run.start_time)
-    return any((it.pid, it.start_time) == main for it in processes.lineage(process))
+    if process is not None:
+        if processes.run_id_of(sender.pid) == run.run_id:
+            return True
+        main = (run.pid, run.start_time)
+        if any((it.pid, it.start_time) == main for it in processes.lineage(process)):
+            return True
+        # Asked last: of a process that ends meanwhile, nothing above was read for sure.
+        if not processes.is_leaving(sender.pid):
+            return False
+    return sender.uid in (os.geteuid(), processes.user_of(run.pid or 0))

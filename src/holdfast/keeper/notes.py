@@ -107,11 +107,25 @@ def _is_of(run: Run, pid: int, uid: int) -> bool:
     if pid == run.pid or uid < 0:
         return True
     process = host.process(pid) if pid > 0 else None
-    if process is None or not process.is_alive:
-        return uid in (os.geteuid(), _user_of(run.pid))
-    if host.run_id_of(pid) == run.run_id:
+    if process is not None and process.is_alive:
+        if host.run_id_of(pid) == run.run_id:
+            return True
+        if any(it.identity == (run.pid, run.start_time) for it in lineage(process)):
+            return True
+        # Asked last: of a process that ends meanwhile, nothing above was read for sure.
+        if not _is_leaving(pid):
+            return False
+    return uid in (os.geteuid(), _user_of(run.pid))
+
+
+def _is_leaving(pid: int) -> bool:
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        return False
+    except OSError:
         return True
-    return any(it.identity == (run.pid, run.start_time) for it in lineage(process))
+    return False
 
 
 def _user_of(pid: int) -> int | None:
