@@ -26,10 +26,10 @@ from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
+from holdfast.app import registry
 from holdfast.app.application import Application, SupervisedProcesses
 from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
-from holdfast.app.handlers import explaining, reloading
 from holdfast.app.handlers.instances import resume_scaling
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
@@ -401,9 +401,12 @@ class Supervisor:
 
 
 def _import_the_rest() -> None:
+    from holdfast.app.handlers import explaining, reloading
+
     try:
         processes.preload()
         http_client.preload()
+        registry.preload()
         reloading.preload()
         explaining.preload()
     except Exception:  # noqa: BLE001 - a broken install must not end what runs

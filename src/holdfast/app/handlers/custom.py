@@ -168,9 +168,9 @@ def _project(context: Context) -> Surroundings:
 
 def _perform(context: Context) -> Any:
     async def perform(command: Command) -> Result:
-        from holdfast.app.registry import HANDLERS
+        from holdfast.app.registry import handler_of
 
-        answer = HANDLERS[type(command)](context, command)
+        answer = handler_of(command)(context, command)
         result: Result = answer if isinstance(answer, Result) else await answer
         return result
 
