@@ -195,7 +195,7 @@ def test_no_secret_anywhere() -> None:
         target = {"webhook": hook.url, "headers": {"Authorization": f"Bearer {SECRET}"}}
         bad = {"command": ["sh", "-c", f"echo Bearer {SECRET} >&2; exit 1"], "name": "bad"}
         hold.write({"services": {"web": web}, "alerts": [target, bad]})
-        hold.up(expect=None)
+        assert SECRET not in hold.cli("up", "-d", expect=None).stdout
         wait_for(lambda: hold.service("web")["status"] == "failed")
         hold.cli("restart", "web", "-e", f"X_TOKEN={SECRET}", "--args", "--token", SECRET,
                  expect=None)  # fmt: skip

@@ -22,7 +22,7 @@ from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.results import RunRecord
-from holdfast.vocabulary.secrets import redact_fields
+from holdfast.vocabulary.secrets import redact, redact_fields
 
 MAX_EVENTS = 100_000
 MAX_EVENT_AGE_SECONDS = 30 * 86400.0
@@ -140,7 +140,7 @@ class StateStore:
             facts.get("code"),
             signal,
             int(bool(facts.get("unknown"))),
-            reason,
+            redact(reason),
             facts.get("log_bytes") or 0,
             _encode(rusage).decode() if rusage else None,
             facts.get("error_type"),

@@ -21,10 +21,9 @@ _STEPS = frozenset(
 
 _IN_LOGS: dict[str, dict[str, str]] = {
     Kind.EXIT.value: {"seconds": "uptime"},
-    **dict.fromkeys(
-        (Kind.START_FAILED.value, Kind.SUPPRESSED.value, Kind.CONDEMNED.value),
-        {"reason": "error"},
-    ),
+    Kind.START_FAILED.value: {"reason": "error"},
+    Kind.SUPPRESSED.value: {"reason": "error"},
+    Kind.CONDEMNED.value: {"reason": "error"},
 }
 
 

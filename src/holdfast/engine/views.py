@@ -18,7 +18,7 @@ from holdfast.engine.ports import Clock
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.errors import ResourceExceeded
 from holdfast.vocabulary.results import Outcome, ServiceStatus
-from holdfast.vocabulary.secrets import redact_arguments
+from holdfast.vocabulary.secrets import redact, redact_arguments
 from holdfast.vocabulary.states import LABEL, Desired, ErrorType, State
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         run=(run.number if run else service.number) or None,
         exit_code=None if run else last.code,
         signal=None if run else last.signal,
-        reason=service.reason,
+        reason=_told(service.reason),
         duration=last.seconds,
         log_bytes=last.log_bytes,
         since=service.since,
@@ -119,7 +119,7 @@ def outcome_of(
         status=service.state.value,
         pid=run.pid if run else None,
         run_id=service.last_run_id,
-        reason=reason or (None if run else service.reason),
+        reason=_told(reason or (None if run else service.reason)),
         exit_code=None if run else service.last_exit.code,
         report=report,
         error_type=error.value if error is not None else msgspec.UNSET,
@@ -134,7 +134,7 @@ def record_of(service: Service) -> ServiceRecord:
         desired=service.desired.value,
         state=service.state.value,
         since=service.since,
-        reason=service.reason,
+        reason=_told(service.reason),
         restarts=service.counters.restarts,
         failures=service.counters.failures,
         start_failures=service.counters.start_failures,
@@ -164,3 +164,8 @@ def shown(overrides: Overrides | None) -> dict[str, Any] | None:
     if overrides.args is not None:
         shown["args"] = redact_arguments(overrides.args)
     return shown
+
+
+def _told(reason: str | None) -> str | None:
+    """A reason may repeat what a program or a probe said."""
+    return None if reason is None else redact(reason)

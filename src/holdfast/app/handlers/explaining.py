@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters import processes
-from holdfast.adapters.output import last_lines
 from holdfast.app.context import Context
+from holdfast.app.handlers.last_lines import shown_lines
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.commands.trouble import Explain
 from holdfast.vocabulary.errors import HoldfastError
@@ -36,8 +36,6 @@ from holdfast.vocabulary.trouble import (
 if TYPE_CHECKING:
     from holdfast.rules.explain import Facts, Holder
 
-LAST_LINES = 10
-LONGEST_LINE = 1000
 _EVENTS = 60
 
 
@@ -232,20 +230,12 @@ async def _lines(
     streams: tuple[Literal["out", "err"] | None, ...] = ("out", "err", None)
     for stream in streams:
         try:
-            lines = await context.in_thread(_shown_lines, context.logs, runner.name, number, stream)
+            lines = await context.in_thread(shown_lines, context.logs, runner.name, number, stream)
         except OSError as error:
             unknown.append(f"what it printed: {error.strerror or error}")
             lines = []
         found.append(lines)
     return found[0], found[1], found[2]
-
-
-def _shown_lines(
-    logs: str, service: str, number: int, stream: Literal["out", "err"] | None
-) -> list[str]:
-    """Redacted before they are cut: half a secret would not be recognised."""
-    lines = last_lines(logs, service, number, LAST_LINES, stream)
-    return [redact(line[: 4 * LONGEST_LINE])[:LONGEST_LINE] for line in lines]
 
 
 async def _holders(context: Context, lines: list[str], unknown: list[str]) -> list[Holder]:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from holdfast.adapters.output import last_lines
 from holdfast.app.context import Context
 from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.secrets import redact
 
 LAST_LINES = 10
+LONGEST_LINE = 1000
+
+
+def shown_lines(
+    logs: str, service: str, number: int, stream: Literal["out", "err"] | None = None
+) -> list[str]:
+    """Redacted before they are cut: half a secret would not be recognised."""
+    lines = last_lines(logs, service, number, LAST_LINES, stream)
+    return [redact(line[: 4 * LONGEST_LINE])[:LONGEST_LINE] for line in lines]
 
 
 async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
@@ -21,7 +33,7 @@ async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dic
             number = runner.number
             if runner.run is not None and runner.run.pid is None:
                 number -= 1
-            lines = await context.in_thread(last_lines, context.logs, name, number, LAST_LINES)
+            lines = await context.in_thread(shown_lines, context.logs, name, number)
             outcome = msgspec.structs.replace(outcome, last_lines=lines)
         told[name] = outcome
     return told
