@@ -195,6 +195,18 @@ def test_a_run_over_its_timeout_is_ended(hold: Hold) -> None:
     assert ended["data"]["error_type"] == "TIMEOUT"
 
 
+def test_a_timeout_outlives_the_supervisor(hold: Hold) -> None:
+    """A new supervisor goes on counting where the run began."""
+    declare(hold, {"slow": {"command": "sleep 1000", "timeout": "4s", "restart_policy": "never"}})
+    hold.up()
+    old = hold.supervisor_pid
+    kill_9(old)
+    found = hold.wait_status("slow", "failed")
+    assert hold.supervisor_pid != old
+    assert found["error_type"] == "TIMEOUT"
+    assert 3.5 <= hold.json("runs", "slow")["runs"][0]["duration"] <= 8
+
+
 def test_error_types_of_starts_and_exits(hold: Hold) -> None:
     """What could not be started and what ended by itself are told apart; success is neither."""
     restart = {"delay": "50ms"}
