@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,28 @@ def test_the_library(tmp_path: Path) -> None:
 
     told, _ = run(tmp_path, body, spec_of(tmp_path, "a/**", polling=True))
     assert told == {"s0": {f"{tmp_path}/a/new/x.py"}}
+
+
+def test_real_paths_are_told_as_they_were_written(tmp_path: Path) -> None:
+    """Where a system tells real paths, patterns that lead through links match all the same."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    seen: list[file_watch.Changes] = []
+
+    class Told:
+        def watch(self, *_: object) -> object:
+            return {(1, f"{tmp_path}/real/a.py")} if not seen else "stop"
+
+        def close(self) -> None:
+            pass
+
+    class Loop:
+        def call_soon_threadsafe(self, call: Any, changes: file_watch.Changes) -> None:
+            call(changes)
+
+    backend = file_watch.LibraryBackend(Loop(), seen.append, False)  # type: ignore[arg-type]
+    backend._wait(Told(), threading.Event(), {f"{tmp_path}/real": f"{tmp_path}/link"})
+    assert seen[0].files == [f"{tmp_path}/link/a.py"]
 
 
 @linux

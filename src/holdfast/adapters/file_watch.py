@@ -326,22 +326,25 @@ class LibraryBackend:
             return
         notify = RustNotify(listed, False, self._is_polling, POLL_MS, False, True)
         self._stop = threading.Event()
-        threading.Thread(
-            target=self._wait, args=(notify, self._stop), name="watchfiles", daemon=True
-        ).start()
+        # macOS tells real paths, whatever links the patterns lead through.
+        names = {os.path.realpath(folder): folder for folder in listed}
+        work = (notify, self._stop, names)
+        threading.Thread(target=self._wait, args=work, name="watchfiles", daemon=True).start()
 
     def close(self) -> None:
         if self._stop is not None:
             self._stop.set()
             self._stop = None
 
-    def _wait(self, notify: object, stop: threading.Event) -> None:
+    def _wait(self, notify: object, stop: threading.Event, names: dict[str, str]) -> None:
         while not stop.is_set():
             found = notify.watch(STEP_MS, STEP_MS, 0, stop)  # type: ignore[attr-defined]
             if not isinstance(found, set):
                 break
             changes = Changes([], [], [])
-            for _, path in found:
+            for _, told in found:
+                folder, name = os.path.split(told)
+                path = os.path.join(names.get(folder, folder), name)
                 (changes.created if os.path.isdir(path) else changes.files).append(path)
             try:
                 self._loop.call_soon_threadsafe(self._on_seen, changes)
