@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import Hold, is_alive, kill_9, program, wait_for
+from tests.harness import PYTHON, Hold, is_alive, kill_9, program, wait_for
 
 QUICK: dict[str, Any] = {
     "start_seconds": 0.1,
@@ -317,6 +317,36 @@ def test_a_failed_overlap_leaves_the_old_one(hold: Hold) -> None:
     after = hold.service("web")
     assert (after["pid"], after["status"]) == (before["pid"], "running")
     assert (after["restart_count"], after["run"]) == (0, before["run"])
+
+
+SAYS_READY = """
+import os, socket, time
+if not os.path.exists("mute"):
+    time.sleep(0.2)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        name = os.environ["NOTIFY_SOCKET"]
+        one.connect("\\0" + name[1:] if name.startswith("@") else name)
+        one.send(b"READY=1\\nSTATUS=pid %d" % os.getpid())
+time.sleep(1000)
+"""
+
+
+def test_each_of_two_runs_speaks_for_itself(hold: Hold) -> None:
+    """What the new run says makes the new run ready; a mute one is ended, and the old one stays."""
+    command = [PYTHON, "-I", "-S", "-c", SAYS_READY]
+    hold.services(web=service(command, overlap=True, notify=True))
+    hold.up()
+    old = hold.service("web")["pid"]
+    (hold.project / "mute").write_text("")
+    done = hold.cli("rolling-restart", "web", "--timeout", "500ms", expect=1)
+    assert "it is not ready after 0.5 s; the old one goes on" in done.stdout
+    assert hold.service("web")["pid"] == old
+    (hold.project / "mute").unlink()
+    hold.cli("rolling-restart", "web")
+    after = hold.service("web")
+    assert after["pid"] != old
+    assert after["ready"] is True
+    assert after["said"] == f"pid {after['pid']}"
 
 
 @pytest.mark.parametrize("is_promoted", [False, True])
