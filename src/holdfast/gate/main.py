@@ -19,6 +19,7 @@ GRACE_SECONDS = 2
 BACKLOG = 2048
 LARGEST_FRAME = 1024 * 1024
 PING_SECONDS = 20.0
+SEND_BUFFER = 256 * 1024
 LISTEN_FD = 3
 """Where the keeper puts the first socket that it passes on."""
 
@@ -26,6 +27,8 @@ LISTEN_FD = 3
 def main() -> None:
     environ = os.environ
     sock = socket.socket(fileno=LISTEN_FD)
+    # What the kernel keeps for a viewer who does not read; connections inherit it.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     host, port = sock.getsockname()[:2]
     certificate, key = environ.get("HOLDFAST_GATE_CERT"), environ.get("HOLDFAST_GATE_KEY")
     origins = [word for word in environ.get("ALLOWED_ORIGINS", "").split(",") if word]

@@ -151,9 +151,10 @@ class Feed:
         return await self._feeds.in_thread(self._read_at, place, limit)
 
     async def live(self) -> Cursor:
-        """Where somebody goes on who wants to see what is printed now: at the last line."""
-        if self.has_readers:
-            return self.head
+        """Where somebody goes on who wants to see what is printed now: a little before the
+        end, so that there is something to see."""
+        if self.has_readers and self._blocks:
+            return self._blocks[-1].start
         return await self._feeds.in_thread(Reader(self._directory, self.service).tail, 1)
 
     async def present_end(self) -> Cursor:
