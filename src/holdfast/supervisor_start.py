@@ -19,6 +19,6 @@ def main() -> None:
     import msgspec  # noqa: F401
 
     del sys.modules["typing_extensions"]
-    from holdfast import supervisor
+    from holdfast import supervisor_process
 
-    supervisor.main()
+    supervisor_process.main()

@@ -91,6 +91,15 @@ def test_a_burst_counts_once(watching: Watching) -> None:
     assert len(watching.stage.keeper.spawned) == 2
 
 
+def test_a_file_counts_once_however_often_it_changes(watching: Watching) -> None:
+    """Of a burst, different files are counted, up to a thousand."""
+    watching.start()
+    for number in range(1200):
+        watching.change(f"/p/{max(0, number - 1)}", f"/p/{number}")
+    watching.settle()
+    assert watching.told[0]["count"] == 1000
+
+
 def test_files_that_never_rest(watching: Watching) -> None:
     """A file that is written without end restarts every few seconds, not never."""
     watching.start()

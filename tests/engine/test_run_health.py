@@ -320,6 +320,28 @@ def test_other_probes_apply_to_the_live_run(scene: Callable[..., Scene]) -> None
     assert one.runner.number == 1
 
 
+def test_a_run_that_cannot_speak_is_not_asked_to(scene: Callable[..., Scene]) -> None:
+    """`notify` in a new declaration holds for the next run; this one stays ready."""
+    import msgspec
+
+    from holdfast.engine.declaration import Declaration
+
+    one = scene(probe("readiness"))
+    one.prober.answers["readiness"] = GOOD
+    one.start()
+    one.pass_time(5.0)
+    told = (probe("readiness", target=NotifyTarget()),)
+    other = msgspec.structs.replace(one.stage.spec, probes=told, notify=NotifySpec())
+    one.runner.declare(Declaration(other))
+    one.monitor.declared(one.runner)
+    one.pass_time(100.0)
+    assert one.condition == Condition(is_ready=True)
+    one.runner.restart()
+    one.stage.settle()
+    one.pass_time(5.0)
+    assert one.condition == Condition(is_ready=False)
+
+
 # What services say
 
 

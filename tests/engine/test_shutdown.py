@@ -39,6 +39,10 @@ class Store(FakeRecorder):
         return True
 
 
+class NoGate:
+    async def stop(self) -> None: ...
+
+
 class Scene:
     """Some services that run, on a keeper that obeys."""
 
@@ -61,7 +65,7 @@ class Scene:
             on_failed=lambda runner: self.shutdown.on_failed(runner),
             on_changed=lambda: None,
         )
-        self.shutdown = Shutdown(self.roster, self.store, self.link)  # type: ignore[arg-type]
+        self.shutdown = Shutdown(self.roster, self.store, self.link, NoGate())  # type: ignore[arg-type]
         self.keeper.on_notice = self.roster.on_notice
         for spec in specs:
             self.roster.declare(Declaration(spec))

@@ -17,6 +17,7 @@ class Keeper:
     boot_id = "boot"
 
     def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
         self.asked: list[tuple[str, bool]] = []
         self._replies: list[Callable[[Message], None]] = []
 

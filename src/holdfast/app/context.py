@@ -13,7 +13,7 @@ from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.health_monitor import HealthMonitor
-from holdfast.engine.host_gate import HostGate
+from holdfast.engine.host_room import HostRoom
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.resource_monitor import ResourceMonitor
 from holdfast.engine.rolling import Rolling
@@ -49,7 +49,7 @@ class Context:
         tasks: Tasks,
         health: HealthMonitor,
         resources: ResourceMonitor,
-        gate: HostGate,
+        room: HostRoom,
         settings: CurrentSettings,
         scaling: Scaling,
         rolling: Rolling,
@@ -58,6 +58,7 @@ class Context:
         trouble: Trouble,
         tokens: Tokens,
         audit: AuditLog,
+        doors: dict[str, str],
         project: str,
         state: str,
         logs: str,
@@ -74,7 +75,7 @@ class Context:
         self.tasks = tasks
         self.health = health
         self.resources = resources
-        self.gate = gate
+        self.room = room
         self.settings = settings
         self.scaling = scaling
         self.rolling = rolling
@@ -87,7 +88,7 @@ class Context:
         self.state = state
         self.logs = logs
         self.started_mono = started_mono
-        self.doors: dict[str, str] = {}
+        self.doors = doors
         """Where each open network door listens."""
         self.changes = asyncio.Lock()
         """Held while a configuration is applied: two never mix."""

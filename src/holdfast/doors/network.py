@@ -27,7 +27,11 @@ class NetworkDoors:
     """The TCP door, open or not."""
 
     def __init__(
-        self, application: Application, listeners: Listeners, announce: Callable[..., None]
+        self,
+        application: Application,
+        listeners: Listeners,
+        announce: Callable[..., None],
+        addresses: dict[str, str],
     ) -> None:
         self._application = application
         self._tcp: TcpDoor | None = None
@@ -37,8 +41,7 @@ class NetworkDoors:
         self._has_begun = False
         self._work: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        self.addresses: dict[str, str] = {}
-        """Where each open door listens."""
+        self._addresses = addresses
 
     def on_settings(self, settings: Settings) -> None:
         self._wanted = settings.door
@@ -63,7 +66,7 @@ class NetworkDoors:
             facts = (wanted.host, wanted.port, wanted.is_port_given) if wanted else None
             if wanted is not None and not wanted.tcp:
                 facts = None
-            if facts == applied and "tcp" in self.addresses:
+            if facts == applied and "tcp" in self._addresses:
                 continue
             applied = facts
             try:
@@ -76,7 +79,7 @@ class NetworkDoors:
             if self._tcp is not None:
                 await self._tcp.close()
             self._listeners.close("tcp")
-            self.addresses.pop("tcp", None)
+            self._addresses.pop("tcp", None)
             return
         loop = asyncio.get_running_loop()
         host = wanted.host.strip("[]")
@@ -86,7 +89,7 @@ class NetworkDoors:
                 "tcp", host, wanted.port, is_port_given=wanted.is_port_given
             )
         except HoldfastError as error:
-            self.addresses.pop("tcp", None)
+            self._addresses.pop("tcp", None)
             who = await loop.run_in_executor(None, self._listeners.holder, wanted.port)
             why = f"{error.message}{f' by {who}' if who else ''}"
             _log.error("the tcp door stays closed: %s", why)
@@ -98,7 +101,7 @@ class NetworkDoors:
 
             self._tcp = TcpDoor(self._application)
         await self._tcp.open(listener.sock)
-        is_new = self.addresses.get("tcp") != listener.address
-        self.addresses["tcp"] = listener.address
+        is_new = self._addresses.get("tcp") != listener.address
+        self._addresses["tcp"] = listener.address
         if is_new:
             self._announce(Kind.DOOR_OPENED, door="tcp", address=listener.address)

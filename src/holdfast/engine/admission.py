@@ -2,7 +2,7 @@
 
 Woken by what happens to services, never by a clock. A start that has to wait is not given
 up: whoever asked for it is answered as soon as waiting may take long, and it begins by itself
-when it can. Whether the host has room is asked afterwards, by `host_gate`.
+when it can. Whether the host has room is asked afterwards, by `host_room`.
 """
 
 from __future__ import annotations

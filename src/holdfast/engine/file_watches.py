@@ -24,6 +24,7 @@ LONGEST_SECONDS = 5.0
 """Files that never rest do not hold a restart back for longer, unless `debounce` is longer."""
 SHOWN_PATHS = 5
 MOST_PATHS = 1000
+"""More are not counted."""
 LEFT_ALONE = (State.PENDING, State.STOPPING, State.STOPPED, State.PAUSED)
 """It is about to be started anyway, or rests because somebody wants it to."""
 NewWatch = Callable[[Callable[[str, list[str]], None], Callable[[str, str], None]], "FileWatch"]
@@ -69,7 +70,9 @@ class FileWatches(Attendant):
             return
         now = self._ports.clock.monotonic()
         burst = self._bursts.setdefault(name, Burst(now))
-        burst.paths.update(dict.fromkeys(paths[: MOST_PATHS - len(burst.paths)]))
+        for path in paths:
+            if len(burst.paths) < MOST_PATHS:
+                burst.paths[path] = None
         if burst.timer is not None:
             burst.timer.cancel()
         latest = burst.began + max(LONGEST_SECONDS, spec.debounce)

@@ -45,17 +45,14 @@ class Gate:
         ports: Ports,
         listeners: Listeners,
         *,
-        line_socket: str,
         state: str,
-        instance: str,
         new_future: NewFuture,
         addresses: dict[str, str],
     ) -> None:
         self._ports = ports._replace(admission=Open(), attendants=Attendants())
         self._listeners = listeners
-        self._line_socket = line_socket
+        self.line_socket = ""
         self._state = state
-        self._instance = instance
         self._new_future = new_future
         self._addresses = addresses
         self._wanted: HttpSpec | None = None
@@ -157,8 +154,8 @@ class Gate:
     def _spec(self, wanted: HttpSpec) -> ServiceSpec:
         env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         env |= {
-            "HOLDFAST_GATE_LINE": self._line_socket,
-            "HOLDFAST_GATE_INSTANCE": self._instance,
+            "HOLDFAST_GATE_LINE": self.line_socket,
+            "HOLDFAST_GATE_INSTANCE": os.path.basename(self._state),
             "ALLOWED_ORIGINS": ",".join(wanted.allowed_origins),
         }
         if wanted.certificate and wanted.key:

@@ -16,7 +16,7 @@ from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Ports
 from holdfast.engine.probe_watch import Prober
 from holdfast.engine.run_endings import ALIVE
-from holdfast.engine.run_health import RunHealth
+from holdfast.engine.run_health import RunHealth, probes_of
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.probe_spec import ProbeSpec
@@ -44,8 +44,8 @@ class HealthMonitor(Attendant):
 
     def run_began(self, runner: ServiceRunner) -> None:
         self._end(runner.name)
-        spec = runner.declaration.spec
-        if spec.probes or spec.notify is not None:
+        spec = runner.launched or runner.declaration.spec
+        if probes_of(runner) or spec.notify is not None:
             self._live[runner.name] = live = RunHealth(runner, self._ports, self._prober)
             if runner.state is State.PAUSED:
                 live.pause()
@@ -77,7 +77,7 @@ class HealthMonitor(Attendant):
     def declared(self, runner: ServiceRunner) -> None:
         """Other probes apply to the run that lives."""
         live = self._live.get(runner.name)
-        probes = runner.declaration.spec.probes
+        probes = probes_of(runner)
         is_alive = runner.run is not None and runner.run.is_up
         is_same = (live.probes if live is not None else ()) == probes
         if is_alive and not is_same and runner.state in ALIVE:

@@ -89,7 +89,8 @@ class NotifySockets(Attendant):
         self._close_pipe(overlap.run.run_id)
 
     def run_began(self, runner: ServiceRunner) -> None:
-        if runner.declaration.spec.notify is not None:
+        spec = runner.launched or runner.declaration.spec
+        if spec.notify is not None:
             self._runners[runner.name] = runner
             if self._has_spares:
                 self._attend(runner.name)

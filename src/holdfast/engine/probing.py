@@ -33,6 +33,8 @@ from holdfast.vocabulary.probe_spec import (
 
 MOST_COMMANDS = 32
 MOST_CONNECTIONS = 128
+LINE_FOUND = "a line matches"
+"""And not which: what a service prints is no part of events."""
 _log = logger("probes")
 
 
@@ -220,7 +222,7 @@ class _RecentLine(_Question):
     async def answer(self) -> Finding:
         line = await self._search.look(self._target.pattern)
         if line is not None:
-            return Finding(True, f"printed: {line}")
+            return Finding(True, LINE_FOUND)
         interval = self.probe.interval
         return Finding(False, f'no line matches "{self._target.pattern}" for {interval:g} s')
 
@@ -255,7 +257,7 @@ class _LineOfRun:
 
     def ask(self, then: Then) -> None:
         if self._line is not None:
-            then(Finding(True, f"printed: {self._line}"))
+            then(Finding(True, LINE_FOUND))
         else:
             missing = f'no line matches "{self._target.pattern}" yet'
             then(Finding(False, self._trouble or missing))

@@ -32,7 +32,7 @@ class RunHealth:
         assert runner.run is not None
         self.runner = runner
         self.run = runner.run
-        self.probes = runner.declaration.spec.probes
+        self.probes = probes_of(runner)
         self._ports = ports
         self._said = runner.condition.said
         self._said_timer: Timer | None = None
@@ -312,6 +312,14 @@ class RunHealth:
             uptime = round(self._now() - self.run.started_mono, 1)
             facts = {"service": self.runner.name, "pid": self.run.pid, "uptime": uptime}
             _log.debug("Service health check passed: %s", finding.reason, extra=facts)
+
+
+def probes_of(runner: ServiceRunner) -> tuple[ProbeSpec, ...]:
+    """What is asked of the live run: what is declared now, unless that needs other ways to speak
+    than the run was started with."""
+    declared = runner.declaration.spec
+    launched = runner.launched or declared
+    return declared.probes if declared.notify == launched.notify else launched.probes
 
 
 class _Told:

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_store import StateStore
+from holdfast.engine.gate import Gate
 from holdfast.engine.live_run import LastExit
 from holdfast.engine.roster import Roster
 from holdfast.engine.service_runner import ServiceRunner
@@ -37,7 +38,8 @@ class Kept(msgspec.Struct, frozen=True):
 class Shutdown:
     """Begun at most once; further requests join it and may only make it faster."""
 
-    def __init__(self, roster: Roster, store: StateStore, link: KeeperLink) -> None:
+    def __init__(self, roster: Roster, store: StateStore, link: KeeperLink, gate: Gate) -> None:
+        self._gate = gate
         self._roster = roster
         self._store = store
         self._link = link
@@ -119,6 +121,7 @@ class Shutdown:
                 if runner.declaration.spec.on_supervisor_exit == "stop"
             ]
             await self._roster.stop(names, grace=0.0 if self._begun.now else None)
+        await self._gate.stop()
         await self._store.written()
         # Whoever asked is answered before the keeper ends us.
         asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._finish)

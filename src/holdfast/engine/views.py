@@ -88,7 +88,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         origin=spec.origin,
         waiting_for=list(service.waiting_for) if service.waiting_for else msgspec.UNSET,
         beside=service.overlap.facts() if service.overlap else msgspec.UNSET,
-        scaled=service.scaled if service.scaled else msgspec.UNSET,
+        scaled=service.scaled or msgspec.UNSET,
         error_type=service.error_type.value if service.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,

@@ -117,7 +117,7 @@ MEANING: dict[Kind, str] = {
     Kind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
     Kind.HOLDFAST_STOPPING: "Everything is being stopped.",
     Kind.DOOR_OPENED: "A network door listens: which one, and its address.",
-    Kind.DOOR_FAILED: "A network door cannot listen: which one, where, why, and who holds the port.",
+    Kind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",
     Kind.DATABASE_REPLACED: "The history was unreadable; it was moved aside and begun anew.",
 }

@@ -46,8 +46,8 @@ async def metrics(context: Context, command: Metrics) -> MetricsResult:
         aggregate=_aggregate(list(services.values())),
         supervisor=_own(context),
         host=HostMetrics(
-            cpu_percent=_rounded(context.gate.cpu),
-            memory_percent=_rounded(context.gate.memory),
+            cpu_percent=_rounded(context.room.cpu),
+            memory_percent=_rounded(context.room.memory),
             processors=os.cpu_count() or 1,
         ),
         age=None if looked is None else round(time.monotonic() - looked, 3),

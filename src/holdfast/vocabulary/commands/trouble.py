@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
 from holdfast.vocabulary.trouble import AlertsResult, ExplainResult
-from holdfast.vocabulary.trouble import AlertsResult, ExplainResult
 
 
 class Alerts(Command, frozen=True, kw_only=True):
@@ -14,7 +13,6 @@ class Alerts(Command, frozen=True, kw_only=True):
     """
 
     name = "alerts"
-    answers = AlertsResult
     permission = Permission.VIEW
     effect = Effect.READS
     answers = AlertsResult
@@ -33,7 +31,6 @@ class Explain(Command, frozen=True, kw_only=True):
     """
 
     name = "explain"
-    answers = ExplainResult
     reads_content = True
     permission = Permission.VIEW
     effect = Effect.READS

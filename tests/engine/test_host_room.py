@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.adapters.metrics.host import HostUsage
-from holdfast.engine.host_gate import HostGate
+from holdfast.engine.host_room import HostRoom
 from holdfast.engine.ports import Open
 from holdfast.vocabulary.resource_spec import HostLimits
 from holdfast.vocabulary.service_spec import Settings
@@ -38,7 +38,7 @@ class GatedStage(Stage):
         super().__init__()
 
     def ports(self):  # type: ignore[no-untyped-def]
-        self.gate = HostGate(
+        self.gate = HostRoom(
             Open(), self.clock.call_later, lambda: len(self.keeper.runs), self.host
         )
         self.admission = self.gate

@@ -25,7 +25,7 @@ SHORTEST_SECONDS = 0.2
 """A shorter time tells nothing about processors."""
 
 
-class HostGate(Attendant):
+class HostRoom(Attendant):
     """Admits a start when the one behind it does and the host has room."""
 
     def __init__(

@@ -1,0 +1,20 @@
+"""What a supervisor loads in the background, right after it is up.
+
+Whatever is deferred at its start is loaded here within seconds, never «when first needed» days
+later: the files on disk may be another version by then.
+"""
+
+from __future__ import annotations
+
+from holdfast.adapters import http_client, processes
+from holdfast.app import registry
+
+
+def preload() -> None:
+    from holdfast.adapters import config, file_watch, inotify, time_zones  # noqa: F401
+    from holdfast.doors import tcp  # noqa: F401
+    from holdfast.rules import diagnosis, explain, plan, schedule  # noqa: F401
+
+    processes.preload()
+    http_client.preload()
+    registry.preload()

@@ -1,0 +1,155 @@
+"""The life of a supervisor process: it takes over, serves until told to go, leaves in order.
+
+Started by the keeper with one end of the link. Ends when the keeper retires it; turns into
+a keeper itself when the keeper dies without a word. What it is made of is `supervisor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import holdfast
+from holdfast.adapters import own_log, processes
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.own_log import logger
+from holdfast.supervisor import Machinery
+
+PRELOAD_AFTER_SECONDS = 1.0
+PARENT_SECONDS = 2.0
+SWITCH_SECONDS = 0.0005
+_log = logger("supervisor")
+
+
+def main() -> None:
+    """Run a supervisor for the keeper that started this process."""
+    # Words of the keeper, in pairs; argparse would take 12 ms of the way to the first answer.
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    state, runtime = options["--state"], options["--runtime"]
+    link_fd, lock_fd = int(options["--link"]), int(options["--lock"])
+    umask = os.umask(0o077)
+    for fd in (link_fd, lock_fd):
+        os.set_inheritable(fd, False)
+    # The loop must not wait for whole slices of the writer's or the importer's time.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    processes.raise_descriptor_limit()
+    processes.lower_oom_score()
+    style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
+    own_log.open_log(os.path.join(state, "holdfast.log"), style=style)
+    process = SupervisorProcess(state, runtime, link_fd, lock_fd, umask)
+    asyncio.run(process.run())
+    process.after_loop()
+
+
+class SupervisorProcess:
+    """One process, from the keeper's start of it to its end."""
+
+    def __init__(self, state: str, runtime: str, link_fd: int, lock_fd: int, umask: int) -> None:
+        self._umask = umask
+        self._state = state
+        self._runtime = runtime
+        self._link_fd = link_fd
+        self._lock_fd = lock_fd
+        self._started_mono = time.monotonic()
+        self._keeper_pid = os.getppid()
+        self._is_keeper_gone = False
+        self._machinery: Machinery | None = None
+        self._early: list[dict[str, Any]] = []
+        self._has_spares: asyncio.Event
+        self._end: asyncio.Event
+
+    async def run(self) -> None:
+        """Take over, serve until told to go, and leave in order."""
+        loop = asyncio.get_running_loop()
+        self._end, self._has_spares = asyncio.Event(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end.set)
+        self._link = KeeperLink(
+            socket.socket(fileno=self._link_fd),
+            loop,
+            on_notice=self._on_notice,
+            on_gone=self._on_keeper_gone,
+        )
+        beginning = asyncio.create_task(self._begin(loop))
+        ending = asyncio.create_task(self._end.wait())
+        # A keeper that dies while we begin will never answer what we wait for.
+        await asyncio.wait({beginning, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if beginning.done():
+            beginning.result()
+            await ending
+        else:
+            beginning.cancel()
+        if self._machinery is not None:
+            await self._machinery.close()
+            if not self._is_keeper_gone:
+                self._link.flush()
+                self._link.close()
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        facts = await self._link.hello(holdfast.__version__)
+        machinery = Machinery(
+            self._link, loop, state=self._state, runtime=self._runtime, began=self._started_mono
+        )
+        machinery.restore(facts)
+        self._machinery = machinery
+        early, self._early = self._early, []
+        for notice in early:
+            machinery.on_notice(notice)
+        await self._has_spares.wait()
+        await machinery.open_doors()
+        _log.info("supervisor %s is up, pid %d", holdfast.__version__, os.getpid())
+        loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
+
+    def after_loop(self) -> None:
+        """If the keeper died, become it; nothing else runs in this process any more."""
+        if not self._is_keeper_gone:
+            return
+        if self._machinery is None or not processes.parent_is_gone(
+            self._keeper_pid, PARENT_SECONDS
+        ):
+            # Two keepers would fight over the same services. The one that lives starts another
+            # supervisor; and without its table we could not take its place.
+            _log.error("the link to keeper %d broke; leaving", self._keeper_pid)
+            sys.exit(1)
+        self._link.turn_into_keeper(
+            lock_fd=self._lock_fd, state=self._state, runtime=self._runtime, umask=self._umask
+        )
+
+    def _on_notice(self, notice: dict[str, Any]) -> None:
+        match notice["notice"]:
+            case "spares_done":
+                self._has_spares.set()
+            case "retire":
+                self._end.set()
+            case _ if self._machinery is None:
+                self._early.append(notice)
+            case _:
+                self._machinery.on_notice(notice)
+
+    def _on_keeper_gone(self) -> None:
+        """It closed the link: on our way out that is the end, else we take its place."""
+        if not self._end.is_set():
+            self._is_keeper_gone = True
+            self._end.set()
+
+    def _preload(self) -> None:
+        """Load what is needed later now, so that code never mixes with newly installed files."""
+        gc.freeze()
+        gc.enable()
+        threading.Thread(target=_import_the_rest, name="preload", daemon=True).start()
+
+
+def _import_the_rest() -> None:
+    from holdfast.preloading import preload
+
+    try:
+        preload()
+    except Exception:  # noqa: BLE001 - a broken install must not end what runs
+        _log.exception("something could not be loaded ahead of time")
