@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SAFE_TO_REPEAT = frozenset(
     {
         *("status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events"),
-        *("prune", "plan", "reload", "alerts", "explain", "metrics", "workflows"),
+        *("prune", "plan", "reload", "alerts", "explain", "metrics", "workflows", "scale"),
     }
 )
 
