@@ -8,13 +8,14 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.adapters import file_watch
+from holdfast.adapters import file_watch, inotify
 from holdfast.adapters.file_watch import MANY, FileWatch, explained, walk
 from holdfast.rules.globs import Watched
 from holdfast.vocabulary.service_spec import WatchSpec
@@ -107,6 +108,30 @@ def test_services_are_told_of_their_own_files(tmp_path: Path) -> None:
 
     told, _ = run(tmp_path, body, spec_of(tmp_path, "a/*.py"))
     assert told == {"s0": {f"{tmp_path}/a/x.py"}, "late": {f"{tmp_path}/b/y.py"}}
+
+
+@linux
+def test_a_change_while_its_folder_is_being_added(tmp_path: Path) -> None:
+    """A change that the kernel tells before the folder's number is known is not lost."""
+    watch = inotify.Inotify()
+    call = watch._call
+
+    def slow(function: object, *arguments: object) -> int:
+        number = call(function, *arguments)
+        (tmp_path / "a.py").write_text("x")
+        added.set()
+        time.sleep(0.05)
+        return number
+
+    added = threading.Event()
+    watch._call = slow  # type: ignore[method-assign]
+    thread = threading.Thread(target=watch.add, args=(str(tmp_path),))
+    thread.start()
+    added.wait()
+    seen = [(it.folder, it.name) for it in watch.read()]
+    thread.join()
+    watch.close()
+    assert (str(tmp_path), "a.py") in seen
 
 
 @linux

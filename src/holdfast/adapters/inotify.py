@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import struct
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ class Inotify:
         self.fd = self._call(self._libc.inotify_init1, os.O_CLOEXEC | os.O_NONBLOCK)
         self._paths: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
+        self._adding = threading.Lock()
 
     @property
     def folders(self) -> set[str]:
@@ -49,15 +51,15 @@ class Inotify:
 
     def add(self, folder: str) -> bool:
         """Watch a folder; false if it is not there (any more). May be called from a thread."""
-        try:
-            number = self._call(
-                self._libc.inotify_add_watch, self.fd, os.fsencode(folder), ctypes.c_uint32(WANTED)
-            )
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return False
-        if (old := self._paths.get(number)) is not None and old != folder:
-            self._numbers.pop(old, None)
-        self._paths[number], self._numbers[folder] = folder, number
+        wanted = os.fsencode(folder), ctypes.c_uint32(WANTED)
+        with self._adding:
+            try:
+                number = self._call(self._libc.inotify_add_watch, self.fd, *wanted)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                return False
+            if (old := self._paths.get(number)) is not None and old != folder:
+                self._numbers.pop(old, None)
+            self._paths[number], self._numbers[folder] = folder, number
         return True
 
     def drop(self, folder: str) -> None:
@@ -85,7 +87,7 @@ class Inotify:
             if mask & OVERFLOW:
                 yield Seen("", "", False, False, False, is_overflow=True)
                 continue
-            folder = self._paths.get(number)
+            folder = self._paths.get(number) or self._just_added(number)
             if folder is None:
                 continue
             if mask & IGNORED:
@@ -103,6 +105,11 @@ class Inotify:
 
     def close(self) -> None:
         os.close(self.fd)
+
+    def _just_added(self, number: int) -> str | None:
+        """The kernel tells of a folder before the thread that added it knows its number."""
+        with self._adding:
+            return self._paths.get(number)
 
     @staticmethod
     def _call(function: object, *arguments: object) -> int:
