@@ -150,3 +150,13 @@ def test_answers_tell_browsers_what_not_to_do(gate: Gate) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["X-Holdfast-Instance"] == "test"
+
+
+def test_a_gate_that_is_left_alone_ends(hold: Hold) -> None:
+    """Keeper and supervisor are gone for good: nobody else would end it."""
+    alone = Gate(hold, HOLDFAST_GATE_PATIENCE="0.5")
+    try:
+        hold.cli("down")
+        assert alone.process.wait(20) == 0
+    finally:
+        alone.close()

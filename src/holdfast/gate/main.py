@@ -1,14 +1,17 @@
 """Runs the gate on a listening socket that it was given.
 
-Told by its environment where the line door is and what it may be called. Ends with SIGTERM;
-its socket is the keeper's, so nobody is refused until the next one is up.
+Told by its environment where the line door is and what it may be called. Ends with SIGTERM,
+or when no supervisor was there for long; its socket is the keeper's, so nobody is refused
+until the next one is up.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
+import time
 
 import uvicorn
 
@@ -16,6 +19,8 @@ from holdfast.gate.app import build
 from holdfast.gate.guard import Allowed
 
 GRACE_SECONDS = 2
+ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
+RETRY_SECONDS = 0.5
 BACKLOG = 2048
 LARGEST_FRAME = 1024 * 1024
 PING_SECONDS = 20.0
@@ -54,4 +59,35 @@ def main() -> None:
     )
     sys.stdout.write(f"listening on {host}:{port}\n")
     sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=[sock])
+    Server(config, environ["HOLDFAST_GATE_LINE"]).run(sockets=[sock])
+
+
+class Server(uvicorn.Server):
+    """Ends itself when nobody is behind it any more."""
+
+    def __init__(self, config: uvicorn.Config, line_socket: str) -> None:
+        super().__init__(config)
+        self._line_socket = line_socket
+        self._watching: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._watching = asyncio.get_running_loop().create_task(self._leave_when_alone())
+
+    async def _leave_when_alone(self) -> None:
+        """A supervisor that was replaced is back within seconds; one that is gone is not."""
+        alone_since: float | None = None
+        while True:
+            try:
+                reader, writer = await asyncio.open_unix_connection(self._line_socket)
+                alone_since = None
+                await reader.read()
+                writer.close()
+            except OSError:
+                pass
+            now = time.monotonic()
+            alone_since = alone_since or now
+            if now - alone_since >= ALONE_SECONDS:
+                self.should_exit = True
+                return
+            await asyncio.sleep(RETRY_SECONDS)
