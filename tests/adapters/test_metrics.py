@@ -138,21 +138,21 @@ def test_a_recycled_pid_is_not_taken_for_the_run(start: Start) -> None:
 
 @linux
 def test_idle_trees_are_looked_at_less_often_unless_limited(start: Start) -> None:
-    """Without cgroups what rests costs a quarter; what has a limit is looked at every time."""
+    """Without cgroups what rests costs an eighth; what has a limit is looked at every time."""
     process = start(["sleep", "1000"])
     for is_limited in (False, True):
         sampler = LinuxSampler(None)
         run = watched(process, "run-i")._replace(is_limited=is_limited)
         sampler.watch(run)
-        for _ in range(5):
+        for _ in range(60):
             sampler.look(time.monotonic())
         tree = sampler._trees["run-i"]
         looked = []
-        for _ in range(8):
+        for _ in range(16):
             before = tree.looked
             sampler.look(time.monotonic())
             looked.append(tree.looked != before)
-        assert sum(looked) == (8 if is_limited else 2)
+        assert sum(looked) == (16 if is_limited else 2)
         sampler.close()
 
 

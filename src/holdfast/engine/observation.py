@@ -22,7 +22,7 @@ ALL = "_all"
 """The ring of everything together; no service can be named so."""
 FLUSH_SECONDS = 10.0
 """What a kill of the supervisor may cost of the newest history."""
-REST_SECONDS = 60.0
+REST_SECONDS = 300.0
 """What rests is written this often only: its record covers the time since the last one."""
 Errand = tuple[Callable[..., None], tuple[object, ...]]
 _log = logger("observation")
@@ -150,6 +150,7 @@ class Observation:
         wall = time.time()
         for track in self._tracks.values():
             if track.service == service:
+                self._record_rest(track)
                 self._flush(track, wall)
         return self._ring(service).points(resolution, since, wall)
 
@@ -160,21 +161,24 @@ class Observation:
 
     def _record(self, track: _Track, usage: Usage | None, wall: float) -> None:
         """Write what changed, and now and then what did not."""
-        before, points = track.last, list[Point]()
         if usage is not None:
-            if before is not None and track.seen_at - track.written_at >= 1:
-                points.append(_point(before, before, track.written_at, track.seen_at))
-                track.written_at = track.seen_at
-            points.append(_point(usage, before, track.written_at, wall))
+            self._record_rest(track)
+            track.ring.add(_point(usage, track.last, track.written_at, wall))
             track.last, track.written_at = usage, wall
-        elif before is not None and wall - track.written_at >= REST_SECONDS:
-            points.append(_point(before, before, track.written_at, wall))
-            track.written_at = wall
         track.seen_at = wall
-        for point in points:
-            track.ring.add(point)
-        if points and wall - track.flushed_at >= FLUSH_SECONDS:
+        if usage is None:
+            if wall - track.written_at < REST_SECONDS:
+                return
+            self._record_rest(track)
+        if wall - track.flushed_at >= FLUSH_SECONDS:
             self._flush(track, wall)
+
+    def _record_rest(self, track: _Track) -> None:
+        """The time until the last look in which nothing changed."""
+        if track.last is not None and track.seen_at - track.written_at >= 1:
+            point = _point(track.last, track.last, track.written_at, track.seen_at)
+            track.ring.add(point)
+            track.written_at = track.seen_at
 
     def _flush(self, track: _Track, wall: float) -> None:
         track.flushed_at = wall
@@ -218,6 +222,7 @@ class Observation:
     def _close(self) -> None:
         wall = time.time()
         for track in (*self._tracks.values(), self._all):
+            self._record_rest(track)
             self._flush(track, wall)
         if self._sampler is not None:
             self._sampler.close()

@@ -8,12 +8,13 @@ it costs ten times as much a process.
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from holdfast.adapters.metrics.usage import Process, Totals, Tree, Usage, Watched
 
 REFRESH_SECONDS = 300.0
 """What never runs is looked at in full this often all the same: it may have been swapped out."""
-IDLE_LOOKS, IDLE_PACE = 3, 4
+IDLE_PACES = ((8, 8), (3, 4))
 """Without cgroups, what has not run for some looks is looked at every few times only."""
 FORGET_SECONDS = 60.0
 """How long a number of a process that is not ours is trusted not to be another one by now."""
@@ -122,9 +123,10 @@ class LinuxSampler:
         return tree.take(now, processes, cpu, is_full=is_full) if processes else None
 
     def _look_at_processes(self, tree: Tree, now: float, is_asked: bool) -> Usage | None:
-        is_idle = tree.rested >= IDLE_LOOKS and not tree.is_limited
-        if is_idle and not is_asked and (self._looks + tree.pid) % IDLE_PACE:
-            return None
+        if not is_asked and not tree.is_limited:
+            pace = next((pace for looks, pace in IDLE_PACES if tree.rested >= looks), 1)
+            if (self._looks + tree.pid) % pace:
+                return None
         is_moved, stats = self._scan.look_at(tree)
         is_young = tree.usage is not None and now - tree.refreshed < REFRESH_SECONDS
         if not is_moved and is_young and not tree.is_partial:
@@ -153,11 +155,34 @@ class LinuxSampler:
         return True
 
 
+class _Newborn(NamedTuple):
+    """A process that was not there before, with its open `stat`."""
+
+    fd: int
+    ppid: int
+    start_time: str
+
+    @classmethod
+    def of(cls, pid: int) -> _Newborn | None:
+        try:
+            fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        data = _at_start(fd)
+        if not data:
+            os.close(fd)
+            return None
+        fields = _fields(data)
+        return cls(fd, int(fields[1]), fields[19].decode())
+
+
 class _Scan:
     """One pass over /proc: who is new, and to whom it belongs."""
 
     def __init__(self, trees: dict[str, Tree]) -> None:
         self._trees = trees
+        self._adopters = {1, os.getppid(), os.getpid()}
+        """Who takes orphans in: init, the keeper, and whoever was seen to."""
         self._seen: set[int] = set()
         self._seen_since = 0.0
         self._owner: dict[int, str] = {}
@@ -171,12 +196,13 @@ class _Scan:
                 self._open[run_id] = {}
                 self._own(tree.pid, run_id, tree.start_time)
                 self._seen = set(self._owner)
+        is_thorough = not self._seen - self._owner.keys()
         listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}
-        fresh = listed - self._seen
+        fresh = listed - self._seen - self._owner.keys()
         self._seen = listed
-        born = {pid: stat for pid in fresh if pid not in self._owner and (stat := _stat(pid))}
+        born = {pid: found for pid in fresh if (found := _Newborn.of(pid)) is not None}
         while born:
-            self._place(next(iter(born)), born)
+            self._place(next(iter(born)), born, is_thorough)
 
     def look_at(self, tree: Tree) -> tuple[bool, list[tuple[int, bytes]]]:
         """Whether anything of it ran since the last look, and its processes' `stat`."""
@@ -202,29 +228,36 @@ class _Scan:
             self._disown(pid, run_id)
         self._open.pop(run_id, None)
 
-    def _place(self, pid: int, born: dict[int, list[bytes]]) -> None:
+    def _place(self, pid: int, born: dict[int, _Newborn], is_thorough: bool) -> None:
         """Find out whose it is, after its new ancestors: its parent's, or by its environment."""
         line = [pid]
-        while (parent := int(born[line[-1]][1])) in born and parent not in line:
+        while (parent := born[line[-1]].ppid) in born and parent not in line:
             line.append(parent)
         for one in reversed(line):
-            fields = born.pop(one)
-            owner = self._owner.get(int(fields[1])) or _run_id_of(one)
+            found = born.pop(one)
+            owner = self._owner.get(found.ppid)
+            if owner is None and (is_thorough or found.ppid in self._adopters):
+                owner = _run_id_of(one)
+                if owner in self._open:
+                    self._adopters.add(found.ppid)
             if owner in self._open:
-                self._own(one, owner, fields[19].decode())
+                self._keep(one, owner, found)
+            else:
+                os.close(found.fd)
 
     def _own(self, pid: int, run_id: str, start_time: str) -> None:
-        try:
-            fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        found = _Newborn.of(pid)
+        if found is None:
             return
         # Verified after opening: from here on the descriptor names that very process.
-        data = _at_start(fd)
-        if not data or _fields(data)[19].decode() != start_time:
-            os.close(fd)
-            return
+        if found.start_time == start_time:
+            self._keep(pid, run_id, found)
+        else:
+            os.close(found.fd)
+
+    def _keep(self, pid: int, run_id: str, found: _Newborn) -> None:
         self._owner[pid] = run_id
-        self._open[run_id][pid] = (fd, b"")
+        self._open[run_id][pid] = (found.fd, b"")
 
     def _disown(self, pid: int, run_id: str) -> None:
         fd, _ = self._open[run_id].pop(pid)
@@ -303,11 +336,6 @@ def _io(pid: int) -> tuple[int, int, int, int]:
 def _cpu_of(raw: bytes) -> tuple[float, float]:
     words = raw.split()
     return int(words[3]) / 1e6, int(words[5]) / 1e6
-
-
-def _stat(pid: int) -> list[bytes] | None:
-    data = _read(f"/proc/{pid}/stat")
-    return _fields(data) if data else None
 
 
 def _fields(data: bytes) -> list[bytes]:

@@ -64,7 +64,7 @@ class Ring:
     def __init__(self, path: str) -> None:
         self.path = path
         self._latest: dict[int, Point] = {}
-        self._unwritten: dict[int, bytes] = {}
+        self._unwritten: dict[int, Point] = {}
         self._kept: Kept | None = None
 
     def kept(self) -> Kept | None:
@@ -89,20 +89,19 @@ class Ring:
             if latest is not None and latest.time // resolution == point.time // resolution:
                 merged = _merged(latest, point)
             self._latest[resolution] = merged
-            self._unwritten[offset] = _packed(merged)
+            self._unwritten[offset] = merged
 
     def flush(self, kept: Kept) -> None:
         """Write what was added since, and the totals."""
-        if kept != self._kept:
-            name = kept.run_id.encode()[:64]
-            head = _HEAD.pack(_MAGIC, name, *kept.finished, *kept.carried)
-            self._unwritten[0] = head
-        if not self._unwritten:
+        if not self._unwritten and kept == self._kept:
             return
         fd = self._open()
         try:
-            for offset, data in self._unwritten.items():
-                os.pwrite(fd, data, offset)
+            if kept != self._kept:
+                name = kept.run_id.encode()[:64]
+                os.pwrite(fd, _HEAD.pack(_MAGIC, name, *kept.finished, *kept.carried), 0)
+            for offset, point in self._unwritten.items():
+                os.pwrite(fd, _packed(point), offset)
         finally:
             os.close(fd)
         self._kept = kept
