@@ -20,9 +20,10 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
-from holdfast.app.application import Application, SupervisedProcesses
+from holdfast.app.application import Application
 from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
+from holdfast.app.standing import SupervisedProcesses
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
 from holdfast.engine import chronicle

@@ -10,8 +10,9 @@ import pytest
 from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.processes import Peer, Process, lineage
-from holdfast.app.application import Application, SupervisedProcesses
+from holdfast.app.application import Application
 from holdfast.app.auditing import Auditor
+from holdfast.app.standing import SupervisedProcesses
 from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused

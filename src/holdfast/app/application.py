@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from hmac import compare_digest
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from holdfast.adapters import processes
-from holdfast.adapters.processes import Peer, Process
+from holdfast.adapters.processes import Peer
 from holdfast.app import scoping
 from holdfast.app.auditing import Auditor
 from holdfast.app.registry import Handler, handler_for
+from holdfast.app.standing import Supervised
 from holdfast.engine.tallies import Tallies
 from holdfast.rules import commands as rules_of_commands
 from holdfast.rules.permissions import permit, role_of
@@ -29,19 +29,6 @@ from holdfast.vocabulary.results import Result
 
 _VISITORS = Scopes(commands=("status", "health_check"))
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
-
-
-class Standing(NamedTuple):
-    """Whether a process is supervised (None: that cannot be told), and its run if known."""
-
-    is_supervised: bool | None
-    run_id: str | None = None
-
-
-class Supervised(Protocol):
-    """Tells whether a peer is something that we supervise, and of which run."""
-
-    def standing_of(self, process: Process | None) -> Standing: ...
 
 
 class Application:
@@ -178,36 +165,3 @@ def _end_of(task: asyncio.Task[Result]) -> Any:
     if task.cancelled():
         return asyncio.CancelledError()
     return task.exception() or task.result()
-
-
-class SupervisedProcesses:
-    """The same rule as at the keeper's socket (`keeper.peers`): who is gone, who says it is of
-    a live run, who is in our cgroup and who descends from a run or from the keeper."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def standing_of(self, process: Process | None) -> Standing:
-        if process is None:
-            return Standing(None)
-        link = self._context.link
-        claimed = processes.run_id_of(process.pid)
-        if claimed in link.runs:
-            return Standing(True, claimed)
-        line = processes.lineage(process)
-        mains = {(run.get("pid"), run.get("start_time")): name for name, run in link.runs.items()}
-        for one in line:
-            if (one.pid, one.start_time) in mains:
-                return Standing(True, mains[one.pid, one.start_time])
-        root = link.cgroup_root
-        if root is not None and processes.is_in_cgroup(process.pid, root):
-            return Standing(True, claimed)
-        pids = {one.pid for one in line}
-        # Orphans of runs become the keeper's children; so is the supervisor, but no client.
-        if link.keeper_pid in pids and os.getpid() not in pids:
-            return Standing(True, claimed)
-        # Asked last: of a process that ended meanwhile, nothing above was read for sure.
-        now = processes.process(process.pid)
-        if not line or now is None or now.start_time != process.start_time:
-            return Standing(None)
-        return Standing(False)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import signal
 
-from holdfast.keeper import host, terminal
+from holdfast.keeper import host, stdio, terminal
 from holdfast.keeper.cgroup_limits import prepare
 from holdfast.keeper.deathwatch import Deathwatch
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.feed import Feed
-from holdfast.keeper.launch import Launch, SpawnError
+from holdfast.keeper.launch import SpawnError
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.placement import Placement
 from holdfast.keeper.runs import Run
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.keeper.spawn import Spawner
 
 _STREAMS = {"out": "out", "err": "err", "terminal": "out"}
-_HAS_PROC = os.path.isdir("/proc/self/fd")
 
 
 class Children:
@@ -80,9 +79,9 @@ class Children:
             if kind == "terminal":
                 asked = {"cols": terminal.DEFAULT_COLS, "rows": terminal.DEFAULT_ROWS, **asked}
                 env.setdefault("TERM", terminal.DEFAULT_TERM)
-                launch = self._prepare_terminal(asked, env, ours, theirs)
+                launch = stdio.terminal_for(asked, env, ours, theirs)
             else:
-                launch = self._prepare_pipes(asked, env, ours, theirs)
+                launch = stdio.pipes_for(asked, env, self._spawner.null, ours, theirs)
             for name in asked.get("pass_fds") or ():
                 launch.passed.append((name, self._held(name)))
             if told := asked.get("ready_fd"):
@@ -206,40 +205,6 @@ class Children:
     def known_children(self) -> set[int]:
         return {*self.by_pid, *self.others}
 
-    def _prepare_terminal(
-        self, asked: Facts, env: dict[str, str], ours: dict[str, int], theirs: list[int]
-    ) -> Launch:
-        try:
-            master, slave = terminal.open_pair(int(asked["cols"]), int(asked["rows"]))
-        except OSError as error:
-            raise SpawnError("terminal", error.errno or 0, f"opening a terminal: {error}") from None
-        ours["terminal"] = master
-        theirs.append(slave)
-        if _HAS_PROC:
-            ours["transit"] = terminal.open_transit()
-        launch = Launch(asked["argv"], env, asked.get("cwd") or "/", slave=slave)
-        launch.restrict(asked)
-        if launch.user is not None and os.geteuid() == 0:
-            os.fchown(slave, launch.user.uid, -1)
-        return launch
-
-    def _prepare_pipes(
-        self, asked: Facts, env: dict[str, str], ours: dict[str, int], theirs: list[int]
-    ) -> Launch:
-        source = self._spawner.null
-        try:
-            is_lasting = asked.get("kind") != "task"
-            ours["out"], out = _pipe(theirs, is_lasting)
-            ours["err"], err = _pipe(theirs, is_lasting)
-            if asked.get("stdin") == "pipe":
-                source, ours["stdin"] = os.pipe()
-                theirs.append(source)
-        except OSError as error:
-            raise SpawnError("pipes", error.errno or 0, f"making pipes: {error.strerror}") from None
-        launch = Launch(asked["argv"], env, asked.get("cwd") or "/", stdio=(source, out, err))
-        launch.restrict(asked)
-        return launch
-
     def _equip(self, run: Run, parts: dict[str, int], pidfd: int | None) -> None:
         # A child's death is told by SIGCHLD; every descriptor more makes each spawn dearer.
         run.parts = dict(parts)
@@ -331,14 +296,3 @@ class Children:
     def table(self) -> list[Facts]:
         """Every run as a successor needs it."""
         return [run.entry() for run in self.runs.values()]
-
-
-def _pipe(theirs: list[int], is_lasting: bool) -> tuple[int, int]:
-    """Our end and the service's. The service's can be read, too, where the system allows:
-    then printing never fails, not even while no keeper is there; it waits in the pipe."""
-    ours, writer = os.pipe()
-    theirs.append(writer)
-    if is_lasting and _HAS_PROC:
-        writer = os.open(f"/proc/self/fd/{writer}", os.O_RDWR | os.O_CLOEXEC)
-        theirs.append(writer)
-    return ours, writer
