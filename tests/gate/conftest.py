@@ -19,8 +19,10 @@ from tests.harness import Hold, read_until
 class Gate:
     """The gate's process, and a client of it."""
 
-    def __init__(self, hold: Hold, **environ: str) -> None:
+    def __init__(self, hold: Hold, before: str = "", **environ: str) -> None:
+        """`before`: what is said in the process before it begins."""
         self.hold = hold
+        self.before = before
         self.listening = socket.socket()
         self.listening.bind(("127.0.0.1", 0))
         self.listening.listen(100)
@@ -37,7 +39,8 @@ class Gate:
     def _start(self) -> subprocess.Popen[bytes]:
         # The socket becomes descriptor 3, as the keeper passes it.
         number = self.listening.fileno()
-        code = f"import os; os.dup2({number}, 3); from holdfast.gate.main import main; main()"
+        code = f"import os; os.dup2({number}, 3); {self.before}"
+        code += "from holdfast.gate.main import main; main()"
         process = subprocess.Popen(
             [sys.executable, "-c", code],
             env=self.environ,

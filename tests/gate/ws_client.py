@@ -52,7 +52,8 @@ class Ws:
         self._ids += 1
         number = self._ids
         await self.send(event, data, id=number)
-        return await self.frame(lambda it: isinstance(it, dict) and it.get("id") == number)
+        answer: Frame = await self.frame(lambda it: isinstance(it, dict) and it.get("id") == number)
+        return answer
 
     async def frame(self, wanted: Callable[[Any], bool], seconds: float = SECONDS) -> Any:
         for place, kept in enumerate(self.kept):

@@ -1,0 +1,387 @@
+"""`/ws`: who may pass, commands, events by number, rooms and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from tests.gate.conftest import Gate
+from tests.gate.ws_client import Ws
+from tests.harness import Hold, kill_9
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(story(), 60)
+
+    asyncio.run(bounded())
+
+
+def records(hold: Hold, **wanted: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in hold.cli("audit", "--json").stdout.splitlines()]
+    return [it for it in found if all(it.get(key) == value for key, value in wanted.items())]
+
+
+def test_commands_are_answered_by_id(gate: Gate, hold: Hold) -> None:
+    """In whatever order; errors with code, message and hint; each audited once."""
+
+    async def story() -> None:
+        async with await Ws.open(gate) as ws:
+            assert ws.hello["role"] == "admin"
+            assert ws.hello["room"] == f"user:{ws.hello['actor']}"
+            answer = await ws.ask("command:execute", {"command": "status"})
+            assert answer["event"] == "command:result"
+            assert answer["data"]["result"]["services"]["web"]["status"] == "running"
+            answer = await ws.ask("command:execute", {"command": "stop", "services": ["web"]})
+            assert answer["data"]["result"]["services"]["web"]["outcome"] == "stopped"
+            for data, code in (
+                ({"command": "stop", "services": ["nobody"]}, "unknown_service"),
+                ({"command": "nonsense"}, "usage"),
+                ({"command": "watch"}, "usage"),
+                ({}, "usage"),
+                ("status", "usage"),
+            ):
+                answer = await ws.ask("command:execute", data)
+                assert answer["event"] == "error", data
+                message = answer["data"]
+                assert (message["type"], message["data"]["code"]) == ("error", code)
+                assert message["timestamp"] > 1e12
+
+    run(story)
+    assert len(records(hold, door="websocket", command="stop", outcome="ok")) == 1
+
+
+def test_a_command_can_be_followed_and_cancelled(gate: Gate) -> None:
+    async def story() -> None:
+        async with await Ws.open(gate) as ws:
+            follow = {"command": "events", "since": 0, "follow": True}
+            await ws.send("command:execute", follow, id="all")
+            item = await ws.event("command:item")
+            assert (item["id"], item["data"]["item"]["seq"]) == ("all", 1)
+            answer = await ws.ask("command:cancel", {"target": "all"})
+            assert answer["data"]["found"]
+
+    run(story)
+
+
+@pytest.mark.parametrize("way", ["frame", "text", "header", "cookie", "subprotocol", "two"])
+def test_ways_to_show_a_token(gate: Gate, way: str) -> None:
+    ways: dict[str, dict[str, Any]] = {
+        "header": {"additional_headers": {"Authorization": f"Bearer {gate.token}"}},
+        "cookie": {"additional_headers": {"Cookie": f"holdfast_session={gate.token}"}},
+        "subprotocol": {"subprotocols": [Subprotocol(f"holdfast.token.{gate.token}")]},
+        "two": {
+            "subprotocols": [Subprotocol("holdfast"), Subprotocol(f"holdfast.token.{gate.token}")]
+        },
+    }
+    options = ways.get(way, {})
+
+    async def story() -> None:
+        async with await Ws.open(gate, token=None, **options) as ws:
+            if way == "frame":
+                await ws.send("auth", {"token": gate.token}, id=7)
+            elif way == "text":
+                await ws.send("auth", gate.token, id=7)
+            answer = await ws.event("auth:ok")
+            assert answer["data"]["actor"] == "token first admin"
+            assert answer.get("id") == (None if options else 7)
+            if way == "two":
+                assert ws.socket.subprotocol == "holdfast"
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        '{"event": "auth", "data": {"token": "wrong"}}',
+        '{"event": "auth", "data": "holdfast_00000000_wrong"}',
+        '{"event": "auth"}',
+        '{"event": "command:execute", "data": {"command": "status"}}',
+        '{"event": "session:create", "data": {"service": "web"}}',
+        "nonsense",
+        b"\x10\x00\x00\x00\x01ls\n",
+    ],
+)
+def test_nobody_passes_without_a_token(gate: Gate, hold: Hold, first: str | bytes) -> None:
+    """Whatever comes first: an error frame, then the end; on record once."""
+
+    async def story() -> None:
+        ws = await Ws.open(gate, token=None)
+        await ws.socket.send(first)
+        assert await ws.closed() == 4401
+        assert [it["event"] for it in ws.kept if isinstance(it, dict)] == ["error"]
+
+    run(story)
+    assert len(records(hold, door="websocket", decision="refused")) == 1
+
+
+def test_who_says_nothing_is_sent_away(gate: Gate, hold: Hold) -> None:
+    async def story() -> None:
+        ws = await Ws.open(gate, token=None)
+        assert await ws.closed() == 4401
+        assert "within 5 s" in ws.kept[0]["data"]["data"]["message"]  # type: ignore[call-overload]
+
+    run(story)
+    assert len(records(hold, door="websocket", decision="refused")) == 1
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+def test_pages_of_other_sites_are_refused(gate: Gate, origin: str) -> None:
+    """Even with a good cookie: before the handshake is done."""
+    cookie = {"Cookie": f"holdfast_session={gate.token}"}
+
+    async def story() -> None:
+        headers = {**cookie, "Origin": origin}
+        with pytest.raises(InvalidStatus) as refused:
+            await Ws.open(gate, token=None, additional_headers=headers)
+        assert refused.value.response.status_code == 403
+        headers = {**cookie, "Origin": f"http://127.0.0.1:{gate.port}"}
+        async with await Ws.open(gate, token=None, additional_headers=headers) as ws:
+            await ws.event("auth:ok")
+
+    run(story)
+
+
+def test_a_rebound_name_is_refused(gate: Gate) -> None:
+    """A name of somebody else's that suddenly means this machine."""
+
+    async def story() -> None:
+        cookie = {"Cookie": f"holdfast_session={gate.token}"}
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(
+                f"ws://evil.example:{gate.port}/ws",
+                host="127.0.0.1",
+                port=gate.port,
+                additional_headers=cookie,
+            )
+        assert refused.value.response.status_code == 403
+
+    run(story)
+
+
+def test_a_viewer_looks_and_does_not_type(gate: Gate, hold: Hold) -> None:
+    viewer = hold.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
+
+    async def story() -> None:
+        async with await Ws.open(gate, viewer) as ws:
+            assert ws.hello["role"] == "viewer"
+            session = (await ws.watch("web"))["sessionId"]
+            assert b"hello" in (await ws.output_until(b"hello\n"))[0]
+            answer = await ws.ask("terminal:input", {"sessionId": session, "data": "x\n"})
+            assert answer["event"] == "error"
+            assert answer["data"]["data"]["code"] == "refused"
+            assert answer["data"]["sessionId"] == session
+            answer = await ws.ask("terminal:take", {"sessionId": session})
+            assert answer["data"]["data"]["code"] == "refused"
+            answer = await ws.ask("command:execute", {"command": "stop", "services": ["web"]})
+            assert answer["data"]["data"]["code"] == "refused"
+            # Who may not type does not have the keyboard either.
+            async with await Ws.open(gate) as other:
+                assert not (await other.watch("web"))["keyboard"]
+
+    run(story)
+    refused = records(hold, door="websocket", decision="refused", actor="token eyes")
+    assert [it["command"] for it in refused] == ["send_input", "send_input", "stop"]
+    granted = records(hold, door="websocket", decision="allowed", actor="token eyes")
+    assert [it["command"] for it in granted] == ["open_output"]
+
+
+def test_a_token_limited_to_a_service(hold: Hold) -> None:
+    hold.services(
+        web={"command": ["sh", "-c", "echo hello; exec sleep 1000"]},
+        db={"command": ["sh", "-c", "echo secret; exec sleep 1000"]},
+    )
+    hold.up()
+    token = hold.cli("token", "create", "some", "--role", "viewer", "--service", "web")
+    gate = Gate(hold)
+
+    async def story() -> None:
+        async with await Ws.open(gate, token.stdout.strip()) as ws:
+            await ws.watch("web")
+            await ws.output_until(b"hello\n")
+            answer = await ws.ask("session:create", {"service": "db"})
+            assert answer["data"]["data"]["code"] == "refused"
+            answer = await ws.ask("subscribe", {"since": 0})
+            hold.cli("restart", "db")
+            hold.cli("restart", "web")
+            for _ in range(6):
+                event = await ws.event("event")
+                assert event["data"]["service"] == "web"
+
+    try:
+        run(story)
+    finally:
+        gate.close()
+
+
+def test_a_revoked_token_ends_its_connections(hold: Hold) -> None:
+    token = hold.cli("token", "create", "soon gone", "--role", "viewer").stdout.strip()
+    code = "import holdfast.gate.rooms as r; r.RECHECK_SECONDS = 0.2; "
+    gate = Gate(hold, before=code)
+
+    async def story() -> None:
+        ws = await Ws.open(gate, token)
+        await ws.watch("web")
+        await ws.output_until(b"hello\n")
+        other = await Ws.open(gate)
+        await asyncio.to_thread(hold.cli, "token", "revoke", "soon gone")
+        assert await ws.closed() == 4401
+        assert (await other.ask("ping"))["event"] == "pong"
+        await other.socket.close()
+
+    try:
+        run(story)
+    finally:
+        gate.close()
+
+
+def test_events_by_number_without_gap_or_duplicate(gate: Gate, hold: Hold) -> None:
+    """Over a reconnect with the last number, and over a kill of the supervisor meanwhile."""
+    seen: list[int] = []
+    pid = hold.service("web")["pid"]
+
+    async def story() -> None:
+        ws = await Ws.open(gate)
+        answer = await ws.ask("subscribe", {"since": 0})
+        assert answer["data"]["since"] == 0
+        for _ in range(3):
+            frame = await ws.event("event")
+            assert frame["seq"] == frame["data"]["seq"]
+            seen.append(frame["seq"])
+        await ws.socket.close()
+        await asyncio.to_thread(hold.cli, "signal", "web", "CONT")
+        async with await Ws.open(gate) as ws:
+            await ws.ask("subscribe", {"since": seen[-1]})
+            kill_9(hold.supervisor_pid)
+            await asyncio.to_thread(hold.cli, "signal", "web", "CONT")
+            while True:
+                frame = await ws.event("event")
+                seen.append(frame["seq"])
+                if frame["data"]["kind"] == "supervisor:started":
+                    break
+            await asyncio.to_thread(hold.cli, "signal", "web", "CONT")
+            last = hold.ask("events", limit=1)["last"]
+            while seen[-1] < last:
+                seen.append((await ws.event("event"))["seq"])
+
+    run(story)
+    assert seen == [event["seq"] for event in hold.ask("events", since=0, limit=1000)["events"]]
+    assert hold.service("web")["pid"] == pid
+
+
+def test_a_subscription_is_paced_and_ended(gate: Gate, hold: Hold) -> None:
+    """Beyond `bufferSize` nothing comes before it is acknowledged."""
+
+    async def story() -> None:
+        async with await Ws.open(gate) as ws:
+            answer = await ws.ask("subscribe", {"since": 0, "bufferSize": 1, "flushInterval": 5})
+            number, size = answer["data"]["subscription"], answer["data"]["bufferSize"]
+            assert (size, answer["data"]["flushInterval"]) == (4096, 5.0)
+            for _ in range(60):
+                hold.ask("signal", services=["web"], signal="CONT")
+            await ws.ask("ping")
+            await asyncio.sleep(0.3)
+            await ws.ask("ping")
+            first = [it for it in ws.kept if isinstance(it, dict) and it["event"] == "event"]
+            sizes = [len(json.dumps(it, separators=(",", ":"))) for it in first]
+            assert sum(sizes[:-1]) <= size, sizes
+            await ws.send("ack", {"subscription": number, "bytes": sum(sizes)})
+            ws.kept.clear()
+            assert (await ws.event("event"))["seq"] == len(first) + 1
+            answer = await ws.ask("unsubscribe", {"subscription": number})
+            assert answer["event"] == "unsubscribed"
+            answer = await ws.ask("unsubscribe", {"subscription": number})
+            assert answer["event"] == "error"
+
+    run(story)
+
+
+def test_a_room_hears_of_alerts(gate: Gate, hold: Hold) -> None:
+    """Every connection of the same actor, without asking."""
+
+    async def story() -> None:
+        one, other = await Ws.open(gate), await Ws.open(gate)
+        await one.ask("ping")
+        await asyncio.sleep(0.3)
+        hold.write(
+            {
+                "services": {
+                    "web": ["sleep", "1000"],
+                    "bad": {"command": ["false"], "start_retries": 0},
+                }
+            }
+        )
+        await asyncio.to_thread(hold.cli, "up", "-d", expect=None)
+        frames = [await ws.event("alert:raised") for ws in (one, other)]
+        assert frames[0] == frames[1]
+        assert frames[0]["room"] == "user:token first admin"
+        assert frames[0]["data"]["service"] == "bad"
+        for ws in (one, other):
+            await ws.socket.close()
+
+    run(story)
+
+
+def test_limits(gate: Gate) -> None:
+    """Of sessions and requests; a frame that is too large ends the connection."""
+
+    async def story() -> None:
+        async with await Ws.open(gate) as ws:
+            for _ in range(64):
+                await ws.watch("web", tail=0)
+            answer = await ws.ask("session:create", {"service": "web"})
+            assert answer["data"]["data"]["code"] == "too_many_requests"
+            session = next(it for it in ws.kept if isinstance(it, dict))
+            named = {"sessionId": session["data"]["sessionId"]}
+            assert (await ws.ask("session:close", named))["event"] == "session:closed"
+            await ws.watch("web", tail=0)
+            waiting = {"command": "wait", "service": "web", "condition": "exited"}
+            for number in range(40):
+                await ws.send("command:execute", waiting, id=f"w{number}")
+            refused = await ws.event("error")
+            assert refused["data"]["data"]["code"] == "too_many_requests"
+            await ws.socket.send("x" * (1024 * 1024 + 1))
+            assert await ws.closed() == 1009
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "",
+        "[]",
+        "1",
+        '{"event": 1}',
+        '{"event": "nonsense"}',
+        '{"event": "session:create", "data": {"service": "web", "cursor": "nonsense"}}',
+        '{"event": "session:create", "data": {"service": "web", "offset": -1}}',
+        '{"event": "session:create", "data": {"service": "web", "colour": 1}}',
+        '{"event": "session:close", "data": {"sessionId": "session-none"}}',
+        '{"event": "terminal:input", "data": {"sessionId": "x", "data": 1}}',
+        '{"event": "terminal:resize", "data": {"sessionId": "x", "cols": "many", "rows": 1}}',
+        '{"event": "ack"}',
+        '{"event": "auth", "data": {"token": "again"}}',
+        b"",
+        b"\x10\x00\x00\x00\x09x",
+        b"\x01\x00\x00\x00\x01x",
+    ],
+)
+def test_what_cannot_be_understood_is_said(gate: Gate, frame: str | bytes) -> None:
+    async def story() -> None:
+        async with await Ws.open(gate) as ws:
+            await ws.socket.send(frame)
+            error = (await ws.event("error"))["data"]["data"]
+            assert error["code"] == "usage"
+            assert error["message"]
+            assert (await ws.ask("ping"))["event"] == "pong"
+
+    run(story)
