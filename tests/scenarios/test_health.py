@@ -262,7 +262,7 @@ def test_liveness_by_lines(hold: Hold) -> None:
 
 def test_probes_of_a_paused_service_wait(hold: Hold) -> None:
     """A frozen service cannot answer, so it is not asked and not restarted."""
-    hold.services(web=web(hold, 200, timeout="200ms"))
+    hold.services(web=web(hold, 200, timeout="10s"))
     hold.up()
     hold.cli("pause", "web")
     asked = hold.folder / "web" / "asked"
