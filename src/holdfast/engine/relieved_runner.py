@@ -15,7 +15,7 @@ from holdfast.engine.overlap import Overlap, second_run
 from holdfast.engine.service import Report
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules.lifecycle import Cause
-from holdfast.rules.restart import Counters
+from holdfast.rules.restart import Again, Counters
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.states import Desired, State
 
@@ -147,6 +147,12 @@ class RelievedRunner(ServiceRunner):
         else:
             self._is_due = True
             overlap.end(None)
+
+    def _back_off(self, decision: Again) -> None:
+        overlap = self.overlap
+        if overlap is not None and overlap.run.is_up and not overlap.is_ending:
+            decision = decision._replace(delay=0.0)  # the next run is there already
+        super()._back_off(decision)
 
     def _tree_gone(self, report: Report) -> None:
         if self.overlap is not None and self.overlap.is_ending and self.state is State.STOPPING:
