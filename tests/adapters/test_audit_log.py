@@ -47,6 +47,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def test_what_is_recorded_is_read_and_whole(log: AuditLog, kept: Kept, tmp_path: Path) -> None:
+    """All of it, from any number on, in files that are the owner's alone."""
     assert [entry["n"] for entry in log.entries()] == list(range(10))
     assert [entry["n"] for entry in log.entries(since=7)] == [7, 8, 9]
     assert log.verify(kept.head) == (True, 10, 1, 10, None)
@@ -54,6 +55,7 @@ def test_what_is_recorded_is_read_and_whole(log: AuditLog, kept: Kept, tmp_path:
 
 
 def test_it_goes_on_after_a_restart(log: AuditLog, kept: Kept, tmp_path: Path) -> None:
+    """A new process continues the chain where the last one ended."""
     again = opened(tmp_path / "audit", kept)
     again.record({"command": "start"})
     assert again.verify(kept.head) == (True, 11, 1, 11, None)
@@ -143,6 +145,7 @@ def test_files_rotate_and_the_chain_goes_on(
 def test_a_missing_file_in_between_is_found(
     tmp_path: Path, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A whole file that was taken away breaks the chain."""
     monkeypatch.setattr(audit_log, "FILE_BYTES", 2000)
     log = opened(tmp_path / "audit", kept)
     for number in range(50):

@@ -350,7 +350,8 @@ def test_precedence(tmp_path: Path) -> None:
     path.write_text("port: 1\nhost: 127.0.0.2\nlog_level: error\nservices: {}\n")
     environ = {"SUPERVISOR_PORT": "2", "SUPERVISOR_LOG_LEVEL": "WARN"}
     found = load(str(path), environ=environ, settings={"port": "3"})
-    assert (door_of(found).port, door_of(found).host, found.log_level) == (3, "127.0.0.2", "warning")
+    door = door_of(found)
+    assert (door.port, door.host, found.log_level) == (3, "127.0.0.2", "warning")
     aliased = load(str(path), environ={"MAGICTUNNEL_RUNTIME_MODE": "advanced"})
     assert aliased.runtime_mode == "advanced"
     assert door_of(aliased).port == 1

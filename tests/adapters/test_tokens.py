@@ -32,6 +32,7 @@ def test_the_first_start_makes_an_admin(tokens: Tokens, tmp_path: Path) -> None:
 
 
 def test_a_token_survives_a_restart(tokens: Tokens, tmp_path: Path) -> None:
+    """With its name, role and limits."""
     scopes = Scopes(services=("web",))
     made = tokens.create("deploy", Role.OPERATOR, scopes=scopes)
     again = Tokens(str(tmp_path))
@@ -43,6 +44,7 @@ def test_a_token_survives_a_restart(tokens: Tokens, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["id", "name"])
 def test_a_revoked_token_is_none(tokens: Tokens, tmp_path: Path, which: str) -> None:
+    """By its id or its name, at once and for good."""
     made = tokens.create("deploy", Role.OPERATOR)
     tokens.revoke(getattr(made.token, which))
     assert tokens.find(made.text) is None
@@ -52,6 +54,7 @@ def test_a_revoked_token_is_none(tokens: Tokens, tmp_path: Path, which: str) -> 
 
 
 def test_an_expired_token_is_none(tmp_path: Path) -> None:
+    """It is refused and no longer listed, and its name is free again."""
     now = [1000.0]
     tokens = Tokens(str(tmp_path), clock=lambda: now[0])
     tokens.load()
@@ -66,18 +69,28 @@ def test_an_expired_token_is_none(tmp_path: Path) -> None:
 def test_what_is_no_token_is_none(tokens: Tokens) -> None:
     """Near misses, nothing, and what was never meant to be one."""
     text = Path(tokens.admin_path).read_text().strip()
-    for wrong in ("", "holdfast_", text[:-1], text + "x", text.upper(), "x" * 10_000, "holdfast_\x00_ü"):
+    for wrong in (
+        "",
+        "holdfast_",
+        text[:-1],
+        text + "x",
+        text.upper(),
+        "x" * 10_000,
+        "holdfast_\x00_ü",
+    ):
         assert tokens.find(wrong) is None, wrong
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 101, "first admin"])
 def test_a_name_is_needed_and_unique(tokens: Tokens, name: str) -> None:
+    """A token without a printable name of its own is not made."""
     with pytest.raises(UsageError):
         tokens.create(name, Role.VIEWER)
 
 
 @pytest.mark.parametrize("role", [Role.OWNER, Role.STRANGER])
 def test_no_token_makes_an_owner(tokens: Tokens, role: Role) -> None:
+    """Owner and stranger are no roles of tokens."""
     with pytest.raises(UsageError):
         tokens.create("me", role)
 

@@ -56,6 +56,7 @@ def test_without_a_name_the_default_service_is_meant(line: str) -> None:
 
 
 def test_an_id_and_a_token_travel_with_a_request() -> None:
+    """In JSON beside the command, in words as a line of its own."""
     request = parse(b'{"id": 7, "token": "t", "command": "status"}')
     assert (request.id, request.token, request.fields) == (7, "t", {})
     assert parse(b"token t").token == "t"
@@ -71,12 +72,14 @@ def test_an_id_and_a_token_travel_with_a_request() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_said(line: str) -> None:
+    """Bad input is an error with a message, never a guess."""
     with pytest.raises(UsageError) as raised:
         command_of(parse(line.encode()))
     assert raised.value.message
 
 
 def test_a_mistyped_word_gets_a_suggestion() -> None:
+    """As on the command line."""
     with pytest.raises(UsageError, match="did you mean"):
         parse(b"stauts")
 

@@ -68,6 +68,7 @@ def test_a_condemned_run_ends_as_a_failure(make_stage: MakeStage) -> None:
 
 
 def test_condemned_while_starting_is_a_start_failure(make_stage: MakeStage) -> None:
+    """It counts against `start_retries`, and who waits for the start is told why."""
     one = make_stage(start_retries=0, start_seconds=10.0)
     future = one.runner.start()
     one.settle()
@@ -94,6 +95,7 @@ def test_a_request_overrules_a_sentence(make_stage: MakeStage, verb: str) -> Non
 
 
 def test_nothing_that_does_not_live_is_condemned(make_stage: MakeStage) -> None:
+    """A verdict that comes too late changes nothing."""
     one = make_stage()
     assert not one.runner.condemn("unhealthy", "whatever")
     assert state_of(one) is State.PENDING
@@ -118,6 +120,7 @@ def test_a_start_waits_for_admission(make_stage: MakeStage) -> None:
 
 
 def test_a_restart_after_a_crash_waits_for_admission(make_stage: MakeStage) -> None:
+    """Back-off alone does not start it: what it needs may be gone."""
     one = make_stage(restart=RestartSpec(delay=1.0))
     one.runner.start()
     one.settle()
@@ -149,6 +152,7 @@ def test_a_start_is_answered_when_it_is_ready(make_stage: MakeStage) -> None:
 
 
 def test_attendants_are_told_and_cannot_harm(make_stage: MakeStage) -> None:
+    """A broken monitor takes neither the service nor the others with it."""
     one = make_stage()
     witness = Witness()
     one.attendants.add(witness)

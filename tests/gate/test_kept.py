@@ -59,6 +59,7 @@ def test_it_serves_and_is_hidden(hold: HttpHold) -> None:
 
 
 def test_a_killed_gate_is_back_and_nothing_else_is_touched(hold: HttpHold) -> None:
+    """On the same port; supervisor and services keep their pids."""
     hold.http()
     pid, web, supervisor = hold.gate_pid(), hold.service("web")["pid"], hold.supervisor_pid
     kill_9(pid)
@@ -68,6 +69,7 @@ def test_a_killed_gate_is_back_and_nothing_else_is_touched(hold: HttpHold) -> No
 
 
 def test_the_gate_outlives_the_supervisor(hold: HttpHold) -> None:
+    """It is the same process after the supervisor was replaced."""
     hold.http()
     pid = hold.gate_pid()
     kill_9(hold.supervisor_pid)
@@ -77,6 +79,7 @@ def test_the_gate_outlives_the_supervisor(hold: HttpHold) -> None:
 
 
 def test_down_ends_it(hold: HttpHold) -> None:
+    """Also if the services stay: nobody could answer it."""
     hold.http()
     pid = hold.gate_pid()
     hold.cli("down", "--keep-running")

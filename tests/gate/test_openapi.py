@@ -27,6 +27,7 @@ def references(value: Any) -> list[str]:
 
 
 def test_every_reference_leads_somewhere() -> None:
+    """No schema refers to one that is not in the document."""
     for reference in references(DOCUMENT):
         value: Any = DOCUMENT
         for part in reference.removeprefix("#/").split("/"):
@@ -34,6 +35,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_every_schema_is_one() -> None:
+    """Each is a right JSON Schema."""
     for schema in DOCUMENT["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
 
@@ -51,6 +53,7 @@ def test_every_route_fits_its_command(command: Any) -> None:
 
 
 def test_it_is_served(gate: Gate) -> None:
+    """To everybody, since it tells nothing about this Holdfast."""
     assert gate.get("/api/openapi.json", token=None)["openapi"] == "3.1.0"
 
 

@@ -15,6 +15,7 @@ from tests.harness import Hold, kill_9
 
 
 def test_status_and_control(gate: Gate) -> None:
+    """The same answers as on the line door."""
     assert gate.get("/api/status")["services"]["web"]["status"] == "running"
     assert gate.post("/api/services/stop", {"services": ["web"]})["services"]["web"]["outcome"] == (
         "stopped"
@@ -24,6 +25,7 @@ def test_status_and_control(gate: Gate) -> None:
 
 
 def test_arguments_of_path_and_query(gate: Gate) -> None:
+    """They become fields of the command, with their types."""
     lines = gate.get("/api/services/web/logs?tail=5&stream=out")["lines"]
     assert [line["text"] for line in lines] == ["hello"]
     assert gate.get("/api/services/web/runs?limit=1")["runs"][0]["number"] == 1
@@ -70,6 +72,7 @@ def test_nobody_without_a_token(gate: Gate, hold: Hold) -> None:
 
 
 def test_a_role_binds(gate: Gate, hold: Hold) -> None:
+    """A viewer may look and not stop, and the refusal is on record."""
     viewer = hold.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
     assert gate.get("/api/status", token=viewer)["services"]
     body = {"services": ["web"]}
@@ -101,11 +104,13 @@ def test_pages_of_other_sites_are_refused(gate: Gate, headers: dict[str, str]) -
 
 
 def test_a_form_cannot_be_sent(gate: Gate) -> None:
+    """A body that a page of another site could send is refused."""
     headers = {"Content_Type": "application/x-www-form-urlencoded"}
     gate.refused(400, "POST", "/api/services/stop", body=b"services=web", **headers)
 
 
 def test_a_body_is_bounded(gate: Gate) -> None:
+    """Before it is read."""
     gate.refused(413, "POST", "/api/services/stop", body=b"x", Content_Length=str(1 << 30))
 
 
@@ -131,6 +136,7 @@ def test_events_are_streamed_and_resumed(gate: Gate, hold: Hold) -> None:
 
 
 def test_a_killed_supervisor_is_not_noticed_by_who_reads(gate: Gate, hold: Hold) -> None:
+    """The request waits for the next one."""
     kill_9(hold.supervisor_pid)
     assert gate.get("/api/status")["services"]["web"]["status"] == "running"
 
@@ -146,6 +152,7 @@ def test_a_killed_gate_refuses_nobody(gate: Gate) -> None:
 
 
 def test_answers_tell_browsers_what_not_to_do(gate: Gate) -> None:
+    """Headers against sniffing and framing are on every answer."""
     answer, _ = gate.request("GET", "/health")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["X-Frame-Options"] == "DENY"

@@ -62,6 +62,7 @@ def test_everybody_known_may_greet() -> None:
 
 
 def test_a_scope_never_widens_a_role() -> None:
+    """A viewer with every scope is still a viewer."""
     actor = Actor(Role.VIEWER, "eyes", scopes=Scopes(commands=("*",), services=("*",)))
     assert not permit(actor, COMMANDS["stop"], (Target("web"),)).is_allowed
 

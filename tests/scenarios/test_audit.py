@@ -44,11 +44,13 @@ def test_changes_and_reads_of_output_are_recorded_once(hold: Hold) -> None:
 
 
 def test_a_failure_is_recorded_as_one(hold: Hold) -> None:
+    """With the code that the caller got."""
     hold.cli("stop", "nobody", expect=3)
     assert records(hold)[-1]["outcome"] == "unknown_service"
 
 
 def test_the_chain_goes_on_over_a_killed_supervisor(hold: Hold) -> None:
+    """No record is lost, none is numbered twice."""
     hold.cli("stop", "web")
     kill_9(hold.supervisor_pid)
     hold.cli("start", "web")
@@ -74,6 +76,7 @@ def test_a_removed_record_is_found(hold: Hold, cut: slice) -> None:
 
 
 def test_tokens_are_made_listed_and_revoked(hold: Hold) -> None:
+    """Its text is shown once and stored nowhere."""
     made = hold.cli("token", "create", "ci", "--role", "viewer", "--service", "web").stdout.strip()
     assert made.startswith("holdfast_")
     listed = hold.cli("token", "ls").stdout
@@ -90,6 +93,7 @@ def test_tokens_are_made_listed_and_revoked(hold: Hold) -> None:
 
 
 def test_following_goes_on_over_a_killed_supervisor(hold: Hold) -> None:
+    """After the last record that was told, without repeating one."""
     argv = hold.command("audit", "-f", "--json")
     with started(argv, cwd=hold.project, env=hold.environ) as following:
         read_until(following, b'"command": "up"')

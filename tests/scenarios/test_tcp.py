@@ -97,6 +97,7 @@ def test_netcat_and_telnet(opened: NetHold) -> None:
 
 
 def test_tagged_and_flat_json(opened: NetHold) -> None:
+    """As source programs write them, with nulls for what is not meant."""
     with Wire(opened.port) as wire:
         wire.send(json.dumps({"token": opened.token}), '"Status"', '{"Restart": {"args": null}}')
         assert wire.json()["ok"]
@@ -108,6 +109,7 @@ def test_tagged_and_flat_json(opened: NetHold) -> None:
 
 
 def test_requests_with_an_id_do_not_wait_for_each_other(opened: NetHold) -> None:
+    """A long wait does not hold up a status on the same connection."""
     with Wire(opened.port) as wire:
         wire.send(json.dumps({"token": opened.token}))
         wire.json()
@@ -128,6 +130,7 @@ def test_nobody_without_a_token(opened: NetHold, line: str) -> None:
 
 
 def test_a_wrong_token_is_refused_and_then_hung_up_on(opened: NetHold) -> None:
+    """Three times, and it is on record."""
     answer = piped(opened.port, *["token holdfast_00000000_wrong"] * 10)
     assert answer.count("error:") == 3
     last = json.loads(opened.cli("audit", "--json").stdout.splitlines()[-1])
@@ -157,6 +160,7 @@ def test_allowed_commands_and_the_configured_token(hold: NetHold) -> None:
 
 
 def test_roles_and_scopes_bind(opened: NetHold) -> None:
+    """A viewer, and an operator of another service, stop nothing; refusals are on record."""
     viewer = opened.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
     other = opened.cli("token", "create", "other", "--service", "db").stdout.strip()
     assert "refused" in piped(opened.port, f"token {viewer}", "stop web").splitlines()[1]
@@ -203,6 +207,7 @@ def test_a_port_that_is_taken_is_named_and_left(hold: NetHold) -> None:
 
 
 def test_a_line_without_end_is_refused(opened: NetHold) -> None:
+    """It is not collected in memory."""
     with Wire(opened.port) as wire:
         try:
             wire.sock.sendall(b"x" * 3_000_000)

@@ -11,7 +11,9 @@ TROUBLE_VERBS = (
         "trouble:explain",
         operands="[SERVICE]",
         most=1,
-        options=(Option("--environment", "show the environment it is started with, without secrets"),),
+        options=(
+            Option("--environment", "show the environment it is started with, without secrets"),
+        ),
         commands=("explain",),
         about=(
             "Tells what happened before, how the last run ended and what that means, its last\n"

@@ -12,8 +12,8 @@ class LiveRun:
     """The run whose processes exist, or are being created."""
 
     __slots__ = (
-        "adopted", "enforced", "is_empty", "log_bytes", "main_gone", "number", "pid", "run_id", "start_time",
-        "started_at", "started_mono", "usage",
+        "adopted", "enforced", "is_empty", "log_bytes", "main_gone", "number", "pid", "run_id",
+        "start_time", "started_at", "started_mono", "usage",
     )  # fmt: skip
 
     def __init__(self, run_id: str, number: int, started_at: float, started_mono: float) -> None:
