@@ -30,7 +30,7 @@ def web(hold: Hold, *statuses: object, name: str = "web", **probe: Any) -> dict[
     folder = hold.folder / name
     folder.mkdir(exist_ok=True)
     port = free_port()
-    check = {"http": f"http://127.0.0.1:{port}/", "interval": "100ms", "timeout": "1s", **probe}
+    check = {"http": f"http://127.0.0.1:{port}/", "interval": "100ms", **probe}
     return {
         "command": program("answers.py", port, folder, *statuses),
         "health_check": check,
