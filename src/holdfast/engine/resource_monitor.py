@@ -76,6 +76,8 @@ class ResourceMonitor(Attendant):
         self._clock = clock
         self._interval = Settings().monitoring_interval
         self._by_run: dict[str, Gauge] = {}
+        self._limited: dict[str, Gauge] = {}
+        """Services that something depends on, by name."""
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.Future[None] | None = None
         self._errands: list[Errand] = []
@@ -123,11 +125,15 @@ class ResourceMonitor(Attendant):
 
     def declared(self, runner: Any) -> None:
         gauge = self._gauge(runner)
+        self._limited.pop(runner.name, None)
+        if limits.has_limits(runner.declaration.spec):
+            self._limited[runner.name] = gauge
         if gauge.run_id is not None:
             self._await_timeout(gauge)
 
     def removed(self, runner: Any) -> None:
         gauge = self.gauges.pop(runner.name, None)
+        self._limited.pop(runner.name, None)
         if gauge is not None:
             self._cancel(gauge)
             self._leave(gauge)
@@ -212,8 +218,8 @@ class ResourceMonitor(Attendant):
             gauge.usage = usage
             if gauge.runner.run is not None and gauge.runner.run.run_id == run_id:
                 gauge.runner.run.usage = usage
-        for gauge in list(self._by_run.values()):
-            if gauge.usage is not None and limits.has_limits(gauge.runner.declaration.spec):
+        for gauge in list(self._limited.values()):
+            if gauge.usage is not None and gauge.run_id is not None:
                 self._judge(gauge, gauge.usage)
         self.on_seen(seen)
 
