@@ -156,3 +156,14 @@ def test_a_desktop_command_has_no_script_of_ours_in_its_words() -> None:
         argv = alert_words.desktop_argv(Notice(one, 1, "raised", "", ""), platform)
         assert sum("evil" in word for word in argv) == 1
         assert all("evil" not in word for word in argv if word.startswith("display"))
+
+
+@pytest.mark.parametrize(
+    ("due", "now", "left"), [(110.0, 100.0, 10.0), (100.0, 100.0, 0.0), (90.0, 100.0, 0.0),
+                             (4000.0, 100.0, 0.0)],
+)  # fmt: skip
+def test_a_reminder_does_not_wait_for_a_clock_that_was_set_back(
+    due: float, now: float, left: float
+) -> None:
+    """What is due further ahead than the interval is due now."""
+    assert deliveries.seconds_until(due, now, 60.0) == left

@@ -251,13 +251,14 @@ class Target:
             due = deliveries.reminder_at(self.spec, self.memory, alert)
             if due is None or not self._is_meant(alert):
                 continue
-            if due <= clock.time():
+            left = deliveries.seconds_until(due, clock.time(), self.spec.repeat)
+            if left <= 0:
                 if await self._attempt(alert, 0, "reminder"):
-                    due = clock.time() + self.spec.repeat
+                    left = self.spec.repeat
                 else:
-                    due = clock.time() + deliveries.retry_delay(self.memory.failures, 0.5)
-            soonest = due if soonest is None else min(soonest, due)
-        return None if soonest is None else max(0.0, soonest - clock.time())
+                    left = deliveries.retry_delay(self.memory.failures, 0.5)
+            soonest = left if soonest is None else min(soonest, left)
+        return soonest
 
     async def _skip_oldest(self) -> None:
         """So far behind, it is told of the newest only."""

@@ -79,6 +79,13 @@ def is_told(target: TargetSpec, memory: Memory, alert: Alert, now: float) -> boo
     return target.cleared and last is not None and last.alert == alert.id
 
 
+def seconds_until(due: float, now: float, repeat: float) -> float:
+    """How long it still is; nothing for what is further away than it can be, because the
+    clock was set back."""
+    left = due - now
+    return left if 0 < left <= repeat else 0.0
+
+
 def reminder_at(target: TargetSpec, memory: Memory, alert: Alert) -> float | None:
     """When an open alert is told again; None: never."""
     last = memory.told.get(place_of(alert))
