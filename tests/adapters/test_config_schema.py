@@ -81,7 +81,8 @@ def described() -> dict[str, Any]:
     """Every key by its path in the guide, with its default."""
     blocks: dict[str, Block] = {block.definition: block for block in BLOCKS}
     found = {key.name: key.default for key in (*SERVICE.keys.values(), *ROOT.keys.values())}
-    for name in ("restart", "stop", "log", "watch", "schedule", "health_check", "security"):
+    own = ("restart", "stop", "log", "watch", "schedule", "health_check", "security")
+    for name in (*own, "memory_limit", "limits"):
         found.update({f"{name}.{k.name}": k.default for k in blocks[name].keys.values()})
     inner = blocks["authentication"].keys.values()
     found.update({f"security.authentication.{k.name}": k.default for k in inner})

@@ -25,13 +25,14 @@ from holdfast.adapters.config.keys import (
     SUPERVISOR,
     TLS,
 )
+from holdfast.adapters.config.resource_keys import LIMITS, MEMORY_LIMIT
 from holdfast.adapters.config.schedule_keys import SCHEDULE
 from holdfast.adapters.config.watch_keys import WATCH
 
 SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfast.schema.json")
 BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, TLS, AUTHENTICATION),
-    *(WATCH, SCHEDULE, TARGET),
+    *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
