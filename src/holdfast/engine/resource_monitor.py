@@ -28,6 +28,7 @@ from holdfast.vocabulary.service_spec import Settings
 FIRST_LOOK_SECONDS = 1.0
 FRESH_SECONDS = 1.0
 """Who asks for numbers gets none older than this."""
+EARLY_LOOKS = 4
 MOST_CUSTOM = 100
 _log = logger("resource_monitor")
 
@@ -35,13 +36,17 @@ _log = logger("resource_monitor")
 class Gauge:
     """The numbers of one service."""
 
-    __slots__ = ("custom", "finished", "name", "run_id", "runner", "standing", "timer", "usage")
+    __slots__ = (
+        "custom", "finished", "name", "patience", "run_id", "runner", "standing", "timer", "usage",
+    )  # fmt: skip
 
     def __init__(self, runner: Any) -> None:
         self.runner = runner
         self.name: str = runner.name
         self.run_id: str | None = None
         self.usage: Usage | None = None
+        self.patience = 0
+        """Early looks that are left until it has numbers."""
         self.finished = Totals()
         """What its ended runs used."""
         self.custom: dict[str, float] = {}
@@ -105,7 +110,7 @@ class ResourceMonitor(Attendant):
         self._leave(gauge)
         self.tallies.spawned(self._clock.monotonic() - run.started_mono)
         gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, Standing()
-        gauge.custom = {}
+        gauge.custom, gauge.patience = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge
         age = max(0.0, self._clock.monotonic() - run.started_mono)
         is_limited = limits.has_limits(runner.declaration.spec)
@@ -204,7 +209,11 @@ class ResourceMonitor(Attendant):
         else:
             self._take(seen)
         if self._by_run or self._errands:
-            self._schedule(self._interval)
+            # A run that has just begun may not be where its numbers are.
+            soon = [it for it in self._by_run.values() if it.usage is None and it.patience > 0]
+            for gauge in soon:
+                gauge.patience -= 1
+            self._schedule(min(FIRST_LOOK_SECONDS, self._interval) if soon else self._interval)
 
     def _take(self, seen: Seen) -> None:
         self.looked_at = seen.at

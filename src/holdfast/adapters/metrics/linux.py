@@ -53,9 +53,10 @@ class LinuxSampler:
 
     def look(self, now: float, *, is_full: bool = False) -> dict[str, Usage]:
         changed: dict[str, Usage] = {}
-        if [tree for tree in self._trees.values() if tree.fd < 0 and not self._has_cgroup(tree)]:
+        without = [it for it in self._trees.values() if it.fd < 0 and not self._has_cgroup(it)]
+        if without and (is_full or any(tree.patience == 0 for tree in without)):
             self._scan.run(now)
-        elif self._all_rest(now):
+        elif not without and self._all_rest(now):
             return self._rested(now)
         self._looks += 1
         for run_id, tree in self._trees.items():
@@ -123,6 +124,8 @@ class LinuxSampler:
         return tree.take(now, processes, cpu, is_full=is_full) if processes else None
 
     def _look_at_processes(self, tree: Tree, now: float, is_asked: bool) -> Usage | None:
+        if tree.patience and not is_asked:
+            return None  # its cgroup is about to be there, and costs less
         if not is_asked and not tree.is_limited:
             pace = next((pace for looks, pace in IDLE_PACES if tree.rested >= looks), 1)
             if (self._looks + tree.pid) % pace:
@@ -137,7 +140,9 @@ class LinuxSampler:
 
     def _has_cgroup(self, tree: Tree) -> bool:
         """Find the tree's cgroup: it is moved there a moment after its start."""
-        if self._root is None or tree.patience == 0:
+        if self._root is None:
+            tree.patience = 0
+        if tree.patience == 0:
             return False
         path = f"{self._root}/{tree.run_id}"
         try:
