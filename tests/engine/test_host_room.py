@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.adapters.metrics.host import HostUsage
+from holdfast.engine.attendants import Attendants
 from holdfast.engine.host_room import HostRoom
 from holdfast.engine.ports import Open
 from holdfast.vocabulary.resource_spec import HostLimits
@@ -42,8 +43,8 @@ class GatedStage(Stage):
             Open(), self.clock.call_later, lambda: len(self.keeper.runs), self.host
         )
         self.admission = self.gate
-        if not self.attendants._all:
-            self.attendants.add(self.gate)
+        self.attendants = Attendants()
+        self.attendants.add(self.gate)
         return super().ports()
 
     def limit(self, **fields: object) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
+from holdfast.engine.attendants import Attendant
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.probe_watch import Then
 from holdfast.rules.health import Condition
@@ -384,14 +385,11 @@ def test_who_says_too_much_is_heard_now_and_then(scene: Callable[..., Scene]) ->
     one.monitor.hear(one.runner, Message(is_ready=True))
     changes: list[str | None] = []
 
-    class Listener:
+    class Listener(Attendant):
         def changed(self, runner: Any) -> None:
             changes.append(runner.condition.said)
 
-        def __getattr__(self, name: str) -> Any:
-            return lambda *_: None
-
-    one.stage.attendants.add(Listener())  # type: ignore[arg-type]
+    one.stage.attendants.add(Listener())
     for number in range(1000):
         one.monitor.hear(one.runner, Message(status=f"step {number}"))
     one.pass_time(1.0)

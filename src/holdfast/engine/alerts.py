@@ -26,6 +26,7 @@ SAVED_AS = "alerts"
 ALERT_KINDS = (Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value)
 _BATCH = 500
 _RETRY_SECONDS = 5.0
+_REPLACED = Kind.DATABASE_REPLACED.value
 _MOST_UNSAVED = 1000
 """Events without consequence may be folded again: their place is saved only now and then."""
 _log = logger("alerts")
@@ -108,7 +109,7 @@ class Alerts:
         told = [change for change in changes if change.what != "repeated"]
         for change in told:
             self._announce(change)
-        is_forgotten = any(it["kind"] == Kind.DATABASE_REPLACED.value for it in events)
+        is_forgotten = any(it["kind"] == _REPLACED for it in events)
         if told or is_forgotten or self._place - self._saved_place >= _MOST_UNSAVED:
             self._save()
         if any(it["kind"] in ALERT_KINDS for it in events):

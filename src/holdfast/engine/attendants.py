@@ -45,45 +45,51 @@ class Attendant:
         """It is forgotten."""
 
 
+HOOKS = tuple(name for name in vars(Attendant) if not name.startswith("_"))
+
+
 class Attendants:
     """All attendants; a fault of one reaches neither the runner nor the others."""
 
     def __init__(self) -> None:
-        self._all: list[Attendant] = []
+        self._told: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
 
     def add(self, attendant: Attendant) -> None:
-        self._all.append(attendant)
+        """From now on it is told of what it wants to know; every start passes here."""
+        for hook in HOOKS:
+            if getattr(type(attendant), hook) is not getattr(Attendant, hook):
+                self._told[hook].append(getattr(attendant, hook))
 
     def spawning(self, runner: Any, message: dict[str, Any]) -> None:
-        self._tell(lambda attendant: attendant.spawning(runner, message))
+        self._tell("spawning", runner, message)
 
     def run_began(self, runner: Any) -> None:
-        self._tell(lambda attendant: attendant.run_began(runner))
+        self._tell("run_began", runner)
 
     def run_over(self, runner: Any) -> None:
-        self._tell(lambda attendant: attendant.run_over(runner))
+        self._tell("run_over", runner)
 
     def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
-        self._tell(lambda attendant: attendant.trial_spawning(overlap, message))
+        self._tell("trial_spawning", overlap, message)
 
     def trial_began(self, overlap: Any) -> None:
-        self._tell(lambda attendant: attendant.trial_began(overlap))
+        self._tell("trial_began", overlap)
 
     def trial_over(self, overlap: Any) -> None:
-        self._tell(lambda attendant: attendant.trial_over(overlap))
+        self._tell("trial_over", overlap)
 
     def changed(self, runner: Any) -> None:
-        self._tell(lambda attendant: attendant.changed(runner))
+        self._tell("changed", runner)
 
     def declared(self, runner: Any) -> None:
-        self._tell(lambda attendant: attendant.declared(runner))
+        self._tell("declared", runner)
 
     def removed(self, runner: Any) -> None:
-        self._tell(lambda attendant: attendant.removed(runner))
+        self._tell("removed", runner)
 
-    def _tell(self, tell: Callable[[Attendant], None]) -> None:
-        for attendant in self._all:
+    def _tell(self, hook: str, *facts: Any) -> None:
+        for tell in self._told[hook]:
             try:
-                tell(attendant)
+                tell(*facts)
             except Exception:  # noqa: BLE001 - the border between a service and its monitors
-                _log.exception("%s failed", type(attendant).__name__)
+                _log.exception("a monitor failed: %s", getattr(tell, "__qualname__", tell))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.vocabulary.events import Event, Kind
 
+_STARTED = Kind.PROCESS_STARTED.value
 _FAILURES = (Kind.START_FAILED.value, Kind.CONDEMNED.value)
 
 
@@ -44,7 +45,7 @@ class Tallies:
     def stored(self, events: list[Event]) -> None:
         self.events += len(events)
         for event in events:
-            if event.kind == Kind.PROCESS_STARTED.value:
+            if event.kind == _STARTED:
                 self.restarts += bool(event.data.get("restarted"))
             elif event.kind in _FAILURES:
                 self.failures += 1

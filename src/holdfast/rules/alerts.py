@@ -34,6 +34,7 @@ OF_A_RUN = frozenset({
 """Causes that a requested stop ends: nobody wants the service to be well any more."""
 OF_A_START = frozenset({_C.START_FAILURE, _C.SUPPRESSED, _C.UNKILLABLE})
 OF_AN_END = frozenset({_C.CRASH, _C.TIMEOUT, _C.OTHER})
+_FAILED = State.FAILED.value
 _UNWELL = ("unhealthy", "failing", "failed")
 _LIMITS = ("memory", "cpu", "processes", "limit", "resources", "resource_exceeded")
 
@@ -52,7 +53,10 @@ def fold(alerts: Open, event: Event) -> list[Change]:
 
 def _on_transition(alerts: Open, event: Event) -> list[Change]:
     data = event.data
-    to, cause = word(data.get("to")), word(data.get("cause"))
+    to = word(data.get("to"))
+    if not alerts and to != _FAILED:
+        return []  # most are like this: nothing to clear, nothing wrong
+    cause = word(data.get("cause"))
     match to:
         case State.RUNNING.value:
             return clear_causes(alerts, event, "it started successfully", OF_A_START)

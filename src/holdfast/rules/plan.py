@@ -130,9 +130,9 @@ def make(
 
 def is_outdated(launched: ServiceSpec | None, declared: ServiceSpec) -> bool:
     """Whether a run that was started by one would be another if started by the other."""
-    return launched is not None and any(
-        getattr(launched, name) != getattr(declared, name) for name in RESTART_FIELDS
-    )
+    if launched is None or launched is declared:
+        return False
+    return any(getattr(launched, name) != getattr(declared, name) for name in RESTART_FIELDS)
 
 
 def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[str, ...]:
