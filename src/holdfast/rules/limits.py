@@ -39,9 +39,9 @@ def smooth(before: float | None, value: float, seconds: float) -> float:
 def obstacle(limits: HostLimits, measured: Measured) -> str | None:
     """Why nothing may be started now, in words; None: it may."""
     if limits.max_processes is not None and measured.processes >= limits.max_processes:
-        live, most = measured.processes, limits.max_processes
+        live = measured.processes
         running = "1 service runs" if live == 1 else f"{live} services run"
-        return f"{running}, at most {most} allowed (limits.max_processes)"
+        return f"{running}, at most {limits.max_processes} allowed (limits.max_processes)"
     for name, found, most in (
         ("cpu", measured.cpu, limits.max_cpu),
         ("memory", measured.memory, limits.max_memory),
