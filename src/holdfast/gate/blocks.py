@@ -79,8 +79,12 @@ class Reading:
     def __init__(self, directory: str, service: str, place: Cursor) -> None:
         self.place = place
         self._from = place
+        self._walked = max(place)
         self._walk = Reader(directory, service).chunks(place)
         self._held: list[Piece | None] = [None, None]
+        self._rest: Chunk | None = None
+        self.is_at_end = False
+        """Whether the last reading came to the present end."""
 
     @property
     def holds(self) -> bool:
@@ -88,26 +92,38 @@ class Reading:
         return any(self._held)
 
     def read(self, limit: int, *, is_last: bool = False) -> Block | None:
-        """What comes next, about so many bytes; None at the present end. `is_last`: also the
+        """What comes next, at most so many bytes; None at the present end. `is_last`: also the
         beginning of a character whose end did not come."""
-        start, size, items = self.place, 0, list[Item]()
-        while size < limit and (item := self._walk.step()) is not None:
-            if isinstance(item, Note):
-                items += self._let_go(item.position)
-                if item.kind == "anew":
-                    start = self._from = cursors.at(item.position)
-                before, self.place = self.place, self._at(item.position)
-                items.append(Told(item, before, self.place))
-                size += 1
-            else:
+        start, items = self.place, list[Item]()
+        size = sum(len(held.data) for held in self._held if held)
+        while size < limit or not items:
+            item = self._rest or self._walk.step()
+            self._rest = None
+            self.is_at_end = item is None
+            if item is None:
+                items += self._let_go(self._walked) if is_last else ()
+                break
+            if isinstance(item, Chunk):
+                item = self._shortened(item, max(1, limit - size))
                 size += len(item.data)
                 items += self._pieces(item)
-        if is_last and size < limit:
-            items += self._let_go(max(self.place))
+                continue
+            items += self._let_go(item.position)
+            if item.kind == "anew":
+                start = self._from = cursors.at(item.position)
+            before, self.place = self.place, self._at(item.position)
+            items.append(Told(item, before, self.place))
+            size += 1
         return Block(start, self.place, items) if items else None
 
     def close(self) -> None:
         self._walk.close()
+
+    def _shortened(self, chunk: Chunk, most: int) -> Chunk:
+        if len(chunk.data) <= most:
+            return chunk
+        self._rest = chunk._replace(data=chunk.data[most:], position=chunk.position + most)
+        return chunk._replace(data=chunk.data[:most])
 
     def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
         stream = STREAMS.index(chunk.stream)
@@ -120,6 +136,7 @@ class Reading:
         if rest:
             tail = chunk.data[len(data) :]
             self._held[stream] = Piece(stream, chunk.time, chunk.end - rest, tail, self.place)
+        self._walked = chunk.end
         self.place = self._at(chunk.end)
         if data:
             yield Piece(stream, chunk.time, chunk.position, data, self.place)

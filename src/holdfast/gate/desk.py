@@ -7,6 +7,7 @@ the desk, which ends them all when the connection does.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
@@ -26,6 +27,7 @@ from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
+_log = logging.getLogger("holdfast.gate")
 MOST_SESSIONS = 64
 MOST_SUBSCRIPTIONS = 16
 MOST_REQUESTS = 32
@@ -157,6 +159,10 @@ class Desk:
                 return
         except OSError:
             return
+        except Exception:  # noqa: BLE001 - the border of the door
+            _log.exception("%s", request.event[:100])
+            mistake = HoldfastError("a mistake of the gate", "its log tells more")
+            self._client.post(frames.failure(mistake, request.id, _session_of(request)))
         finally:
             work.close()
 

@@ -40,7 +40,8 @@ class Keyboards:
         holder = self._holders.get(viewer.service)
         if holder is viewer:
             return True
-        if holder is not None and not force:
+        is_here = viewer in self._viewers.get(viewer.service, ())
+        if not is_here or (holder is not None and not force):
             return False
         self._holders[viewer.service] = viewer
         self._tell(viewer.service)

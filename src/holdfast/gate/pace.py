@@ -14,25 +14,28 @@ BURST = 400.0
 
 class Window:
     """`bufferSize` bytes may be unacknowledged; without it, the connection itself is the
-    measure. `flushInterval` is how long what comes is collected before it is sent."""
+    measure. `flushInterval` is how long what comes is collected before it is sent.
 
-    def __init__(self, wanted: Pace) -> None:
+    `reserve` is the most that is sent at once: it must fit in."""
+
+    def __init__(self, wanted: Pace, reserve: int = 0) -> None:
         size, interval = wanted.buffer_size, wanted.flush_interval
-        self.size = None if size is None else min(max(size, SMALLEST_BUFFER), LARGEST_BUFFER)
+        smallest = max(SMALLEST_BUFFER, 2 * reserve)
+        self.size = None if size is None else min(max(size, smallest), LARGEST_BUFFER)
         self.interval_ms = min(max(interval or 0.0, 0.0), LONGEST_INTERVAL_MS)
+        self._reserve = reserve
         self._open = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
 
     def sent(self, count: int) -> None:
-        if self.size is not None:
-            self._open += count
-            if self._open >= self.size:
-                self._has_room.clear()
+        self._open += count
+        if self.size is not None and self._open + max(1, self._reserve) > self.size:
+            self._has_room.clear()
 
     def acknowledge(self, count: int) -> None:
         self._open = max(0, self._open - max(0, count))
-        if self.size is None or self._open < self.size:
+        if self.size is None or self._open + max(1, self._reserve) <= self.size:
             self._has_room.set()
 
     async def room(self) -> None:

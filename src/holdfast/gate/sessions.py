@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,9 +25,9 @@ from holdfast.gate.viewers import BLOCK_BYTES, Behind, Feed
 from holdfast.logbook.cursors import BEGINNING, Cursor, encode
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
+_log = logging.getLogger("holdfast.gate")
 SKIP_BYTES = 1024 * 1024
 """How far a viewer who wants to see what is printed now may be behind."""
-ALONE_BYTES = 64 * 1024
 LAST_WORDS_SECONDS = 2.0
 MOST_CONDITIONS = 64
 MOST_INPUTS = 256
@@ -76,7 +76,7 @@ class Session:
         self.number = number
         self.identity = identity
         self.service: str = grant["service"]
-        self.window = Window(wanted)
+        self.window = Window(wanted, BLOCK_BYTES)
         self.feed = feed
         self.place = place
         self._wanted = wanted
@@ -125,6 +125,9 @@ class Session:
         except OSError:
             # The connection is gone; its end is not ours to tell.
             return
+        except Exception:  # noqa: BLE001 - the border of the door
+            _log.exception("a session of %s", self.service)
+            on_end(self, "a mistake of the gate; its log tells more")
 
     # Output
 
@@ -146,7 +149,7 @@ class Session:
                 self._next = self.feed.join(self.place)
                 self._known = self.place
             if self._next is None:
-                block = await self.feed.read(self.place, ALONE_BYTES)
+                block = await self.feed.read(self.place, BLOCK_BYTES)
                 if block is not None:
                     return [block]
                 continue
@@ -158,9 +161,11 @@ class Session:
                 continue
             self._next += 1
             size = blocks[0].size
-            while self.window.interval_ms and size < BLOCK_BYTES and self.feed.has(self._next):
+            while self.window.interval_ms and self.feed.has(self._next):
+                size += self.feed.kept(self._next).size
+                if size > BLOCK_BYTES:
+                    break
                 blocks.append(self.feed.kept(self._next))
-                size += blocks[-1].size
                 self._next += 1
             return blocks
 
@@ -282,7 +287,8 @@ class Session:
             if not was_mine:
                 keyboards.release(self)
             raise
-        keyboards.take(self, force=True)
+        if not keyboards.take(self, force=True):
+            raise UsageError("the session is closed")
 
     def release(self) -> None:
         self._house.keyboards.release(self)
@@ -344,7 +350,7 @@ def bytes_of(typed: frames.TerminalInput) -> bytes:
         return typed.data.encode("utf-8", "replace")
     try:
         return base64.b64decode(typed.data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise UsageError(f"terminal:input: data is no base64: {error}") from None
 
 

@@ -210,7 +210,7 @@ class Feed:
             if block is None:
                 continue
             self._keep(block)
-            if block.size < BLOCK_BYTES:
+            if self._reading.is_at_end:
                 await asyncio.sleep(COALESCE_SECONDS)
             else:
                 self._bell.set()
