@@ -25,7 +25,7 @@ from holdfast.vocabulary.errors import KeeperGone
 
 PROTOCOL = 1
 RETRY_SECONDS = 0.05
-_PIECE_BYTES = 8192
+_FIRST_PIECE_BYTES, _PIECE_BYTES = 512, 8192
 _log = logger("keeper_link")
 
 Message = dict[str, Any]
@@ -53,7 +53,7 @@ class KeeperLink:
         self._pending: dict[int, Then] = {}
         self._next_id = 1
         self._is_open = True
-        self._is_corked = False
+        self._is_corked, self._piece = False, _FIRST_PIECE_BYTES
         self.facts: Message = {}
         """The keeper's answer to hello, without its lists."""
         self.kept: dict[str, str] = {}
@@ -197,9 +197,10 @@ class KeeperLink:
         os.execv(argv[0], argv)
 
     def _send(self, message: Message, fds: tuple[int, ...]) -> None:
-        # Small requests of one turn go out in one piece; the keeper begins while more are made.
+        # Requests of one turn go out in pieces, the first soon: the keeper begins meanwhile.
         self._outbox.put(message, fds)
-        if self._outbox.size > _PIECE_BYTES:
+        if self._outbox.size > self._piece:
+            self._piece = min(2 * self._piece, _PIECE_BYTES)
             self.flush()
         else:
             self._cork()
@@ -210,7 +211,7 @@ class KeeperLink:
             self._loop.call_soon(self._uncork)
 
     def _uncork(self) -> None:
-        self._is_corked = False
+        self._is_corked, self._piece = False, _FIRST_PIECE_BYTES
         if self._unsent:
             self.request({"do": "keep"}, log_refusal)
         self.flush()
