@@ -16,7 +16,9 @@ REFRESH_SECONDS = 300.0
 """What never runs is looked at in full this often all the same: it may have been swapped out."""
 IDLE_PACES = ((8, 8), (3, 4))
 """Without cgroups, what has not run for some looks is looked at every few times only."""
-FORGET_SECONDS = 60.0
+CALM_PERCENT = 0.1
+"""What ran for less is looked at every other time."""
+FORGET_SECONDS = 300.0
 """How long a number of a process that is not ours is trusted not to be another one by now."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -127,7 +129,8 @@ class LinuxSampler:
         if tree.patience and not is_asked:
             return None  # its cgroup is about to be there, and costs less
         if not is_asked and not tree.is_limited:
-            pace = next((pace for looks, pace in IDLE_PACES if tree.rested >= looks), 1)
+            is_calm = tree.usage is not None and tree.usage.cpu_percent < CALM_PERCENT
+            pace = next((it for looks, it in IDLE_PACES if tree.rested >= looks), 1 + is_calm)
             if (self._looks + tree.pid) % pace:
                 return None
         is_moved, stats = self._scan.look_at(tree)
@@ -190,6 +193,7 @@ class _Scan:
         """Who takes orphans in: init, the keeper, and whoever was seen to."""
         self._seen: set[int] = set()
         self._seen_since = 0.0
+        self._newest: list[bytes] = []
         self._owner: dict[int, str] = {}
         self._open: dict[str, dict[int, tuple[int, bytes]]] = {}
 
@@ -202,6 +206,10 @@ class _Scan:
                 self._own(tree.pid, run_id, tree.start_time)
                 self._seen = set(self._owner)
         is_thorough = not self._seen - self._owner.keys()
+        newest = (_read("/proc/loadavg") or b"").split()[-1:]
+        if newest and newest == self._newest and not is_thorough:
+            return  # no process was made since, on the whole machine
+        self._newest = newest
         listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         fresh = listed - self._seen - self._owner.keys()
         self._seen = listed
