@@ -98,3 +98,18 @@ def test_any_bytes_are_a_request_or_an_error(line: bytes) -> None:
         command_of(parse(line))
     except HoldfastError:
         pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "logs web \u00b2",
+        "logs web " + "9" * 5000,
+        "logs web many",
+        '{"command": "status", "service": "web", "services": 5}',
+    ],
+)
+def test_what_only_looks_like_a_number_or_a_list_is_refused(line: str) -> None:
+    """As any other mistake, in words."""
+    with pytest.raises(UsageError):
+        parse(line.encode())

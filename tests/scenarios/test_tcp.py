@@ -218,3 +218,12 @@ def test_a_line_without_end_is_refused(opened: NetHold) -> None:
         except ConnectionResetError:
             pass
     assert opened.service("web")["status"] == "running"
+
+
+def test_a_line_that_cannot_be_understood_holds_up_nobody(opened: NetHold) -> None:
+    """Also if it looks like a number or a list: the next line is answered."""
+    odd = ("logs web \u00b2", '{"command": "status", "service": "web", "services": 5}')
+    answers = piped(opened.port, *odd, "help").splitlines()
+    assert answers[0].startswith("error: ")
+    assert json.loads(answers[1])["error"]["code"] == "usage"
+    assert answers[2].startswith("token TEXT")

@@ -13,12 +13,17 @@ from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
 from holdfast.client.connection import ConnectionLost, Unreachable, error_from
+from holdfast.vocabulary.errors import UsageError
 
 LONGEST_FRAME = 64 * 1024 * 1024
+LONGEST_REQUEST = 8 * 1024 * 1024 - 1
+"""The line door hangs up on who sends more in one line, and others share this socket."""
 TRIES = 3
 RETRY_SECONDS = 0.1
 _MOST_ITEMS = 1000
-_dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_dump = json.JSONEncoder(
+    separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
+).encode
 
 Frame = dict[str, Any]
 
@@ -95,15 +100,16 @@ class Channel:
     async def _send(
         self, command: str, fields: Frame, caller: Caller | None
     ) -> tuple[int, asyncio.Queue[Frame | None]]:
-        writer = await self._connected()
         request = next(self._ids)
         frame = {**fields, "id": request, "command": command}
         if caller is not None:
             frame["caller"] = caller._asdict()
+        line = _line(frame)
+        writer = await self._connected()
         queue: asyncio.Queue[Frame | None] = asyncio.Queue(_MOST_ITEMS)
         self._waiting[request] = queue
         try:
-            writer.write(_dump(frame).encode("utf-8", "surrogateescape") + b"\n")
+            writer.write(line)
             await writer.drain()
         except OSError:
             self._waiting.pop(request, None)
@@ -144,6 +150,18 @@ class Channel:
                 if queue.full():
                     queue.get_nowait()
                 queue.put_nowait(None)
+
+
+def _line(frame: Frame) -> bytes:
+    """Raises UsageError for what is no JSON (NaN, half a character): it would not be understood
+    at the other end, and an answer to nobody in particular reaches nobody."""
+    try:
+        line = _dump(frame).encode() + b"\n"
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"this cannot be said in JSON: {error}") from None
+    if len(line) > LONGEST_REQUEST:
+        raise UsageError("the request is too long", f"at most {LONGEST_REQUEST} bytes")
+    return line
 
 
 def _result_of(frame: Frame) -> Frame:

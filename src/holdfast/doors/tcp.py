@@ -143,8 +143,8 @@ class TcpConnection(asyncio.Protocol):
             line = self._waiting.popleft()
             try:
                 request = words.parse(line)
-            except UsageError as error:
-                self._say_failure(None, error, words.is_json(line))
+            except Exception as error:  # noqa: BLE001 - the border of the door
+                self._say_failure(None, told(error), words.is_json(line))
                 continue
             if request.id is None:
                 await self._serve(request)

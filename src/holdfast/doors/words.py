@@ -106,7 +106,10 @@ def _tagged(
     given = {renamed.get(key, key): value for key, value in fields.items() if value is not None}
     service = given.get("service")
     if known is not None and isinstance(service, str) and "service" not in _fields(name):
-        given["services"] = [*given.get("services", ()), given.pop("service")]
+        several = given.get("services", [])
+        if not isinstance(several, list):
+            raise UsageError("services is a list of names", '{"services": ["web"]}')
+        given["services"] = [*several, given.pop("service")]
     return Request(name, _about_one(name, given), True, request_id, token)
 
 
@@ -141,8 +144,10 @@ def _from_words(words: list[str]) -> Request:
         case "health":
             return Request("health_check", {"services": rest}, False)
         case "logs" if rest:
-            tail = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else 20
-            return Request("logs", {"service": rest[0], "tail": tail}, False)
+            tail = rest[1] if len(rest) > 1 else "20"
+            if not (tail.isascii() and tail.isdigit() and len(tail) < 10):
+                raise UsageError(f'"{tail[:40]}" is no number of lines', "logs SERVICE 20")
+            return Request("logs", {"service": rest[0], "tail": int(tail)}, False)
         case "reload":
             return Request("reload", {"config": rest[0]} if rest else {}, False)
         case "shutdown":
