@@ -44,6 +44,7 @@ def test_an_unfinished_character_is_recognised(text: str, cut: int) -> None:
 
 @given(st.binary(max_size=20))
 def test_what_waits_is_short(data: bytes) -> None:
+    """At most the bytes of a character but its last."""
     assert 0 <= unfinished(data) <= 3
 
 

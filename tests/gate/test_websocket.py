@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
+from holdfast.gate import connection, desk, frames, rooms
 from tests.gate.conftest import Gate
 from tests.gate.ws_client import Ws
 from tests.harness import Hold, kill_9
@@ -59,6 +63,8 @@ def test_commands_are_answered_by_id(gate: Gate, hold: Hold) -> None:
 
 
 def test_a_command_can_be_followed_and_cancelled(gate: Gate) -> None:
+    """Items come with the id of the request, until it is cancelled."""
+
     async def story() -> None:
         async with await Ws.open(gate) as ws:
             follow = {"command": "events", "since": 0, "follow": True}
@@ -73,6 +79,7 @@ def test_a_command_can_be_followed_and_cancelled(gate: Gate) -> None:
 
 @pytest.mark.parametrize("way", ["frame", "text", "header", "cookie", "subprotocol", "two"])
 def test_ways_to_show_a_token(gate: Gate, way: str) -> None:
+    """In the first frame, or with the request; a browser is answered without the secret."""
     ways: dict[str, dict[str, Any]] = {
         "header": {"additional_headers": {"Authorization": f"Bearer {gate.token}"}},
         "cookie": {"additional_headers": {"Cookie": f"holdfast_session={gate.token}"}},
@@ -124,6 +131,8 @@ def test_nobody_passes_without_a_token(gate: Gate, hold: Hold, first: str | byte
 
 
 def test_who_says_nothing_is_sent_away(gate: Gate, hold: Hold) -> None:
+    """After five seconds, with an error frame; on record once."""
+
     async def story() -> None:
         ws = await Ws.open(gate, token=None)
         assert await ws.closed() == 4401
@@ -168,6 +177,7 @@ def test_a_rebound_name_is_refused(gate: Gate) -> None:
 
 
 def test_a_viewer_looks_and_does_not_type(gate: Gate, hold: Hold) -> None:
+    """Output, yes; input, the keyboard and commands, no; each refusal on record once."""
     viewer = hold.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()
 
     async def story() -> None:
@@ -195,6 +205,7 @@ def test_a_viewer_looks_and_does_not_type(gate: Gate, hold: Hold) -> None:
 
 
 def test_a_token_limited_to_a_service(hold: Hold) -> None:
+    """Neither output nor events of another one."""
     hold.services(
         web={"command": ["sh", "-c", "echo hello; exec sleep 1000"]},
         db={"command": ["sh", "-c", "echo secret; exec sleep 1000"]},
@@ -223,6 +234,7 @@ def test_a_token_limited_to_a_service(hold: Hold) -> None:
 
 
 def test_a_revoked_token_ends_its_connections(hold: Hold) -> None:
+    """Soon, and nobody else's."""
     token = hold.cli("token", "create", "soon gone", "--role", "viewer").stdout.strip()
     code = "import holdfast.gate.rooms as r; r.RECHECK_SECONDS = 0.2; "
     gate = Gate(hold, before=code)
@@ -376,6 +388,8 @@ def test_limits(gate: Gate) -> None:
     ],
 )
 def test_what_cannot_be_understood_is_said(gate: Gate, frame: str | bytes) -> None:
+    """And the connection goes on."""
+
     async def story() -> None:
         async with await Ws.open(gate) as ws:
             await ws.socket.send(frame)
@@ -385,3 +399,17 @@ def test_what_cannot_be_understood_is_said(gate: Gate, frame: str | bytes) -> No
             assert (await ws.ask("ping"))["event"] == "pong"
 
     run(story)
+
+
+def test_the_reference_is_complete() -> None:
+    """Every event and field of a client, every close code, every limit."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "websocket.md").read_text()
+    fields = {
+        field.encode_name
+        for kind in (frames.CreateSession, frames.Subscribe, frames.TakeKeyboard, frames.Ack)
+        for field in msgspec.structs.fields(kind)
+    }
+    codes = (connection.UNAUTHORIZED, connection.TOO_MANY, connection.NO_SUPERVISOR)
+    limits = (desk.MOST_SESSIONS, desk.MOST_SUBSCRIPTIONS, desk.MOST_REQUESTS, rooms.MOST_MEMBERS)
+    for word in (*desk.EVENTS, *fields, *codes, *limits):
+        assert re.search(rf"\b{word}\b", page), word

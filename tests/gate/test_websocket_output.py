@@ -114,6 +114,7 @@ def test_output_goes_on_over_reconnects_and_deaths(hold: Hold, up: Callable[...,
 
 
 def test_the_end_of_a_run_comes_after_its_output(hold: Hold, up: Callable[..., Gate]) -> None:
+    """Who keeps up has all that was printed before it is told how the run ended."""
     gate = up(
         web={
             "command": ["sh", "-c", "read go; seq 20000; exit 3"],
@@ -201,6 +202,7 @@ def test_binary_frames_and_offsets(hold: Hold, up: Callable[..., Gate]) -> None:
 
 
 def test_one_stream_a_time_and_the_last_lines(hold: Hold, up: Callable[..., Gate]) -> None:
+    """A viewer chooses the stream and where it begins."""
     gate = up(web=["sh", "-c", "for n in 1 2 3 4; do echo o$n; echo e$n >&2; done; sleep 1000"])
     wait_for(lambda: hold.service("web")["log_bytes"] == 24)
 
@@ -337,6 +339,7 @@ def test_one_keyboard(hold: Hold, up: Callable[..., Gate]) -> None:
 
 
 def test_metrics_and_the_end_of_a_service(hold: Hold, up: Callable[..., Gate]) -> None:
+    """Metrics come by themselves; a session ends with its service."""
     gate = up(web=["sleep", "1000"])
 
     async def story() -> None:
@@ -355,6 +358,7 @@ def test_metrics_and_the_end_of_a_service(hold: Hold, up: Callable[..., Gate]) -
 
 
 def test_input_is_in_order(hold: Hold, up: Callable[..., Gate]) -> None:
+    """However quickly it is sent."""
     gate = up(cat={"command": ["cat"], "stdin": "pipe"})
 
     async def story() -> None:
