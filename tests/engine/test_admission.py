@@ -176,6 +176,23 @@ def test_impatient_clients_are_not_kept(cast: Cast) -> None:
     assert cast.spawned() == ["db", "api", "web", "edge"]
 
 
+def test_who_needs_what_never_becomes_ready_is_told(cast: Cast) -> None:
+    """A dependency that failed its checks often enough keeps no client; the start still waits."""
+    cast.declare("db")
+    cast.declare("api", need("db", "ready"))
+    cast.start("db")
+    cast.judge("db", is_ready=False)
+    cast.advance(1.0)
+    started = cast.start("api", wait=True)
+    assert not started.done()
+    cast.judge("db", is_ready=False, failures=3, is_overdue=True)
+    cast["db"].tell_unready("exit code 1")
+    cast.turn()
+    assert started.result()["api"].outcome == "waiting"
+    cast.judge("db", is_ready=True)
+    assert cast.spawned() == ["db", "api"]
+
+
 def test_a_stopped_start_leaves_the_line(cast: Cast) -> None:
     """Who is stopped while it waits is not started later."""
     cast.declare("db")

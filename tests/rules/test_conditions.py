@@ -85,8 +85,21 @@ def test_hope_ends_only_where_nothing_happens_by_itself(condition: str, provider
             "healthy",
             db(State.RUNNING, condition=Condition(health="unhealthy")),
             "db to be healthy (it is unhealthy)",
-            Hope.LASTING,
+            Hope.TROUBLED,
         ),
+        (
+            "ready",
+            db(State.RUNNING, condition=Condition(is_ready=False, is_overdue=True)),
+            "db to be ready (it is not ready)",
+            Hope.TROUBLED,
+        ),
+        (
+            "ready",
+            db(State.STARTING, condition=Condition(is_started=False, is_overdue=True)),
+            "db to be ready (it is starting, and fails its checks)",
+            Hope.TROUBLED,
+        ),
+        ("ready", db(State.PAUSED), "db to be ready (it is paused)", Hope.TROUBLED),
         ("healthy", db(State.STOPPING), "db to be healthy (it is being restarted)", Hope.LASTING),
         ("log", db(State.BACKOFF), 'db to print "x" (it failed and is tried again)', Hope.TROUBLED),
         (

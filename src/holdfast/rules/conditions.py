@@ -108,11 +108,13 @@ def _situation(needed: Dependency, provider: Provider) -> tuple[str, Hope]:
                 return "it is about to start", Hope.BRIEF if is_brief else Hope.LASTING
             return "it is stopped", Hope.NONE
         case State.STARTING:
+            if provider.condition.is_overdue and not is_brief:
+                return "it is starting, and fails its checks", Hope.TROUBLED
             return "it is starting", Hope.BRIEF if is_brief else Hope.LASTING
         case State.RUNNING:
-            return _shortcoming(needed, provider.condition), Hope.LASTING
+            return _shortcoming(needed, provider.condition)
         case State.PAUSED:
-            return "it is paused", Hope.LASTING
+            return "it is paused", Hope.TROUBLED
         case State.STOPPING:
             if provider.is_wanted:
                 return "it is being restarted", Hope.LASTING
@@ -126,9 +128,11 @@ def _situation(needed: Dependency, provider: Provider) -> tuple[str, Hope]:
             return "it has ended", Hope.NONE
 
 
-def _shortcoming(needed: Dependency, condition: Condition) -> str:
+def _shortcoming(needed: Dependency, condition: Condition) -> tuple[str, Hope]:
     if needed.condition in ("ready", "healthy") and condition.is_ready is False:
-        return "it is not ready"
+        return "it is not ready", Hope.TROUBLED if condition.is_overdue else Hope.LASTING
     if needed.condition == "healthy":
-        return "it is unhealthy" if condition.health == UNHEALTHY else "its health is unknown"
-    return "it is running"
+        if condition.health == UNHEALTHY:
+            return "it is unhealthy", Hope.TROUBLED
+        return "its health is unknown", Hope.LASTING
+    return "it is running", Hope.LASTING

@@ -33,6 +33,8 @@ class Condition(NamedTuple):
     """What the service says of itself."""
     failures: int = 0
     """Failed checks in a row, of the worst probe."""
+    is_overdue: bool = False
+    """Whether it failed to start up or to become ready, as often as it may."""
 
 
 class Tally(NamedTuple):
@@ -87,6 +89,7 @@ def condition(tallies: Sequence[tuple[ProbeSpec, Tally]], said: str | None = Non
         health=health,
         said=said,
         failures=max((tally.failures for _, tally in tallies), default=0),
+        is_overdue=False in startup or False in readiness,
     )
 
 
