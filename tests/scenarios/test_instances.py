@@ -261,6 +261,22 @@ def test_a_rolling_restart_stops_at_a_failure(hold: Hold) -> None:
     assert (after["web@2"], after["web@3"]) == (before["web@2"], before["web@3"])
 
 
+def test_a_rolling_restart_stops_when_one_does_not_stay(hold: Hold) -> None:
+    """One that came up and fails while the next is restarted saves those that remain."""
+    script = "test -e broken || exec sleep 1000; test {{ index }} = 1 || exec sleep 1000"
+    fields = {"start_seconds": 0.5, "restart": {"delay": "30s"}}
+    hold.services(web=service(["sh", "-c", f"{script}; sleep 0.7; exit 9"], instances=3) | fields)
+    hold.up()
+    before = pids(hold)
+    (hold.project / "broken").write_text("")
+    done = hold.cli("rolling-restart", "web", expect=1)
+    assert "web@1: failed" in done.stdout
+    assert "still on the run from before: web@3" in done.stderr
+    after = pids(hold)
+    assert after["web@2"] != before["web@2"]
+    assert after["web@3"] == before["web@3"]
+
+
 def overlapping(hold: Hold, port: int, **fields: Any) -> None:
     (hold.project / "version").write_text("one")
     command = program("answering.py", port, "version", 0.3)

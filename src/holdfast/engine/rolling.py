@@ -16,6 +16,8 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, RollingResult
 from holdfast.vocabulary.states import Desired, State
 
+UP = (State.RUNNING, State.PAUSED)
+
 
 class Rolling:
     """Rolls over services."""
@@ -52,6 +54,9 @@ class Rolling:
             if runner.desired is not Desired.RUNNING:
                 outcomes[name] = runner.outcome("already_stopped")
                 continue
+            if (reason := self._lost(outcomes)) is not None:
+                remaining.insert(0, name)
+                break
             self._tell(name, step=number, of=len(names))
             outcome = outcomes[name] = await self._one(runner, ready_seconds)
             self._roster.remember(runner)
@@ -66,6 +71,17 @@ class Rolling:
             if (runner := self._roster.runners.get(name)) is not None:
                 outcomes[name] = runner.outcome("not_restarted")
         return RollingResult(services=outcomes, remaining=remaining, reason=reason)
+
+    def _lost(self, outcomes: dict[str, Outcome]) -> str | None:
+        """Who came up, and is away again: the others had better stay."""
+        for name, outcome in outcomes.items():
+            runner = self._roster.runners.get(name)
+            if runner is None or outcome.outcome != "restarted":
+                continue
+            if runner.desired is Desired.RUNNING and runner.state not in UP:
+                outcomes[name] = runner.outcome("failed", runner.reason or "it did not stay up")
+                return f"{name}: it came up and is {runner.state.value} again"
+        return None
 
     async def _one(self, runner: Any, ready_seconds: float) -> Outcome:
         spec = runner.declaration.spec
