@@ -35,9 +35,7 @@ class Sentence(NamedTuple):
     cause: str
 
     def ending(self) -> Ending:
-        return Ending(
-            self.seconds, condemned=self.reason, is_start=self.is_start, cause=self.cause
-        )
+        return Ending(self.seconds, condemned=self.reason, is_start=self.is_start, cause=self.cause)
 
 
 class RunEndings(Service):

@@ -127,7 +127,6 @@ def outcome_of(
     )
 
 
-
 def record_of(service: Service) -> ServiceRecord:
     """What a later supervisor has to know."""
     return ServiceRecord(
