@@ -31,6 +31,7 @@ from holdfast.vocabulary.service_spec import (
 
 NAME = "holdfast.gate"
 SOCKET = "http"
+START_AFTER_SECONDS = 0.5
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.gate.main import main; main()"
 _VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _LOG_BYTES = 1024 * 1024
@@ -57,6 +58,7 @@ class Gate:
         self._addresses = addresses
         self._wanted: HttpSpec | None = None
         self._has_begun = False
+        self._is_ending = False
         self._runner: RestoredRunner | None = None
         self._left_over: dict[str, Any] | None = None
 
@@ -101,6 +103,7 @@ class Gate:
 
     async def stop(self) -> None:
         """End it; nobody can be answered without a supervisor."""
+        self._is_ending = True
         if self._runner is not None:
             self._runner.is_retiring = True
             await self._runner.stop(grace=None)
@@ -129,7 +132,15 @@ class Gate:
         if self._addresses.get(SOCKET) != address:
             self._addresses[SOCKET] = address
             self._ports.recorder.event(Kind.DOOR_OPENED, door=SOCKET, address=address)
-        self._run(wanted)
+        if self._runner is None and self._left_over is None:
+            # Its imports would take the time of the services that are being started.
+            self._ports.call_later(START_AFTER_SECONDS, self._begin_late)
+        else:
+            self._run(wanted)
+
+    def _begin_late(self) -> None:
+        if self._wanted is not None and not self._is_ending:
+            self._run(self._wanted)
 
     def _run(self, wanted: HttpSpec) -> None:
         declaration = Declaration(self._spec(wanted))
