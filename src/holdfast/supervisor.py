@@ -58,6 +58,7 @@ from holdfast.vocabulary.events import Event, Kind
 if TYPE_CHECKING:
     from holdfast.adapters.file_watch import FileWatch, OnChanges, OnFailed
 
+CHRONICLE_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
 
 
@@ -78,6 +79,7 @@ class Machinery:
         self._state = state
         self._project = _project_of(state)
         self._is_closed = False
+        self._untold: list[Event] = []
         self._build_memory()
         self._build_services()
         self._build_monitors()
@@ -260,6 +262,7 @@ class Machinery:
         await self._network.close()
         self._trouble.close()
         self._store.close()
+        self._write_chronicle()
         self._context.close()
         self._resources.close()
         self._file_watches.close()
@@ -294,8 +297,15 @@ class Machinery:
 
     def _publish(self, events: list[Event]) -> None:
         self._bus.publish(events)
-        chronicle.tell(events)
         self._resources.tallies.stored(events)
+        if not self._untold:
+            # Who waits for an answer to what happened does not wait for the own log, too.
+            self._loop.call_later(CHRONICLE_AFTER_SECONDS, self._write_chronicle)
+        self._untold += events
+
+    def _write_chronicle(self) -> None:
+        untold, self._untold = self._untold, []
+        chronicle.tell(untold)
 
     def _announce_self(self, kept: dict[str, str]) -> None:
         link, event = self._link, self._store.event
