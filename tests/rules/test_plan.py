@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.rules import plan
 from holdfast.rules.plan import APPLIES, Action, Applies, Known, differences, make
-from holdfast.vocabulary.service_spec import LogSpec, RestartSpec, ServiceSpec, StopSpec
+from holdfast.vocabulary.service_spec import Dependency, LogSpec, RestartSpec, ServiceSpec, StopSpec
 
 WEB = ServiceSpec(name="web", argv=("web", "--port", "1"), working_dir="/srv", env={"A": "1"})
 OTHER: dict[str, Any] = {
@@ -140,3 +140,32 @@ def _specs(drawn: dict[str, dict[str, int]]) -> dict[str, ServiceSpec]:
         name: but(name=name, **{field: OTHER[field] for field in fields})
         for name, fields in drawn.items()
     }
+
+
+def test_who_restarts_with_what_it_needs_is_told() -> None:
+    """A dependent that wants it, and who depends on that one so; nobody who rests or does not."""
+    follow, stay = Dependency(service="web", restart=True), Dependency(service="web")
+    specs = {
+        "web": WEB,
+        "api": but(name="api", depends_on=(follow,)),
+        "edge": but(name="edge", depends_on=(Dependency(service="api", restart=True),)),
+        "calm": but(name="calm", depends_on=(stay,)),
+        "rests": but(name="rests", depends_on=(follow,)),
+    }
+    known = {name: Known(spec, spec, True) for name, spec in specs.items()}
+    known["rests"] = Known(specs["rests"])
+    made = make(known, {**specs, "web": but(argv=("other",))})
+    assert {it.service: it.follows for it in made.steps if it.follows} == {
+        "api": ("web",),
+        "edge": ("api",),
+    }
+    assert not any(it.follows for it in make(known, specs).steps)
+
+
+def test_an_instance_more_is_a_new_run_to_follow() -> None:
+    """Who restarts with the instances of a service does so for one that is added."""
+    one, two = (but(name=f"web@{it}", template="web", index=it) for it in (1, 2))
+    api = but(name="api", depends_on=(Dependency(service="web", restart=True),))
+    known = {it.name: Known(it, it, True) for it in (one, api)}
+    made = make(known, {it.name: it for it in (one, two, api)})
+    assert {it.service: it.follows for it in made.steps if it.follows} == {"api": ("web@2",)}

@@ -57,7 +57,11 @@ def reload(call: Call) -> int:
 
 def render(call: Call, steps: dict[str, Any], settings: list[str]) -> list[str]:
     """A line for every service that is touched, as a diff would show it, and a sum."""
-    touched = {name: step for name, step in steps.items() if step["action"] in MARKS}
+    touched = {
+        name: {**step, "action": "restart"} if _only_follows(step) else step
+        for name, step in steps.items()
+        if step["action"] in MARKS or step.get("follows")
+    }
     width = max((len(name) for name in touched), default=0)
     lines = []
     for name, step in touched.items():
@@ -78,10 +82,16 @@ def render(call: Call, steps: dict[str, Any], settings: list[str]) -> list[str]:
     return lines
 
 
+def _only_follows(step: dict[str, Any]) -> bool:
+    return bool(step.get("follows")) and step["action"] not in MARKS
+
+
 def _about(step: dict[str, Any]) -> str:
     parts = [", ".join(step["fields"])] if step["fields"] else []
     if step.get("at_next_start"):
         parts.append("at its next start")
+    if step.get("follows") and not (step["action"] == "restart" and step["fields"]):
+        parts.append(f"restarts with {', '.join(step['follows'])}")
     if step.get("overrides"):
         parts.append(_overridden(step))
     return "; ".join(parts)

@@ -88,6 +88,8 @@ class Step(NamedTuple):
     at_next_start: bool = False
     """It is not started now; what differs counts when it is."""
     is_overridden: bool = False
+    follows: tuple[str, ...] = ()
+    """New runs of these restart it, because it wants that: its process does not stay."""
 
 
 class Plan(NamedTuple):
@@ -125,7 +127,39 @@ def make(
         for name, service in known.items()
     ]
     steps += [Step(name, Action.ADD) for name in wanted if name not in known]
-    return Plan(tuple(steps), tuple(settings))
+    return Plan(tuple(_with_followers(steps, known, wanted)), tuple(settings))
+
+
+def _with_followers(
+    steps: list[Step], known: Mapping[str, Known], wanted: Mapping[str, ServiceSpec]
+) -> list[Step]:
+    """Who restarts with what it needs, and who restarts with those."""
+    renewed = {
+        name
+        for name, action, *_ in steps
+        if action is Action.RESTART or (action is Action.ADD and _starts_now(wanted[name]))
+    }
+    if not renewed:
+        return steps
+    candidates = {
+        name: {needed.service for needed in wanted[name].depends_on if needed.restart}
+        for name, service in known.items()
+        if name in wanted and service.is_wanted_up and service.launched is not None
+    }
+    follows: dict[str, tuple[str, ...]] = {}
+    fresh = renewed
+    while fresh:
+        for name, needed in candidates.items():
+            found = [it for it in fresh if it in needed or wanted[it].template in needed]
+            if found:
+                follows[name] = (*follows.get(name, ()), *sorted(found))
+        fresh = set(follows) - renewed
+        renewed = renewed | fresh
+    return [step._replace(follows=follows.get(step.service, ())) for step in steps]
+
+
+def _starts_now(spec: ServiceSpec) -> bool:
+    return spec.autostart and spec.enabled and spec.schedule is None
 
 
 def is_outdated(launched: ServiceSpec | None, declared: ServiceSpec) -> bool:

@@ -171,6 +171,8 @@ class PlanStep(Result, frozen=True, kw_only=True):
     """Nothing of it runs and it is not started now; what differs counts when it is."""
     overrides: dict[str, Any] | None = None
     """What a restart with other arguments or variables changed; a restart ends it."""
+    follows: list[str] = []
+    """It is restarted with these, because its `depends_on` says `restart: true`."""
 
 
 class PlanResult(Result, frozen=True, kw_only=True):

@@ -147,6 +147,7 @@ def _told(context: Context, made: plans.Plan) -> Steps:
             fields=list(step.fields),
             at_next_start=step.at_next_start,
             overrides=views.shown(runners[step.service].overrides) if step.is_overridden else None,
+            follows=list(step.follows),
         )
         for step in made.steps
     }
