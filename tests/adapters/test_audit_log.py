@@ -179,3 +179,39 @@ def test_a_full_disk_is_told_by_the_next_record(
     log.record({"command": "c"})
     assert next(log.entries(since=10))["lost_before"] == 2
     assert log.verify(kept.head).is_whole
+
+
+def test_lines_that_are_no_records_are_found_and_passed_over(
+    log: AuditLog, kept: Kept, tmp_path: Path
+) -> None:
+    """Whatever somebody wrote there, the rest can be read and the fault is told."""
+    path = files(tmp_path)[0]
+    path.write_bytes(b'{"seq":"abc"}\n[]\n\xff\n{"seq":null}\n' + path.read_bytes())
+    assert [entry["n"] for entry in log.entries()] == list(range(10))
+    assert log.verify(kept.head).problem == f"{path.name} line 1: this is no record"
+
+
+def test_only_files_that_matter_are_read(
+    log: AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who follows a long audit does not read all of it for every record."""
+    monkeypatch.setattr(audit_log, "FILE_BYTES", 300)
+    for number in range(10, 20):
+        log.record({"command": "stop", "actor": "operator", "n": number})
+    assert len(files(tmp_path)) > 5
+    read: list[str] = []
+    lines = audit_log._lines
+    monkeypatch.setattr(audit_log, "_lines", lambda path: read.append(path) or lines(path))
+    for since in range(21):
+        read.clear()
+        assert [entry["seq"] for entry in log.entries(since)] == list(range(since + 1, 21))
+    assert len(read) == 1
+
+
+def test_without_a_folder_the_rest_goes_on(kept: Kept, tmp_path: Path) -> None:
+    """Records are lost, and nothing else."""
+    (tmp_path / "audit").write_text("in the way")
+    log = opened(tmp_path / "audit", kept)
+    log.record({"command": "stop"})
+    assert list(log.entries()) == []
+    assert log.verify(kept.head).records == 0

@@ -73,7 +73,11 @@ class AuditLog:
 
     def open(self, kept_head: str | None) -> None:
         """Go on after the newest record; `kept_head` is the head as it is kept elsewhere."""
-        os.makedirs(self._folder, 0o700, exist_ok=True)
+        try:
+            os.makedirs(self._folder, 0o700, exist_ok=True)
+        except OSError as error:
+            # Services go on without an audit; every record that is lost is counted.
+            _log.error("the audit has no folder: %s", error)
         known, found = Head.parse(kept_head), self._newest()
         if found.seq < known.seq:
             _log.error(
@@ -124,10 +128,17 @@ class AuditLog:
 
     def entries(self, since: int = 0) -> Iterator[dict[str, Any]]:
         """Records after this number, oldest first; lines that are none are passed over."""
-        for path in self._files():
+        files = self._files()
+        # Only the files that can hold such numbers: who follows asks again and again.
+        while len(files) > 1 and (_first_of(files[1]) or since + 2) <= since + 1:
+            files.pop(0)
+        for path in files:
             for line in _lines(path):
                 entry = _parsed(line)
-                if entry is not None and int(entry.get("seq") or 0) > since:
+                if entry is None:
+                    continue
+                seq = entry.get("seq")
+                if isinstance(seq, int) and seq > since:
                     yield entry
 
     def verify(self, kept_head: str | None = None) -> Verdict:
@@ -180,7 +191,7 @@ class AuditLog:
         if leaving:
             # Said before it is done: records are never missing that were not given up.
             oldest = files[len(leaving)]
-            self._head = self._head._replace(first=int(oldest.rpartition("-")[2].split(".")[0]))
+            self._head = self._head._replace(first=_first_of(oldest) or self._head.first)
             self._keep_head(str(self._head))
         for old in leaving:
             os.unlink(old)
@@ -197,7 +208,7 @@ class AuditLog:
     def _files(self) -> list[str]:
         try:
             names = os.listdir(self._folder)
-        except FileNotFoundError:
+        except OSError:
             return []
         return [
             os.path.join(self._folder, name)
@@ -211,9 +222,19 @@ def digest_of(entry: dict[str, Any]) -> str:
     return hashlib.sha256(_encode(entry)).hexdigest()
 
 
+def _first_of(path: str) -> int | None:
+    """The number of the first record in a file, which its name tells."""
+    number = os.path.basename(path).removeprefix("audit-").removesuffix(".jsonl")
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
 def _lines(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        yield from file
+    """Of a file that went away or cannot be read, nothing: its records are missing then."""
+    try:
+        with open(path, "rb") as file:
+            yield from file
+    except OSError as error:
+        _log.error("the audit cannot be read: %s", error)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
