@@ -129,3 +129,13 @@ def test_an_environment_is_shown_by_its_names() -> None:
 def test_secret_names(name: str) -> None:
     """Names that tell that their value is a secret."""
     assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Authorization: Bearer abcdefgh12345", "--token=abc --password: x1y2", "my_key = 'a b'"],
+)
+def test_what_is_hidden_stays_as_it_is(text: str) -> None:
+    """Texts pass through more than once on their way."""
+    once = redact(text)
+    assert redact(once) == once

@@ -32,7 +32,9 @@ _COLON = rf"\s{{0,3}}:\s{{0,3}}(?=[\"']|{_SCHEME}\s|{_BARE}\s*(?:\Z|[,;&}}\])\n]
 _SHAPES = (
     r"(?P<keep_user>\b[a-z][a-z0-9+.-]{0,30}://[^\s/@:'\"]{0,200}):[^\s/@'\"]{1,400}(?=@)"
     r"|(?P<keep_scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
-    rf"|(?P<keep_name>{_NAME}(?:{_EQUALS}|{_COLON}))(?:{_QUOTED}|{_SCHEME}\s+\S+|{_BARE})"
+    # What is hidden already stays as it is: texts pass through here more than once.
+    rf"|(?P<keep_name>{_NAME}(?:{_EQUALS}|{_COLON}))(?!\[hidden\])"
+    rf"(?:{_QUOTED}|{_SCHEME}\s+\S+|{_BARE})"
     r"|\b(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}\b"
     r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
     r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|hooks\.slack\.com/(?:services|workflows)/\S+"
