@@ -126,6 +126,8 @@ def test_a_door_never_allows_more_than_the_owner_may(command: CustomCommand, now
         ({"command_type": "shell", "command": "echo hi"}, "commands: {allow_shell: true}"),
         ({"command": "bash -c true"}, "commands: {allow_shell: true}"),
         ({"command": "env FOO=1 /bin/sh"}, "commands: {allow_shell: true}"),
+        ({"command": "env -S 'sh -c id'"}, "commands: {allow_shell: true}"),
+        ({"command": "ionice rbash -c id"}, "commands: {allow_shell: true}"),
         ({"command_type": "named", "command": "nope"}, "under `commands:`"),
         ({"command": "ls | wc"}, "only a shell understands |"),
         ({"command": "echo $HOME"}, "only a shell understands $HOME"),

@@ -7,7 +7,9 @@ import pytest
 from holdfast.rules.permissions import GRANTED, permit, role_of
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door, Effect, Permission
+from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
+from holdfast.vocabulary.commands.custom import CustomRestart
+from holdfast.vocabulary.commands.services import Restart
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,20 @@ def test_a_viewer_changes_nothing() -> None:
     for command in COMMANDS.values():
         if command.permission is Permission.VIEW:
             assert command.effect is Effect.READS, command.name
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Restart(service="web", args=["-c", "import os"]),
+        Restart(service="web", env_vars={"LD_PRELOAD": "/tmp/x.so"}),
+        CustomRestart(service="web", start_args=["-c", "import os"]),
+        CustomRestart(service="web", args=["-c", "import os"]),
+        CustomRestart(service="web", env_vars={"LD_PRELOAD": "/tmp/x.so"}),
+    ],
+)
+def test_what_is_executed_is_not_an_operators_to_choose(command: Command) -> None:
+    """Other words or variables make any program of a service: as `run`, that takes an admin."""
+    assert not permit(Actor(Role.OPERATOR, "ci", None, Door.TCP), command).is_allowed
+    assert permit(Actor(Role.ADMIN, "boss", None, Door.TCP), command).is_allowed
+    assert permit(Actor(Role.OPERATOR, "ci", None, Door.TCP), Restart(service="web")).is_allowed

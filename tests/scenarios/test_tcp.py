@@ -227,3 +227,16 @@ def test_a_line_that_cannot_be_understood_holds_up_nobody(opened: NetHold) -> No
     assert answers[0].startswith("error: ")
     assert json.loads(answers[1])["error"]["code"] == "usage"
     assert answers[2].startswith("token TEXT")
+
+
+def test_a_limited_token_is_not_told_other_names(opened: NetHold) -> None:
+    """A name that does not exist is refused as one that is not its own."""
+    made = opened.json("token", "create", "ci", "--role", "operator", "--service", "api")
+    with Wire(opened.port) as wire:
+        wire.send(json.dumps({"token": made["text"]}))
+        wire.json()
+        for services in (["nobody"], ["web"], ["tag:x"]):
+            wire.send(json.dumps({"command": "stop", "services": services}))
+            error = wire.json()["error"]
+            assert error["code"] == "refused"
+            assert "web" not in error["message"] or services == ["web"]

@@ -11,15 +11,22 @@ from holdfast.engine.roster import Roster
 from holdfast.vocabulary.actors import Actor, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Permission
-from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.errors import Refused, UnknownService
 
 
 def targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
     """The services that a command names; nothing for who is not limited."""
     if actor.scopes.services is None and actor.scopes.tags is None:
         return ()
-    wanted = _named(command)
-    return tuple(_target(roster, name) for name in roster.names(wanted)) if wanted else ()
+    found: dict[str, Target] = {}
+    for wanted in _named(command):
+        try:
+            names = roster.names([wanted])
+        except UnknownService:
+            # The names that there are, are not told to who may not see them.
+            names = [wanted]
+        found.update({name: _target(roster, name) for name in names})
+    return tuple(found.values())
 
 
 def narrowed(

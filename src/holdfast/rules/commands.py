@@ -18,10 +18,13 @@ from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.secrets import redact
 from holdfast.vocabulary.service_spec import Settings
 
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"})
-_WRAPPERS = frozenset(
-    {"env", "nohup", "nice", "setsid", "timeout", "stdbuf", "xargs", "sudo", "doas", "busybox"}
+_SHELLS = frozenset(
+    {"sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"}
 )
+_WRAPPERS = frozenset({
+    "env", "nohup", "nice", "ionice", "setsid", "timeout", "stdbuf", "xargs", "sudo", "doas",
+    "busybox", "time", "flock", "taskset", "chrt", "unshare", "setpriv", "chroot", "strace",
+})  # fmt: skip
 _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
 _YES = Verdict(True, "the settings allow it")
 CARRIERS = (CustomRestart, ExecuteCommand, RunWorkflow)
@@ -135,7 +138,10 @@ def _permit_words(
 def _kind_of_words(argv: tuple[str, ...]) -> str:
     """What is really executed: a shell by another name is a shell."""
     program = os.path.basename(argv[0])
-    names = {program, *(map(os.path.basename, argv[1:]) if program in _WRAPPERS else ())}
+    names = {program}
+    if program in _WRAPPERS:
+        # Also `env -S "sh -c …"`: words within a word.
+        names.update(os.path.basename(part) for word in argv[1:] for part in word.split())
     if names & _SHELLS:
         return SHELL
     return _BY_PROGRAM.get(argv[0], BINARY)

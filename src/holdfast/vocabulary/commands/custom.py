@@ -16,15 +16,16 @@ class CustomRestart(Command, frozen=True, kw_only=True):
 
     A `pre_commands` entry that fails ends it before the service is touched; one of
     `post_commands` that fails is reported, and the service stays up. `start_args` (or `args`)
-    and `env_vars` hold until the next start without them. Without `service`, the
-    `default_service` is meant, or the only one. `timeout` bounds the whole, in seconds. With
-    `follow`, progress and output are told as items, the last of them the result; it goes on
-    if nobody listens any more.
+    and `env_vars` hold until the next start without them, and take the role of an admin.
+    Without `service`, the `default_service` is meant, or the only one. `timeout` bounds the
+    whole, in seconds. With `follow`, progress and output are told as items, the last of them
+    the result; it goes on if nobody listens any more.
     """
 
     name = "custom_restart"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    admin_fields = frozenset({"args", "start_args", "env_vars"})
     answers = WorkflowResult
     route = ("POST", "/api/services/custom-restart")
     service: str | None = None

@@ -59,12 +59,14 @@ class Restart(Command, frozen=True, kw_only=True):
     """Stop services and start them again, without back-off, even if suppressed.
 
     `args` replace the configured arguments and `env_vars` add to the environment until the
-    next start without them. Without a name, the only service is meant.
+    next start without them; who gives them decides what is executed, so that takes the role
+    of an admin. Without a name, the only service is meant.
     """
 
     name = "restart"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    admin_fields = frozenset({"args", "env_vars"})
     answers = Outcomes
     route = ("POST", "/api/services/restart")
     services: list[str] = []
