@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.lab import Trial, cpu_seconds, environment, program, pss_mib, wait_until
+from bench.lab import Trial, cpu_seconds, environment, median, program, pss_mib, wait_until
 from bench.peers import Holdfast, Service
 
 HEAD = struct.Struct(">BIQ")
@@ -135,6 +135,17 @@ def gate_process(state: Path) -> tuple[subprocess.Popen[bytes], int]:
     return process, port
 
 
+def restarts_ms(peer: Holdfast, count: int = 15) -> list[float]:
+    """How long each of some restarts of another service took, as its caller sees it."""
+    took = []
+    for _ in range(count):
+        begun = time.monotonic()
+        peer.result("restart", services=["other"])
+        took.append(1000 * (time.monotonic() - begun))
+        time.sleep(0.05)
+    return took
+
+
 async def look(options: argparse.Namespace, trial: Trial, port: int, gate: int) -> dict[str, Any]:
     peer = trial.peer
     assert isinstance(peer, Holdfast)
@@ -156,6 +167,7 @@ async def look(options: argparse.Namespace, trial: Trial, port: int, gate: int) 
     idle, keeping_up = viewers[: options.stalled], viewers[options.stalled :]
     for viewer in idle:
         viewer.transport.pause_reading()
+    quiet = await asyncio.to_thread(restarts_ms, peer)
     before, began, cpu = pss_mib([gate]), time.monotonic(), cpu_seconds([gate])
     (trial.work / "go").touch()
     memory = [before]
@@ -166,6 +178,7 @@ async def look(options: argparse.Namespace, trial: Trial, port: int, gate: int) 
             memory.append(pss_mib([gate]))
 
     measuring = loop.create_task(measure())
+    busy = await asyncio.to_thread(restarts_ms, peer)
     ended = await asyncio.wait_for(
         asyncio.gather(*(viewer.has_ended for viewer in keeping_up)), options.seconds + 60
     )
@@ -199,6 +212,8 @@ async def look(options: argparse.Namespace, trial: Trial, port: int, gate: int) 
         "stalled_lag_whole": f"{sum(map(is_whole, lagging))} of {len(lagging)}",
         "stalled_skip_told": f"{sum(map(is_told, skipping))} of {len(skipping)}",
         "skipped_bytes": max((v.skipped for v in skipping), default=0),
+        "restart_ms_quiet": round(median(quiet), 1),
+        "restart_ms_with_viewers": round(median(busy), 1),
         "load_average": round(os.getloadavg()[0], 1),
     }
 
@@ -213,7 +228,8 @@ def main() -> int:
     options.seconds = min(options.seconds, 20.0)
     with Trial(Holdfast) as trial:
         argv = program("lines.py", trial.work / "go", options.rate, options.seconds)
-        trial.up([Service("printer", argv)], reports=0)
+        other = Service("other", ["sleep", "1000"])
+        trial.up([Service("printer", argv), other], reports=0)
         peer = trial.peer
         assert isinstance(peer, Holdfast)
         wait_until(lambda: (peer.state / "admin.token").exists(), 20, "the token")

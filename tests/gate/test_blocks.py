@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import os
 import tempfile
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.client.channel import Channel
 from holdfast.gate.blocks import Item, Piece, Reading, beyond, binary, tails_of, unfinished
 from holdfast.gate.frames import BINARY
+from holdfast.gate.viewers import Feeds
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import BEGINNING, Cursor
 from holdfast.logbook.entries import STREAMS
+from holdfast.vocabulary.errors import Failed
 from tests.logbook.stage import SERVICE, Stage
 
 TEXTS = st.sampled_from(["plain\n", "größer", "€", "🦊🦊", "x"]).map(str.encode) | st.just(
@@ -118,3 +124,15 @@ def test_reading_nothing(tmp_path: Any) -> None:
     assert reading.read(100) is None
     assert not reading.holds
     reading.close()
+
+
+def test_a_log_that_cannot_be_read_is_said(tmp_path: Any) -> None:
+    """Not taken for the end of a connection."""
+
+    async def story() -> None:
+        feeds = Feeds(lambda: Channel(str(tmp_path)))
+        with pytest.raises(Failed, match="cannot be read"):
+            await feeds.in_thread(os.listdir, str(tmp_path / "nowhere"))
+        feeds._threads.shutdown()
+
+    asyncio.run(story())

@@ -6,15 +6,30 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.gate.conftest import Gate
-
 SECONDS = 15.0
 Frame = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """Where to connect, and as whom."""
+
+    port: int
+    token: str
+
+
+class Gate(Protocol):
+    """Something to connect to."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def token(self) -> str: ...
 
 
 class Ws:

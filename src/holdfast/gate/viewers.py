@@ -69,7 +69,12 @@ class Feeds:
             await channel.close()
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+        """Read something of a log; raises Failed if it cannot be read."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, call, *arguments)
+        except OSError as error:
+            raise Failed(f"the log cannot be read: {error}", "look at the gate's limits") from None
 
 
 class Feed:
@@ -219,8 +224,8 @@ class Feed:
         self._is_reading = True
         try:
             return await self._feeds.in_thread(self._step, is_last)
-        except OSError as error:
-            self._wake(Failed(f"the log of {self.service} cannot be read: {error}"))
+        except Failed as error:
+            self._wake(error)
             await asyncio.sleep(RETRY_SECONDS)
             return None
         finally:
