@@ -52,6 +52,27 @@ def test_a_schedule_survives() -> None:
         assert all(b - a >= 1 for a, b in itertools.pairwise(due))
 
 
+def test_a_new_supervisor_starts_nothing_before_its_time() -> None:
+    """Neither what never ran nor what was stopped and is wanted again."""
+    with Hold() as hold:
+        nightly = {"command": ["sleep", "1000"], "schedule": "0 3 1 1 *", "start_seconds": 0}
+        hold.services(web=["sleep", "1000"], nightly=nightly, stopped=nightly)
+        hold.up()
+        hold.cli("start", "stopped", "--no-wait")
+        hold.cli("stop", "stopped")
+        hold.cli("up", "-d")
+        before = hold.supervisor_pid
+        kill_9(before)
+        wait_for(lambda: hold.supervisor_pid != before)
+        # What is started by a new supervisor is started before it answers.
+        found = hold.status()["services"]
+        assert found["nightly"]["run"] is None
+        assert found["nightly"]["pid"] is None
+        assert found["stopped"]["run"] == 1
+        assert found["stopped"]["pid"] is None
+        assert found["nightly"]["next_scheduled"] > time.time()
+
+
 def test_an_added_schedule_is_armed_by_reload() -> None:
     """Reload arms new schedules; changing only the schedule touches nothing that runs."""
     with Hold() as hold:

@@ -157,4 +157,7 @@ class RestoredRunner(RelievedRunner):
 
     @property
     def _is_to_start(self) -> bool:
+        if self.declaration.spec.schedule is not None:
+            # It rests between its times; only a start that was asked for is made good.
+            return self.is_unsettled
         return self.is_unsettled or self.state in (State.PENDING, State.STOPPED)
