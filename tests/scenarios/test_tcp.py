@@ -240,3 +240,20 @@ def test_a_limited_token_is_not_told_other_names(opened: NetHold) -> None:
             error = wire.json()["error"]
             assert error["code"] == "refused"
             assert "web" not in error["message"] or services == ["web"]
+
+
+def test_a_revoked_token_ends_open_lines(opened: NetHold) -> None:
+    """Neither the next command nor the next item of a stream is for who had it."""
+    made = opened.json("token", "create", "ci", "--role", "operator")
+    with Wire(opened.port) as wire, Wire(opened.port) as stream:
+        for one in (wire, stream):
+            one.send(f"token {made['text']}")
+            assert one.line() == "hello, token ci"
+        stream.send('{"command": "events", "follow": true, "limit": 1, "id": 1}')
+        assert "item" in stream.json()
+        opened.cli("token", "revoke", "ci")
+        wire.send("stop web")
+        assert wire.line().startswith("error: this token is not known")
+        opened.cli("restart", "web", "--no-wait")
+        assert stream.json()["error"]["code"] == "refused"
+    assert opened.service("web")["status"] == "running"

@@ -67,6 +67,7 @@ class TcpConnection(asyncio.Protocol):
         self._connections = connections
         self._lines = Lines(LONGEST_LINE)
         self._actor = _VISITOR
+        self._token: str | None = None
         self._wrong_tokens = 0
         self._waiting: deque[bytes] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -176,15 +177,17 @@ class TcpConnection(asyncio.Protocol):
             self._transport.close()
 
     def _actor_of(self, request: Request) -> Actor:
-        if request.token is None:
+        token = request.token or self._token
+        if token is None:
             return self._actor
         try:
-            actor = self._application.identify_token(request.token, Door.TCP)
+            # Every time: a token may be revoked or run out while the line is open.
+            actor = self._application.identify_token(token, Door.TCP)
         except Refused:
             self._wrong_tokens += 1
             raise
         if request.name == "token":
-            self._actor = actor
+            self._actor, self._token = actor, token
         if self._silence is not None:
             self._silence.cancel()
         return actor
@@ -200,6 +203,7 @@ class TcpConnection(asyncio.Protocol):
             async with aclosing(answer):
                 async for item in answer:
                     await self._can_write.wait()
+                    self._actor_of(request)
                     self._write(codec.item(request.id, item))
             self._say(request, {"message": "done"})
             return
