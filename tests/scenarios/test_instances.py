@@ -144,6 +144,33 @@ def test_up_and_reload_scale_too(hold: Hold) -> None:
     assert pids(hold)["web@1"] == before["web@1"]
 
 
+def test_what_goes_or_is_stopped_during_a_reload_stays_so(hold: Hold) -> None:
+    """Instances that are scaled away and a service that is stopped, before it is their turn."""
+
+    def declare(number: int) -> None:
+        slow = {"start_seconds": 1.0, "env": {"NUMBER": number}}
+        later = service(env={"NUMBER": number}, depends_on=["web"])
+        hold.services(web=service(instances=3) | slow, api=later, job=later)
+
+    declare(1)
+    hold.up()
+    before = pids(hold)
+    declare(2)
+    told: list[Any] = []
+    thread = threading.Thread(target=lambda: told.append(hold.cli("reload", expect=None)))
+    thread.start()
+    wait_for(lambda: pids(hold)["web@1"] not in (before["web@1"], None))
+    hold.cli("stop", "job")
+    hold.cli("scale", "web=1")
+    thread.join()
+    assert told[0].returncode == 0, told[0]
+    after = pids(hold)
+    assert list(after) == ["web@1", "api", "job"]
+    assert after["api"] != before["api"]
+    assert after["job"] is None
+    assert "Traceback" not in hold.own_logs()
+
+
 def test_scaling_that_was_cut_short_is_finished(hold: Hold) -> None:
     """kill -9 while an instance is being stopped: the next supervisor goes on with it."""
     stubborn = ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]

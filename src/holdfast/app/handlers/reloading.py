@@ -211,8 +211,13 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
         for turn in _turns(roster, [name for name in layer if name in restarted or name in new]):
             here = {}
             for name in turn:
-                runner = roster.runners[name]
-                if (why := _held_back(runner, futures)) is not None:
+                runner = roster.runners.get(name)
+                if runner is None:  # scaled away while others had their turn
+                    continue
+                why = _held_back(runner, futures)
+                if name in restarted and runner.desired is Desired.STOPPED:
+                    why = "it was stopped meanwhile"
+                if why is not None:
                     outcomes[name] = runner.outcome("not_restarted", why)
                     continue
                 here[name] = runner.start(wait=wait) if name in new else _restart(runner, wait)
