@@ -38,7 +38,9 @@ def test_status_tells_what_the_keeper_holds(
     assert "ImportError: broken" in said.err
     assert "supervisor.err" in said.err
     assert main(["status"]) == 0
-    assert "db" in capsys.readouterr().out
+    table = capsys.readouterr().out
+    assert "db" in table
+    assert "None" not in table
     assert main(["status", "wbe"]) == 3
 
 

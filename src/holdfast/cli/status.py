@@ -57,13 +57,13 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
 
 
 def row_of(name: str, service: dict[str, Any]) -> tuple[str, ...]:
-    pid = service.get("pid")
+    pid, restarts = service.get("pid"), service.get("restart_count", 0)
     return (
         name,
         service["status"],
         "-" if pid is None else str(pid),
         durations.show(service.get("uptime")),
-        str(service.get("restart_count", 0)),
+        "-" if restarts is None else str(restarts),
         detail_of(service),
     )
 

@@ -243,7 +243,7 @@ def _next_of_running(facts: Facts) -> str:
             words = "if it fails it is started again (restart_policy on_failure)"
     if facts.failures:
         stable = duration(facts.spec.restart.reset_after)
-        words += f"; {_failures(facts.failures)} are forgotten after {stable} of running"
+        words += f"; {_failures(facts.failures)} forgotten after {stable} of running"
     return words
 
 
@@ -273,7 +273,7 @@ def _next_of_rest(facts: Facts) -> str:
 
 
 def _failures(count: int) -> str:
-    return "the failure before" if count == 1 else f"the {count} failures before"
+    return "the failure before is" if count == 1 else f"the {count} failures before are"
 
 
 # Hints
