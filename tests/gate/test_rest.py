@@ -171,3 +171,17 @@ def test_a_gate_that_is_left_alone_ends(hold: Hold) -> None:
         assert alone.process.wait(20) == 0
     finally:
         alone.close()
+
+
+def test_a_stream_ends_with_its_token(gate: Gate, hold: Hold) -> None:
+    """Who is shut out is told nothing more."""
+    made = hold.json("token", "create", "ci", "--role", "viewer")
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    headers = {"Authorization": f"Bearer {made['text']}", "Accept": "text/event-stream"}
+    connection.request("GET", "/api/events?limit=1", headers=headers)
+    answer = connection.getresponse()
+    assert answer.readline().startswith(b"id: ")
+    hold.cli("token", "revoke", "ci")
+    hold.cli("restart", "web", "--no-wait")
+    assert b"event: error" in answer.read()
+    connection.close()

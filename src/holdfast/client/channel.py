@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
 from holdfast.client.connection import ConnectionLost, Unreachable, error_from
-from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.errors import Refused, UsageError
 
 LONGEST_FRAME = 64 * 1024 * 1024
 LONGEST_REQUEST = 8 * 1024 * 1024 - 1
@@ -21,6 +22,8 @@ LONGEST_REQUEST = 8 * 1024 * 1024 - 1
 TRIES = 3
 RETRY_SECONDS = 0.1
 _MOST_ITEMS = 1000
+MOST_OF_ONE = 500
+"""Requests of one token at a time: who asks too much must not use up what all share."""
 _dump = json.JSONEncoder(
     separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
 ).encode
@@ -42,6 +45,7 @@ class Channel:
         self._path = path
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Queue[Frame | None]] = {}
+        self._open: Counter[str] = Counter()
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._connecting = asyncio.Lock()
@@ -88,11 +92,20 @@ class Channel:
             self._writer.close()
 
     async def _ask(self, command: str, fields: Frame, caller: Caller | None) -> Frame:
-        request, queue = await self._send(command, fields, caller)
+        who = caller.token if caller is not None else ""
+        if self._open[who] >= MOST_OF_ONE:
+            raise Refused("too many requests of this token are open", "await some first")
+        self._open[who] += 1
         try:
-            frame = await queue.get()
+            request, queue = await self._send(command, fields, caller)
+            try:
+                frame = await queue.get()
+            finally:
+                self._waiting.pop(request, None)
         finally:
-            self._waiting.pop(request, None)
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
         if frame is None:
             raise _lost()
         return _result_of(frame)

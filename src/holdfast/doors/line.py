@@ -142,17 +142,23 @@ class LineConnection(asyncio.Protocol):
             self._write(codec.answer(request_id, answer))
             return
         key = object() if request_id is None else request_id
-        serving = self._serve(key, request_id, answer)
+        serving = self._serve(key, request_id, answer, caller)
         self._tasks[key] = asyncio.get_running_loop().create_task(serving)
 
     async def _serve(
-        self, key: object, request_id: object, answer: Awaitable[Result] | AsyncGenerator[Any, None]
+        self,
+        key: object,
+        request_id: object,
+        answer: Awaitable[Result] | AsyncGenerator[Any, None],
+        caller: Any,
     ) -> None:
         try:
             if isinstance(answer, AsyncGenerator):
                 async with aclosing(answer):
                     async for item in answer:
                         await self._can_write.wait()
+                        if caller is not None:
+                            self._application.identify_caller(caller)  # it may be revoked by now
                         self._write(codec.item(request_id, item))
                 self._write(codec.answer(request_id, {}))
             else:
