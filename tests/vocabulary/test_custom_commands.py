@@ -101,3 +101,21 @@ def test_what_is_wrong_is_said(name: str, fields: dict[str, Any], told: str) -> 
     with pytest.raises(UsageError) as caught:
         command_from(name, fields)
     assert told in caught.value.message
+
+
+@pytest.mark.parametrize("command", ["restart", "custom_restart"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"env_vars": {"A=B": "x"}},
+        {"env_vars": {"": "x"}},
+        {"env_vars": {"A": "\0"}},
+        {"args": ["\0"]},
+    ],
+)
+def test_what_no_process_can_be_started_with_is_refused(
+    command: str, fields: dict[str, object]
+) -> None:
+    """Before the service that runs is stopped for it."""
+    with pytest.raises(UsageError):
+        command_from(command, {"service": "web", **fields})

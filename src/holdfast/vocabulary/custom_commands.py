@@ -32,6 +32,15 @@ COMMAND_TYPES = (NAMED, SHELL, BINARY, *TOOLS)
 _ALIASES = {"sh": SHELL, "executable": BINARY, "program": BINARY, "python3": "python"}
 
 
+def check_overrides(args: list[str] | None, env_vars: dict[str, str] | None) -> None:
+    """Raises ValueError for what no process can be started with: before anything is stopped."""
+    given = env_vars or {}
+    if any("\0" in word for word in (*(args or ()), *given, *given.values())):
+        raise ValueError("arguments and variables must not contain NUL characters")
+    if any(not name or "=" in name for name in given):
+        raise ValueError("the name of a variable is not empty and has no =")
+
+
 def command_type(text: str) -> str:
     """The type that a user means; raises ValueError that lists those that there are."""
     word = text.strip().lower()

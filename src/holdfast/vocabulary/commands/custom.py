@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.custom_commands import CustomCommand, seconds_of
+from holdfast.vocabulary.custom_commands import CustomCommand, check_overrides, seconds_of
 from holdfast.vocabulary.results import Done, WorkflowResult, WorkflowsResult
 
 MOST_COMMANDS = 100
@@ -43,6 +43,7 @@ class CustomRestart(Command, frozen=True, kw_only=True):
             raise ValueError(f"more than {MOST_COMMANDS} commands; a script is a better place")
         if None not in (self.args, self.start_args) and self.args != self.start_args:
             raise ValueError("`args` and `start_args` contradict each other; keep one")
+        check_overrides(self.args or self.start_args, self.env_vars)
         seconds_of(self.timeout, self.timeout_seconds)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.custom_commands import check_overrides
 from holdfast.vocabulary.results import Outcomes, PsResult, StatusResult, WaitResult
 
 
@@ -74,6 +75,9 @@ class Restart(Command, frozen=True, kw_only=True):
     args: list[str] | None = None
     env_vars: dict[str, str] | None = None
     wait: bool = True
+
+    def __post_init__(self) -> None:
+        check_overrides(self.args, self.env_vars)
 
 
 class Pause(Command, frozen=True, kw_only=True):
