@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,12 @@ def test_only_files_that_matter_are_read(
     assert len(files(tmp_path)) > 5
     read: list[str] = []
     lines = audit_log._lines
-    monkeypatch.setattr(audit_log, "_lines", lambda path: read.append(path) or lines(path))
+
+    def reading(path: str) -> Iterator[bytes]:
+        read.append(path)
+        return lines(path)
+
+    monkeypatch.setattr(audit_log, "_lines", reading)
     for since in range(21):
         read.clear()
         assert [entry["seq"] for entry in log.entries(since)] == list(range(since + 1, 21))

@@ -9,7 +9,7 @@ cpu_seconds, megabytes, files, size = float(sys.argv[1]), *map(int, sys.argv[2:5
 path = sys.argv[5]
 
 
-def burn(seconds):
+def burn(seconds: float) -> None:
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
@@ -38,9 +38,9 @@ memory = bytearray(megabytes * 1000 * 1000)
 for place in range(0, len(memory), 4096):
     memory[place] = 1
 opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(files)]
-with open(path, "wb", 0) as file:
-    file.write(b"x" * size)
-    os.fsync(file.fileno())
+with open(path, "wb", 0) as written:
+    written.write(b"x" * size)
+    os.fsync(written.fileno())
 while not os.path.exists(path + ".orphan"):
     time.sleep(0.01)
 print("loaded", flush=True)

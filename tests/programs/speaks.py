@@ -39,7 +39,7 @@ for word in sys.argv[1:]:
         print(rest, flush=True)
     elif verb == "repeat":
         count, _, text = rest.partition(":")
-        for _ in range(int(count)):
+        for _number in range(int(count)):
             say(text)
     elif verb == "exit":
         sys.exit(int(rest))

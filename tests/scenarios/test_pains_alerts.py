@@ -53,11 +53,13 @@ def test_the_own_log_is_for_programs_when_asked() -> None:
     with Hold() as hold:
         hold.services(web=["sleep", "100"])
         hold.cli("up", "-d", "--log-format", "json", "--log-level", "engine=debug,warn")
+        wait_for(lambda: "process:started" in (hold.state / "holdfast.log").read_text())
         pid = hold.supervisor_pid
         kill_9(pid)
         wait_for(lambda: hold.supervisor_pid != pid)
         hold.cli("stop", "web")
         path = hold.state / "holdfast.log"
+        wait_for(lambda: "service:requested" in path.read_text())
         lines = [json.loads(it) for it in path.read_text().splitlines() if it.startswith("{")]
         started = [it for it in lines if it["message"] == "process:started"]
         assert (started[0]["service"], started[0]["level"]) == ("web", "debug")
