@@ -24,6 +24,7 @@ def test_few_descriptors(hold: Hold) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
+    assert (hold.state / "keeper.json").exists(), (done.stdout, done.stderr, hold.own_logs())
     keeper, old = hold.keeper_pid, hold.supervisor_pid
     alive = {name: s["pid"] for name, s in hold.status()["services"].items() if s["pid"]}
     assert len(alive) >= 10

@@ -7,10 +7,12 @@ from typing import Literal
 import msgspec
 
 from holdfast.adapters.output import last_lines
+from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.secrets import redact
 
+_log = logger("last_lines")
 LAST_LINES = 10
 LONGEST_LINE = 1000
 
@@ -33,7 +35,12 @@ async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dic
             number = runner.number
             if runner.run is not None and runner.run.pid is None:
                 number -= 1
-            lines = await context.in_thread(shown_lines, context.logs, name, number)
-            outcome = msgspec.structs.replace(outcome, last_lines=lines)
+            try:
+                lines = await context.in_thread(shown_lines, context.logs, name, number)
+            except OSError as error:
+                # What was asked is done, or not; that its output cannot be shown changes nothing.
+                _log.warning("the last lines of %s cannot be read: %s", name, error)
+            else:
+                outcome = msgspec.structs.replace(outcome, last_lines=lines)
         told[name] = outcome
     return told
