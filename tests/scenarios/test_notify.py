@@ -126,7 +126,8 @@ def test_a_newline_on_a_descriptor(hold: Hold) -> None:
     assert hold.service("web")["ready"] is True
     hold.cli("restart", "web")
     assert hold.service("web")["ready"] is True
-    assert [ready["after"] >= 0.2 for ready in events(hold, "web", "service:ready")] == [True] * 2
+    wait_for(lambda: len(events(hold, "web", "service:ready")) == 2)
+    assert all(ready["after"] >= 0.2 for ready in events(hold, "web", "service:ready"))
 
 
 def test_a_newline_while_the_supervisor_is_dead(hold: Hold) -> None:
