@@ -38,7 +38,6 @@ class NetworkDoors:
         self._listeners = listeners
         self._announce = announce
         self._wanted: DoorSpec | None = None
-        self._has_begun = False
         self._work: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._addresses = addresses

@@ -57,11 +57,6 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
     return ExplainResult(explanations=troubled, fine=fine)
 
 
-def preload() -> None:
-    """Load what the first explanation needs."""
-    from holdfast.rules import diagnosis, explain, plan  # noqa: F401
-
-
 def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
     """What is known at once, without asking anybody."""
     from holdfast.rules.explain import Facts

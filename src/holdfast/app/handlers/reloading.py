@@ -73,12 +73,6 @@ async def reload(context: Context, command: Reload) -> ReloadResult:
     )
 
 
-def preload() -> None:
-    """Import what a reload may need, so that it cannot come from newer files."""
-    from holdfast.adapters import config, file_watch, inotify, time_zones  # noqa: F401
-    from holdfast.rules import schedule  # noqa: F401
-
-
 def use_settings(context: Context, configuration: Configuration) -> None:
     """Let everything of a configuration beyond its services take effect."""
     context.settings.apply(configuration.settings)
