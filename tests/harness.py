@@ -28,6 +28,17 @@ def program(name: str, *args: object) -> list[str]:
     return [PYTHON, "-I", "-S", str(PROGRAMS / name), *map(str, args)]
 
 
+def quick(command: Any = None, **fields: Any) -> dict[str, Any]:
+    """A declaration whose start, restart and stop take little of a test's time."""
+    return {
+        "command": command or ["sleep", "1000"],
+        "start_seconds": 0.1,
+        "restart": {"delay": "100ms", "max_delay": "200ms"},
+        "stop": {"grace": "500ms"},
+        **fields,
+    }
+
+
 def wait_for(probe: Callable[..., Any], seconds: float = 15.0, what: str = "") -> Any:
     """The probe's first true answer; fails after the deadline."""
     deadline = time.monotonic() + seconds

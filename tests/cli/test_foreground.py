@@ -7,17 +7,8 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 from tests.harness import Hold, is_alive, kill_9, wait_for
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as one:
-        yield one
 
 
 class Front:

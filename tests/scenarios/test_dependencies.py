@@ -7,34 +7,18 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Hold, kill_9, program, wait_for
+from tests.harness import Hold, kill_9, program, quick, wait_for
 
 SLEEP = ["sleep", "1000"]
-QUICK: dict[str, Any] = {
-    "start_seconds": 0.1,
-    "restart": {"delay": "100ms", "max_delay": "200ms"},
-    "stop": {"grace": "500ms"},
-}
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as made:
-        yield made
-
-
-def service(command: Any = None, **fields: Any) -> dict[str, Any]:
-    return {"command": command or SLEEP, **QUICK, **fields}
 
 
 def needs(command: Any = None, **edges: Any) -> dict[str, Any]:
-    return service(command, depends_on=edges)
+    return quick(command, depends_on=edges)
 
 
 def gate(hold: Hold, name: str) -> Path:
@@ -55,12 +39,12 @@ def pid(hold: Hold, name: str) -> int:
 def test_each_condition(hold: Hold) -> None:
     """Started, ready, healthy, completed, log: each dependent starts at its moment, not before."""
     hold.services(
-        db=service(
+        db=quick(
             program("gated.py", "line"),
             readiness={"exec": ["test", "-e", "ready"], "interval": "100ms"},
             liveness={"exec": ["test", "-e", "healthy"], "interval": "100ms", "retries": 1000},
         ),
-        job=service(program("gated.py", "done")),
+        job=quick(program("gated.py", "done")),
         on_started=needs(db="started"),
         on_ready=needs(db="service_ready"),
         on_healthy=needs(db={"condition": "service_healthy"}),
@@ -90,7 +74,7 @@ def test_a_dependent_waits_through_a_crash(hold: Hold) -> None:
     """It is told truthfully that it waits, and comes up by itself; also under a new supervisor."""
     script = "test -e ok || { echo no >&2; exit 3; }; exec sleep 1000"
     hold.services(
-        db=service(["sh", "-c", script], max_restarts="unlimited", start_retries=1000),
+        db=quick(["sh", "-c", script], max_restarts="unlimited", start_retries=1000),
         api=needs(db="ready"),
         web=needs(api="started"),
     )
@@ -108,7 +92,7 @@ def test_a_dependent_waits_through_a_crash(hold: Hold) -> None:
 def test_a_failed_dependency_is_answered_and_waited_for(hold: Hold) -> None:
     """No hang when it failed for good or is stopped, and the dependent starts when it comes."""
     hold.services(
-        db=service(["sh", "-c", "test -e ok || exit 3; exec sleep 1000"], start_retries=0),
+        db=quick(["sh", "-c", "test -e ok || exit 3; exec sleep 1000"], start_retries=0),
         api=needs(db="ready"),
     )
     done = hold.cli("up", "-d", expect=1)
@@ -132,7 +116,7 @@ def test_a_failed_dependency_is_answered_and_waited_for(hold: Hold) -> None:
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_restart_edge(hold: Hold, follows: bool) -> None:
     """A dependency that crashed and came back restarts those that want it, and no others."""
-    hold.services(db=service(), api=needs(db={"condition": "ready", "restart": follows}))
+    hold.services(db=quick(), api=needs(db={"condition": "ready", "restart": follows}))
     hold.up()
     before = pid(hold, "api")
     kill_9(pid(hold, "db"))
@@ -151,7 +135,7 @@ def test_a_restart_edge(hold: Hold, follows: bool) -> None:
 def test_health_that_flaps_moves_no_dependent(hold: Hold) -> None:
     """Losing and regaining health in one run is not a reason to restart anybody."""
     hold.services(
-        db=service(
+        db=quick(
             liveness={
                 "exec": ["test", "-e", "healthy"],
                 "interval": "50ms",
@@ -212,7 +196,7 @@ def test_a_graph_of_real_processes_starts_and_stops_in_order(hold: Hold) -> None
 def test_a_chain_starts_without_a_stall(hold: Hold) -> None:
     """A hundred in a row, each when the one before it has begun."""
     chain = {f"s{number}": needs(**{f"s{number - 1}": "started"}) for number in range(1, 100)}
-    hold.services(s0=service(), **chain)
+    hold.services(s0=quick(), **chain)
     began = time.monotonic()
     hold.up("--no-wait")
     wait_for(lambda: len(order(hold)) == 100)
@@ -226,9 +210,9 @@ def test_groups_and_tags_in_every_verb(hold: Hold) -> None:
         {
             "groups": {"backend": ["db", "api"]},
             "services": {
-                "db": service(),
-                "api": service(["sh", "-c", "echo api; sleep 1000"], tags=["dev"], instances=2),
-                "web": service(["sh", "-c", "echo web; sleep 1000"], tags=["dev", "edge"]),
+                "db": quick(),
+                "api": quick(["sh", "-c", "echo api; sleep 1000"], tags=["dev"], instances=2),
+                "web": quick(["sh", "-c", "echo web; sleep 1000"], tags=["dev", "edge"]),
             },
         }
     )
@@ -265,7 +249,7 @@ def test_groups_and_tags_in_every_verb(hold: Hold) -> None:
 
 def test_a_waiting_service_stops_with_everything(hold: Hold) -> None:
     """`down` does not wait for one that waits, nor does it start it."""
-    hold.services(db=service(program("gated.py", "never")), api=needs(db={"pattern": "^ready"}))
+    hold.services(db=quick(program("gated.py", "never")), api=needs(db={"pattern": "^ready"}))
     hold.up("--no-wait")
     wait_for(lambda: hold.service("api").get("waiting_for"))
     os.kill(hold.keeper_pid, signal.SIGTERM)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.harness import Hold, wait_for
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as made:
-        yield made
 
 
 def use(hold: Hold, name: str) -> None:

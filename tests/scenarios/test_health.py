@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.harness import PYTHON, Hold, is_alive, kill_9, program, wait_for
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as one:
-        yield one
 
 
 def free_port() -> int:

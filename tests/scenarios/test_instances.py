@@ -9,29 +9,16 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import PYTHON, Hold, is_alive, kill_9, program, wait_for
-
-QUICK: dict[str, Any] = {
-    "start_seconds": 0.1,
-    "restart": {"delay": "100ms", "max_delay": "200ms"},
-    "stop": {"grace": "2s"},
-}
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as made:
-        yield made
+from tests.harness import PYTHON, Hold, is_alive, kill_9, program, quick, wait_for
 
 
 def service(command: Any = None, **fields: Any) -> dict[str, Any]:
-    return {"command": command or ["sleep", "1000"], **QUICK, **fields}
+    return quick(command, **{"stop": {"grace": "2s"}, **fields})
 
 
 def pids(hold: Hold) -> dict[str, int | None]:

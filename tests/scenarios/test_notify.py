@@ -7,7 +7,6 @@ import pwd
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +14,6 @@ import pytest
 from tests.harness import Hold, kill_9, program, wait_for
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs credentials of messages")
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as one:
-        yield one
 
 
 def speaking(*words: object, notify: Any = True, **fields: Any) -> dict[str, Any]:

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from typing import Any
 
-import pytest
-
-from tests.harness import Hold, read_until, started, wait_for
-
-QUICK: dict[str, Any] = {
-    "start_seconds": 0.1,
-    "restart": {"delay": "100ms", "max_delay": "200ms"},
-    "stop": {"grace": "500ms"},
-}
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as made:
-        yield made
-
-
-def service(command: Any = None, **fields: Any) -> dict[str, Any]:
-    return {"command": command or ["sleep", "1000"], **QUICK, **fields}
+from tests.harness import Hold, quick, read_until, started, wait_for
 
 
 def test_a_late_dependent_is_not_skipped_after_a_loss_of_readiness(hold: Hold) -> None:
     """Readiness that was lost before the dependent's turn, and came back, starts it."""
     ready = {"exec": ["test", "-e", "ready"], "interval": "50ms", "retries": 1}
     hold.services(
-        db=service(readiness=ready),
-        slow=service(["sh", "-c", "until test -e go; do sleep 0.02; done"], restart_policy="never"),
-        api=service(depends_on={"db": "ready", "slow": "completed"}),
+        db=quick(readiness=ready),
+        slow=quick(["sh", "-c", "until test -e go; do sleep 0.02; done"], restart_policy="never"),
+        api=quick(depends_on={"db": "ready", "slow": "completed"}),
     )
     (hold.project / "ready").write_text("")
     hold.up("--no-wait")
@@ -50,7 +30,8 @@ def test_a_late_dependent_is_not_skipped_after_a_loss_of_readiness(hold: Hold) -
 def test_a_dependency_that_fails_fast_starts_nobody(hold: Hold) -> None:
     """With `ready`, a process that dies right away is not taken for one that is up."""
     hold.services(
-        db=service(["sh", "-c", "exit 1"], start_retries=0), api=service(depends_on={"db": "ready"})
+        db=quick(["sh", "-c", "exit 1"], start_retries=0),
+        api=quick(depends_on={"db": "ready"}),
     )
     hold.cli("up", "-d", expect=1)
     assert hold.service("api")["run"] is None
@@ -58,10 +39,10 @@ def test_a_dependency_that_fails_fast_starts_nobody(hold: Hold) -> None:
 
 def test_one_more_worker_restarts_nobody(hold: Hold) -> None:
     """Adding an instance leaves its siblings and everything else alone."""
-    hold.services(worker=service(instances=3), db=service())
+    hold.services(worker=quick(instances=3), db=quick())
     hold.up()
     before = {name: it["pid"] for name, it in hold.status()["services"].items()}
-    hold.services(worker=service(instances=4), db=service())
+    hold.services(worker=quick(instances=4), db=quick())
     hold.cli("reload")
     after = {name: it["pid"] for name, it in hold.status()["services"].items()}
     assert {name: after[name] for name in before} == before
@@ -71,8 +52,8 @@ def test_one_more_worker_restarts_nobody(hold: Hold) -> None:
 def test_the_foreground_waits_for_who_waits(hold: Hold) -> None:
     """A migration that has ended is not the end of an `up` in the foreground."""
     hold.services(
-        migrate=service(["sh", "-c", "echo migrated"], restart_policy="never"),
-        api=service(
+        migrate=quick(["sh", "-c", "echo migrated"], restart_policy="never"),
+        api=quick(
             ["sh", "-c", "echo serving; exec sleep 1000"], depends_on={"migrate": "completed"}
         ),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,6 @@ import pytest
 from tests.harness import PYTHON, Hold, kill_9, program, wait_for
 
 HUNGRY = "x = bytearray(60_000_000)\nimport time\nprint('fed', flush=True)\ntime.sleep(1000)"
-
-
-@pytest.fixture
-def hold() -> Iterator[Hold]:
-    with Hold() as made:
-        yield made
 
 
 def python(code: str) -> list[str]:
