@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.vocabulary.alerts import TargetSpec
+from holdfast.vocabulary.mcp_spec import McpSpec
 from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
 from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
 from holdfast.vocabulary.workflow_spec import (
@@ -206,6 +207,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workflows: dict[str, WorkflowSpec] = {}
     alerts: tuple[TargetSpec, ...] = ()
     """Where alerts are delivered to."""
+    mcp: McpSpec = McpSpec()
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

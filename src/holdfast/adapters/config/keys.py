@@ -27,6 +27,7 @@ from holdfast.adapters.config.kinds import (
     Size,
     Text,
 )
+from holdfast.adapters.config.mcp_keys import MCP
 from holdfast.adapters.config.resource_keys import GLOBAL_KEYS as RESOURCE_GLOBALS
 from holdfast.adapters.config.resource_keys import SERVICE_KEYS as RESOURCE_KEYS
 from holdfast.adapters.config.schedule_keys import Schedule
@@ -221,6 +222,7 @@ _GLOBAL = [
     ALERTS,
     Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
     Key("security", SECURITY, "Who may do what from the network."),
+    MCP,
     *RESOURCE_GLOBALS,
     *COMMAND_GLOBALS,
     Key("restart_policy", POLICY, "Default for every service.", "on_failure"),
@@ -232,7 +234,7 @@ _GLOBAL = [
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
 ]
-_LATER = ("backends", "agents", "queue", "pools", "roots", "tokens", "mcp")
+_LATER = ("backends", "agents", "queue", "pools", "roots", "tokens")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
     _GLOBAL, definition="supervisor", later=_LATER, synonyms=_SYNONYMS, allows_extensions=True

@@ -26,6 +26,7 @@ from holdfast.adapters.config.interpolation import argv_of
 from holdfast.adapters.config.json_document import tree_of
 from holdfast.adapters.config.keys import ROOT, SUPERVISOR
 from holdfast.adapters.config.kinds import Reading, ScalarKind
+from holdfast.adapters.config.mcp_keys import mcp_of
 from holdfast.adapters.config.problems import Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
@@ -203,6 +204,7 @@ def _finish(
             groups=groups,
             templates=templates_of(reading, values, written),
             alerts=values.get("alerts", ()),
+            mcp=mcp_of(values),
             **settings_of_resources(values),
             **about_commands,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -34,6 +35,8 @@ async def logs(context: Context, command: Logs) -> LogsResult:
 async def _read(
     context: Context, command: Logs, query: LogQuery, matcher: Matcher | None
 ) -> LogsResult:
+    if command.max_bytes is not None:
+        return await _read_bounded(context, command, query, matcher, max(1, command.max_bytes))
     limit = max(1, min(command.limit, _MOST_LINES))
     lines: list[LogLine] = []
     while not query.is_done:
@@ -49,6 +52,47 @@ async def _read(
     rest = await _matching(query.unfinished(), matcher)
     lines += [log_line(entry) for entry in rest if isinstance(entry, Line)]
     return LogsResult(service=command.service, lines=lines, cursor=encode(query.place))
+
+
+async def _read_bounded(
+    context: Context, command: Logs, query: LogQuery, matcher: Matcher | None, max_bytes: int
+) -> LogsResult:
+    """Of a tail the newest lines that have room, else the oldest."""
+    is_tail = command.cursor is None and command.run is None and command.since is None
+    limit = max(1, min(command.limit, _MOST_LINES))
+    kept: deque[LogLine] = deque()
+    size = left_out = 0
+    place: str | None = None
+    before = encode(query.place)
+    while not query.is_done and place is None:
+        entries = await _matching(await context.in_thread(query.batch), matcher)
+        entries += await _matching(query.unfinished(), matcher) if query.is_done else []
+        for entry in entries:
+            if isinstance(entry, Note):
+                if entry.kind != "run":
+                    kept.append(note_line(entry))
+                continue
+            line = _cut(log_line(entry), max_bytes)
+            if not is_tail and kept and (size + len(line.text) > max_bytes or len(kept) >= limit):
+                place = before
+                break
+            kept.append(line)
+            size += len(line.text)
+            before = encode(entry.cursor)
+            while is_tail and len(kept) > 1 and (size > max_bytes or len(kept) > limit):
+                size -= len(kept.popleft().text)
+                left_out += 1
+    if left_out:
+        text = f"{left_out} older lines left out"
+        kept.appendleft(LogLine(time=0.0, stream="out", run=0, text=text, note="cut"))
+    cursor = place or encode(query.place)
+    return LogsResult(service=command.service, lines=list(kept), cursor=cursor)
+
+
+def _cut(line: LogLine, max_bytes: int) -> LogLine:
+    if len(line.text) <= max_bytes:
+        return line
+    return msgspec.structs.replace(line, text=line.text[:max_bytes], partial=True)
 
 
 async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list[Line | Note]:

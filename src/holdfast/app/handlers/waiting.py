@@ -18,6 +18,7 @@ from holdfast.vocabulary.results import WaitResult
 from holdfast.vocabulary.states import State
 
 _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
+_LONGEST_SILENCE = 3600.0
 
 
 async def wait(context: Context, command: Wait) -> WaitResult:
@@ -58,7 +59,34 @@ async def _until_met(
     if condition.startswith("log:"):
         line = await _until_line(context, runner, condition[4:])
         return line is not None, line
-    raise UsageError(f'no condition "{condition}"', "running, ready, healthy, exited or log:REGEX")
+    if condition.startswith("silent:"):
+        return await _until_silent(context, runner, _seconds(condition[7:])), None
+    hint = "running, ready, healthy, exited, log:REGEX or silent:SECONDS"
+    raise UsageError(f'no condition "{condition}"', hint)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SILENCE:
+        raise UsageError(f'"{text}" is no number of seconds', "for example silent:2.5")
+    return seconds
+
+
+async def _until_silent(context: Context, runner: ServiceRunner, seconds: float) -> bool:
+    """Until it has printed nothing for so long; a service that ended is silent."""
+    subscription = context.watches.subscribe([runner.name])
+    try:
+        while runner.state not in _ENDED:
+            try:
+                await asyncio.wait_for(_either(runner, subscription), seconds)
+            except asyncio.TimeoutError:
+                return True
+        return True
+    finally:
+        subscription.close()
 
 
 async def _until(

@@ -12,6 +12,8 @@ class Logs(Command, frozen=True, kw_only=True):
     """Read lines of a service's output, from a cursor, a time, or the end.
 
     The answer's `cursor` says where to read on; it stays valid over rotation and restarts.
+    With `max_bytes`, no more than so much text is told: of a tail the newest lines, else the
+    oldest; a note says if lines were left out, and a longer line is cut.
     """
 
     name = "logs"
@@ -28,6 +30,7 @@ class Logs(Command, frozen=True, kw_only=True):
     run: int | None = None
     grep: str | None = None
     limit: int = 1000
+    max_bytes: int | None = None
 
 
 class OpenOutput(Command, frozen=True, kw_only=True):

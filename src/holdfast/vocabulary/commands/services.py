@@ -127,8 +127,8 @@ class Ps(Command, frozen=True, kw_only=True):
 
 
 class Wait(Command, frozen=True, kw_only=True):
-    """Wait until a service is `running`, `ready`, `healthy`, has `exited`, or printed a line that
-    matches `log:REGEX`; at most `timeout` seconds.
+    """Wait until a service is `running`, `ready`, `healthy`, has `exited`, printed a line that
+    matches `log:REGEX`, or printed nothing for `silent:SECONDS`; at most `timeout` seconds.
 
     Without probes, ready and healthy mean that it runs.
 

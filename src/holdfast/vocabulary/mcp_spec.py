@@ -1,0 +1,23 @@
+"""What a configuration says about the assistants' door."""
+
+from __future__ import annotations
+
+import msgspec
+
+TOOLSETS = ("process", "files", "search", "git")
+
+
+class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether assistants may connect, and which tools they are offered."""
+
+    enabled: bool | None = None
+    """Nothing said: it is served where HTTP is."""
+    read_only: bool = False
+    toolsets: tuple[str, ...] = TOOLSETS
+    run: bool = False
+    """Whether assistants may have programs run."""
+    programs: tuple[tuple[str, ...], ...] | None = None
+    """The only beginnings of command lines that they may run; None: no limit."""
+    send: bool = False
+    """Whether assistants may type into services."""
+    legacy_sse: bool = False
