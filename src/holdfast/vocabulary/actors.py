@@ -54,3 +54,16 @@ class Actor(msgspec.Struct, frozen=True):
     door: Door = Door.CLI
     scopes: Scopes = UNLIMITED
     session: str | None = None
+    behind: Actor | None = None
+    """Who opened its session: what that one may not do, it may not either."""
+    call: str | None = None
+    """The tool call that it asks through, as its client names it."""
+
+    @property
+    def identity(self) -> str:
+        """Who it is, the same over all its connections."""
+        if self.session is not None:
+            return self.session
+        if self.run_id is not None:
+            return self.run_id
+        return self.role.value if self.role is Role.OWNER else self.name

@@ -60,6 +60,8 @@ class Kind(str, Enum):
     KEEPER_REPLACED = "keeper:replaced"
     HOLDFAST_UPGRADED = "holdfast:upgraded"
     HOLDFAST_STOPPING = "holdfast:stopping"
+    SESSION_OPENED = "session:opened"
+    SESSION_CLOSED = "session:closed"
     DOOR_OPENED = "door:opened"
     DOOR_FAILED = "door:failed"
     EVENTS_DROPPED = "events:dropped"
@@ -116,6 +118,8 @@ MEANING: dict[Kind, str] = {
     Kind.KEEPER_REPLACED: "The keeper died; the supervisor's descriptors made a new one.",
     Kind.HOLDFAST_UPGRADED: "Keeper and supervisor now run another version.",
     Kind.HOLDFAST_STOPPING: "Everything is being stopped.",
+    Kind.SESSION_OPENED: "A session began: `session`, its `client`, who opened it.",
+    Kind.SESSION_CLOSED: "A session ended: `session`, why, and what became of what it started.",
     Kind.DOOR_OPENED: "A network door listens: which one, and its address.",
     Kind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",

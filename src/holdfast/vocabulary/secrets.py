@@ -41,7 +41,7 @@ _SHAPES = (
     r"|discord(?:app)?\.com/api/webhooks/\S+"
     r"|\bsk-[A-Za-z0-9_-]{16,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|\bAIza[A-Za-z0-9_-]{30,}"
     r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{30,}"
-    r"|\bholdfast_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}"
+    r"|\bholdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END[A-Z ]{0,40}PRIVATE KEY-----|\Z)"
 )

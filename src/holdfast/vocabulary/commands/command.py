@@ -59,5 +59,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether it tells what services, files or people wrote: such reads are audited, too."""
     greets: ClassVar[bool] = False
     """Whether everybody with a role may ask it, whatever a token or the doors are limited to."""
+    repeatable: ClassVar[bool] = False
+    """Whether doing it twice ends as doing it once: then it is done again under the same key
+    where nobody knows whether it was done."""
+    granted_by_name: ClassVar[bool] = False
+    """Whether an agent may have it that is given it by its very name, though it takes an admin."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that the audit must not repeat, because they are long or may hold anything."""
