@@ -64,19 +64,19 @@ def application(runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> Appl
 
 def test_a_peer_of_ours_is_the_owner() -> None:
     """The user who runs Holdfast needs no token."""
-    assert application({}).identify(peer()).role is Role.OWNER
+    assert application({}).who.identify(peer()).role is Role.OWNER
 
 
 def test_another_user_is_refused() -> None:
     """A different uid that is not root never becomes an actor."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).identify(peer()._replace(uid=os.geteuid() + 4242))
+        application({}).who.identify(peer()._replace(uid=os.geteuid() + 4242))
 
 
 def test_a_descendant_of_a_run_is_an_agent() -> None:
     """Found by its ancestors, even if it cleared its environment; it may look, not change."""
     runs: dict[str, dict[str, object]] = {"run-1": process(os.getppid())._asdict()}
-    actor = application(runs).identify(peer())
+    actor = application(runs).who.identify(peer())
     assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
     with pytest.raises(Refused, match="may look, not change") as caught:
         application(runs).dispatch(actor, Shutdown())
@@ -86,21 +86,21 @@ def test_a_descendant_of_a_run_is_an_agent() -> None:
 
 def test_who_is_gone_is_an_agent() -> None:
     """A peer that has ended, or is another process by now, may look, not change."""
-    assert application({}).identify(peer()._replace(process=None)).role is Role.AGENT
+    assert application({}).who.identify(peer()._replace(process=None)).role is Role.AGENT
     other = process(os.getpid())._replace(start_time="1")
-    assert application({}).identify(peer()._replace(process=other)).role is Role.AGENT
+    assert application({}).who.identify(peer()._replace(process=other)).role is Role.AGENT
 
 
 def test_another_user_who_is_gone_is_refused() -> None:
     """Doubt never gives a stranger the right to look."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).identify(Peer(os.geteuid() + 4242, None))
+        application({}).who.identify(Peer(os.geteuid() + 4242, None))
 
 
 def test_a_recycled_pid_is_no_run() -> None:
     """Who has the pid of a run that ended is not taken for it."""
     runs: dict[str, dict[str, object]] = {"run-1": {"pid": os.getppid(), "start_time": "1"}}
-    assert application(runs).identify(peer()).role is Role.OWNER
+    assert application(runs).who.identify(peer()).role is Role.OWNER
 
 
 @pytest.mark.parametrize(("root", "role"), [("", Role.OWNER), ("/holdfast-12ab", Role.AGENT)])
@@ -112,7 +112,7 @@ def test_who_is_in_our_cgroup_is_an_agent(
     desk.link.cgroup_root = root or None
     monkeypatch.setattr(processes, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
     assert (
-        Application(desk, SupervisedProcesses(desk), Auditor(Records())).identify(peer()).role
+        Application(desk, SupervisedProcesses(desk), Auditor(Records())).who.identify(peer()).role
         is role
     )
 
@@ -120,9 +120,9 @@ def test_who_is_in_our_cgroup_is_an_agent(
 def test_an_orphan_of_the_keeper_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the keeper, but not below the supervisor."""
     own = peer()
-    assert application({}, os.getppid()).identify(own).role is Role.OWNER
+    assert application({}, os.getppid()).who.identify(own).role is Role.OWNER
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert application({}, os.getppid()).identify(own).role is Role.AGENT
+    assert application({}, os.getppid()).who.identify(own).role is Role.AGENT
 
 
 def test_lineage_begins_with_the_process_itself() -> None:

@@ -1,95 +1,42 @@
 """The one application service: who asks, may they, and who answers.
 
-Every door passes through `identify` and `dispatch`; no door and no handler decides about
+Every door passes through `who` and `dispatch`; no door and no handler decides about
 permission itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from hmac import compare_digest
 from typing import Any
 
-from holdfast.adapters.processes import Peer
 from holdfast.app import scoping
 from holdfast.app.auditing import Auditor
+from holdfast.app.identities import Identities
 from holdfast.app.registry import Handler, handler_for
 from holdfast.app.standing import Supervised
 from holdfast.engine.tallies import Tallies
 from holdfast.rules import commands as rules_of_commands
-from holdfast.rules.permissions import permit, role_of
-from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Scopes, Target
+from holdfast.rules.permissions import permit
+from holdfast.vocabulary.actors import UNLIMITED, Actor, Target
 from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.errors import Refused, UsageError
+from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.results import Result
 
-_VISITORS = Scopes(commands=("status", "health_check"))
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 
 
 class Application:
-    """Identifies, permits and dispatches."""
+    """Permits and dispatches."""
 
     def __init__(self, context: Any, supervised: Supervised, auditor: Auditor) -> None:
         self._context = context
-        self._supervised = supervised
+        self.who = Identities(context, supervised, auditor)
         self._auditor = auditor
         self._work: set[asyncio.Task[Result]] = set()
         self.tallies = Tallies()
-
-    def identify(self, peer: Peer) -> Actor:
-        """The actor at the other end of a Unix socket; raises Refused for another user."""
-        is_supervised, run_id = self._supervised.standing_of(peer.process)
-        role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=is_supervised)
-        if role is Role.STRANGER:
-            raise Refused("this Holdfast belongs to another user", "use one of your own")
-        pid = peer.process.pid if peer.process else "unknown"
-        return Actor(role, f"uid {peer.uid} pid {pid}", run_id)
-
-    @property
-    def open_status(self) -> bool:
-        """Whether who asks from this machine may see the status without a token."""
-        door = self._context.settings.now.door
-        return door is not None and door.open_status
-
-    def visitor(self, door: Door) -> Actor:
-        """Who may see the status and nothing else."""
-        return Actor(Role.VIEWER, "visitor", None, door, _VISITORS)
-
-    def identify_token(self, text: str, door: Door) -> Actor:
-        """The actor who shows this token; raises Refused if it is none."""
-        spec = self._context.settings.now.door
-        if spec is not None and spec.token and compare_digest(text.encode(), spec.token.encode()):
-            return Actor(Role.ADMIN, "token of the configuration", None, door)
-        token = self._context.tokens.find(text)
-        if token is None:
-            self.refuse_stranger(door, "token")
-            raise Refused(
-                "this token is not known, was revoked or has expired",
-                "`holdfast token create NAME` makes one",
-            )
-        return Actor(token.role, f"token {token.name}", None, door, token.scopes)
-
-    def identify_caller(self, caller: Any) -> Actor:
-        """Whom a client speaks for: it passes on the token that it was shown."""
-        if not isinstance(caller, dict) or not isinstance(caller.get("token"), str):
-            raise UsageError("a caller is an object with a token")
-        try:
-            door = Door(caller.get("door") or "rest")
-        except ValueError:
-            raise UsageError(f'no door "{caller["door"]}"') from None
-        # Only narrower: what is offered on this machine alone is not offered to a caller.
-        if door is Door.CLI:
-            raise UsageError("a caller does not come through the local door")
-        return self.identify_token(caller["token"], door)
-
-    def refuse_stranger(self, door: Door, asked: str) -> None:
-        """Put on record that somebody without a valid token was turned away."""
-        self._auditor.turned_away(door, asked)
 
     def dispatch(self, actor: Actor, command: Command) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items."""

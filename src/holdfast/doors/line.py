@@ -77,7 +77,8 @@ class LineConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
         try:
-            self._actor = self._application.identify(peer_of(transport.get_extra_info("socket")))
+            peer = peer_of(transport.get_extra_info("socket"))
+            self._actor = self._application.who.identify(peer)
         except (HoldfastError, OSError) as error:
             known = error if isinstance(error, HoldfastError) else Refused(f"who asks? {error}")
             self._write(codec.failure(None, known))
@@ -133,7 +134,7 @@ class LineConnection(asyncio.Protocol):
             if request_id in self._tasks:
                 raise UsageError(f"request {request_id} is still open", "give each its own id")
             caller = frame.pop("caller", None)
-            actor = self._actor if caller is None else self._application.identify_caller(caller)
+            actor = self._actor if caller is None else self._application.who.identify_caller(caller)
             answer = self._application.dispatch(actor, codec.command_from(name, frame))
         except Exception as error:  # noqa: BLE001 - the border of the door
             self._write(codec.failure(request_id, told(error)))
@@ -158,7 +159,7 @@ class LineConnection(asyncio.Protocol):
                     async for item in answer:
                         await self._can_write.wait()
                         if caller is not None:
-                            self._application.identify_caller(caller)  # it may be revoked by now
+                            self._application.who.identify_caller(caller)  # may be revoked by now
                         self._write(codec.item(request_id, item))
                 self._write(codec.answer(request_id, {}))
             else:

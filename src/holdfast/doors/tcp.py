@@ -86,8 +86,8 @@ class TcpConnection(asyncio.Protocol):
             self._transport.close()
             return
         peer = transport.get_extra_info("peername")
-        if self._application.open_status and _is_loopback(peer):
-            self._actor = self._application.visitor(Door.TCP)
+        if self._application.who.open_status and _is_loopback(peer):
+            self._actor = self._application.who.visitor(Door.TCP)
         loop = asyncio.get_running_loop()
         self._silence = loop.call_later(SILENT_SECONDS, self._on_silence)
 
@@ -182,7 +182,7 @@ class TcpConnection(asyncio.Protocol):
             return self._actor
         try:
             # Every time: a token may be revoked or run out while the line is open.
-            actor = self._application.identify_token(token, Door.TCP)
+            actor = self._application.who.identify_token(token, Door.TCP)
         except Refused:
             self._wrong_tokens += 1
             raise
@@ -195,7 +195,7 @@ class TcpConnection(asyncio.Protocol):
     async def _answer(self, request: Request, actor: Actor) -> None:
         if actor is _VISITOR:
             hint = "send a line `token TEXT` first; `holdfast token create NAME` makes one"
-            self._application.refuse_stranger(Door.TCP, request.name)
+            self._application.who.refuse_stranger(Door.TCP, request.name)
             raise Refused("a token is needed", hint)
         command = codec.command_from(request.name, request.fields)
         answer = self._application.dispatch(actor, command)

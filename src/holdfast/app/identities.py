@@ -1,0 +1,79 @@
+"""Who asks: the peer of a socket, the owner of a token, whom a client speaks for.
+
+The only place where a credential becomes an actor. What that actor may do is not decided here.
+"""
+
+from __future__ import annotations
+
+import os
+from hmac import compare_digest
+from typing import Any
+
+from holdfast.adapters.processes import Peer
+from holdfast.app.auditing import Auditor
+from holdfast.app.standing import Supervised
+from holdfast.rules.permissions import role_of
+from holdfast.vocabulary.actors import Actor, Role, Scopes
+from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.errors import Refused, UsageError
+
+_VISITORS = Scopes(commands=("status", "health_check"))
+
+
+class Identities:
+    """Turns credentials into actors."""
+
+    def __init__(self, context: Any, supervised: Supervised, auditor: Auditor) -> None:
+        self._context = context
+        self._supervised = supervised
+        self._auditor = auditor
+
+    def identify(self, peer: Peer) -> Actor:
+        """The actor at the other end of a Unix socket; raises Refused for another user."""
+        is_supervised, run_id = self._supervised.standing_of(peer.process)
+        role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=is_supervised)
+        if role is Role.STRANGER:
+            raise Refused("this Holdfast belongs to another user", "use one of your own")
+        pid = peer.process.pid if peer.process else "unknown"
+        return Actor(role, f"uid {peer.uid} pid {pid}", run_id)
+
+    @property
+    def open_status(self) -> bool:
+        """Whether who asks from this machine may see the status without a token."""
+        door = self._context.settings.now.door
+        return door is not None and door.open_status
+
+    def visitor(self, door: Door) -> Actor:
+        """Who may see the status and nothing else."""
+        return Actor(Role.VIEWER, "visitor", None, door, _VISITORS)
+
+    def identify_token(self, text: str, door: Door) -> Actor:
+        """The actor who shows this token; raises Refused if it is none."""
+        spec = self._context.settings.now.door
+        if spec is not None and spec.token and compare_digest(text.encode(), spec.token.encode()):
+            return Actor(Role.ADMIN, "token of the configuration", None, door)
+        token = self._context.tokens.find(text)
+        if token is None:
+            self.refuse_stranger(door, "token")
+            raise Refused(
+                "this token is not known, was revoked or has expired",
+                "`holdfast token create NAME` makes one",
+            )
+        return Actor(token.role, f"token {token.name}", None, door, token.scopes)
+
+    def identify_caller(self, caller: Any) -> Actor:
+        """Whom a client speaks for: it passes on the token that it was shown."""
+        if not isinstance(caller, dict) or not isinstance(caller.get("token"), str):
+            raise UsageError("a caller is an object with a token")
+        try:
+            door = Door(caller.get("door") or "rest")
+        except ValueError:
+            raise UsageError(f'no door "{caller["door"]}"') from None
+        # Only narrower: what is offered on this machine alone is not offered to a caller.
+        if door is Door.CLI:
+            raise UsageError("a caller does not come through the local door")
+        return self.identify_token(caller["token"], door)
+
+    def refuse_stranger(self, door: Door, asked: str) -> None:
+        """Put on record that somebody without a valid token was turned away."""
+        self._auditor.turned_away(door, asked)
