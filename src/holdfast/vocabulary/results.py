@@ -24,6 +24,10 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     config: str | None = None
     doors: dict[str, str] = {}
     """Where each open network door listens."""
+    door_notes: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """What is to be said of a door: why it is closed, or elsewhere than usual."""
+    fingerprint: str | msgspec.UnsetType = msgspec.UNSET
+    """SHA-256 of the certificate that HTTPS shows."""
     selectors: list[str] | msgspec.UnsetType = msgspec.UNSET
     """Names that stand for several services: of instances, `group:NAME`, `tag:NAME`."""
     alerts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
@@ -355,28 +359,6 @@ class PruneResult(Result, frozen=True, kw_only=True):
     services: list[str]
 
 
-class TokenInfo(Result, frozen=True, kw_only=True):
-    """A token, without its text."""
-
-    id: str
-    name: str
-    role: str
-    created_at: float
-    expires_at: float | None = None
-    scopes: dict[str, Any] = {}
-
-
-class TokenResult(Result, frozen=True, kw_only=True):
-    """`text` is the token itself; it is told only when it is made."""
-
-    token: TokenInfo
-    text: str | None = None
-
-
-class TokensResult(Result, frozen=True, kw_only=True):
-    tokens: list[TokenInfo]
-
-
 class AuditVerdict(Result, frozen=True, kw_only=True):
     """Whether the audit is whole, and where it is not."""
 
@@ -405,6 +387,10 @@ class HelloResult(Result, frozen=True, kw_only=True):
     actor: str = ""
     """Who asked, as the audit calls them."""
     role: str = ""
+    doors: dict[str, str] = {}
+    """Where each open network door listens."""
+    fingerprint: str | None = None
+    """SHA-256 of the certificate that HTTPS shows."""
 
 
 class ShutdownResult(Result, frozen=True, kw_only=True):

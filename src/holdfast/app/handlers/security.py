@@ -12,14 +12,9 @@ from holdfast.adapters.tokens import Token
 from holdfast.app.context import Context
 from holdfast.vocabulary.actors import TOKEN_ROLES, Role, Scopes
 from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
+from holdfast.vocabulary.credentials import TokenInfo, TokenResult, TokensResult
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import (
-    AuditResult,
-    AuditVerdict,
-    TokenInfo,
-    TokenResult,
-    TokensResult,
-)
+from holdfast.vocabulary.results import AuditResult, AuditVerdict
 
 _MOST_RECORDS = 10_000
 

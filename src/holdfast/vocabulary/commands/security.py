@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.results import AuditResult, TokenResult, TokensResult
+from holdfast.vocabulary.credentials import TokenResult, TokensResult
+from holdfast.vocabulary.results import AuditResult
 
 
 class CreateToken(Command, frozen=True, kw_only=True):
