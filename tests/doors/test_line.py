@@ -23,6 +23,7 @@ class FakeApplication:
 
     def __init__(self, role: Role = Role.OWNER) -> None:
         self.role = role
+        self.who = self
         self.release = asyncio.Event()
         self.streaming = 0
         self.answered = 0
