@@ -26,7 +26,7 @@ EXIT_CODES = {
     0: "done; also when there was nothing left to do",
     1: "failed",
     2: "the command line or the request is malformed",
-    3: "no service has that name",
+    3: "no service, and no file, has that name",
     4: "no Holdfast, or no keeper, answers here",
     5: "refused",
     6: "not within the time allowed",

@@ -14,6 +14,7 @@ STATUS: dict[str, int] = {
     "unknown_service": 404,
     "not_found": 404,
     "invalid_transition": 409,
+    "conflict": 409,
     "configuration": 422,
     "resource_exceeded": 429,
     "too_many_requests": 429,

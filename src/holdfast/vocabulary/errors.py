@@ -69,6 +69,19 @@ class UnknownService(HoldfastError):
         )
 
 
+class NotFound(HoldfastError):
+    """There is no such file, folder or change."""
+
+    code = "not_found"
+    exit_code = 3
+
+
+class Conflict(HoldfastError):
+    """It is not as the request says: changed meanwhile, there twice, or not fitting."""
+
+    code = "conflict"
+
+
 class NoDaemon(HoldfastError):
     """No Holdfast answers for this project."""
 
@@ -128,6 +141,8 @@ EXIT_CODES: dict[str, int] = {
         HoldfastError,
         UsageError,
         UnknownService,
+        NotFound,
+        Conflict,
         NoDaemon,
         Refused,
         TimedOut,

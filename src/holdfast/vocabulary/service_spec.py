@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.vocabulary.alerts import TargetSpec
+from holdfast.vocabulary.file_spec import FilesSpec
 from holdfast.vocabulary.mcp_spec import McpSpec
 from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
 from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
@@ -205,6 +206,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     commands: dict[str, CommandSpec] = {}
     command_policy: CommandPolicy = CommandPolicy()
     workflows: dict[str, WorkflowSpec] = {}
+    files: FilesSpec = FilesSpec()
     alerts: tuple[TargetSpec, ...] = ()
     """Where alerts are delivered to."""
     mcp: McpSpec = McpSpec()

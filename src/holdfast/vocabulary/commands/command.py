@@ -64,5 +64,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     where nobody knows whether it was done."""
     granted_by_name: ClassVar[bool] = False
     """Whether an agent may have it that is given it by its very name, though it takes an admin."""
+    about_files: ClassVar[bool] = False
+    """Whether it is about files or folders: the paths that a token is limited to count."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that the audit must not repeat, because they are long or may hold anything."""

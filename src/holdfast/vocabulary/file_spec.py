@@ -1,0 +1,30 @@
+"""What a configuration says about files: the folders that are offered, what is denied, backups."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RootSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder below which files may be read, and perhaps changed."""
+
+    name: str
+    path: str
+    write: bool = False
+
+
+class BackupSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How long, and how much of, what files were before is kept."""
+
+    keep: float = 30 * 86400.0
+    """Seconds."""
+    max_size: int = 256_000_000
+
+
+class FilesSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that the doors offer; without roots the project's folder, read-only."""
+
+    roots: tuple[RootSpec, ...] = ()
+    deny: tuple[str, ...] = ()
+    """Globs beside the usual ones; with `!` in front one of the usual ones is taken back."""
+    backups: BackupSpec = BackupSpec()
