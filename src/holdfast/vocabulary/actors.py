@@ -56,6 +56,8 @@ class Actor(msgspec.Struct, frozen=True):
     session: str | None = None
     behind: Actor | None = None
     """Who opened its session: what that one may not do, it may not either."""
+    token: str | None = None
+    """The id of the token that it showed."""
     call: str | None = None
     """The tool call that it asks through, as its client names it."""
 

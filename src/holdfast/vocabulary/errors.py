@@ -96,6 +96,13 @@ class Refused(HoldfastError):
     exit_code = 5
 
 
+class TooManyRequests(HoldfastError):
+    """The actor asks more often than one may."""
+
+    code = "too_many_requests"
+    exit_code = 5
+
+
 class TimedOut(HoldfastError):
     """It did not happen in the time allowed."""
 
@@ -145,6 +152,7 @@ EXIT_CODES: dict[str, int] = {
         Conflict,
         NoDaemon,
         Refused,
+        TooManyRequests,
         TimedOut,
         ConfigError,
         InvalidTransition,

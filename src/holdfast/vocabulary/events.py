@@ -62,6 +62,14 @@ class Kind(str, Enum):
     HOLDFAST_STOPPING = "holdfast:stopping"
     SESSION_OPENED = "session:opened"
     SESSION_CLOSED = "session:closed"
+    MODE_SWITCHING = "mode:switching"
+    MODE_SWITCHED = "mode:switched"
+    LOCKDOWN_BEGAN = "lockdown:began"
+    LOCKDOWN_ENDED = "lockdown:ended"
+    APPROVAL_REQUESTED = "approval:requested"
+    APPROVAL_APPROVED = "approval:approved"
+    APPROVAL_REJECTED = "approval:rejected"
+    APPROVAL_EXPIRED = "approval:expired"
     DOOR_OPENED = "door:opened"
     DOOR_FAILED = "door:failed"
     EVENTS_DROPPED = "events:dropped"
@@ -120,6 +128,14 @@ MEANING: dict[Kind, str] = {
     Kind.HOLDFAST_STOPPING: "Everything is being stopped.",
     Kind.SESSION_OPENED: "A session began: `session`, its `client`, who opened it.",
     Kind.SESSION_CLOSED: "A session ended: `session`, why, and what became of what it started.",
+    Kind.MODE_SWITCHING: "The supervisor is being replaced by one of another mode: `from`, `to`.",
+    Kind.MODE_SWITCHED: "The runtime mode is another: `from`, `to`.",
+    Kind.LOCKDOWN_BEGAN: "An emergency lockdown: every change is refused. `reason`, `by`.",
+    Kind.LOCKDOWN_ENDED: "The lockdown is over: `by` whom, and its `reason`.",
+    Kind.APPROVAL_REQUESTED: "A command waits for approval: `approval`, `command`, `actor`.",
+    Kind.APPROVAL_APPROVED: "A waiting command was approved and is done now: `approval`, `by`.",
+    Kind.APPROVAL_REJECTED: "A waiting command was refused: `approval`, `by`, `why`.",
+    Kind.APPROVAL_EXPIRED: "A waiting command is not done: `approval`, and `why` nobody decided.",
     Kind.DOOR_OPENED: "A network door listens: which one, and its address.",
     Kind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",

@@ -32,6 +32,11 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     """Names that stand for several services: of instances, `group:NAME`, `tag:NAME`."""
     alerts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     """How many are open of each severity; unset: none."""
+    runtime_mode: str = "proxy"
+    lockdown: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """The emergency lockdown in force: `reason`, `by`, `since`; unset: none."""
+    approvals: int | msgspec.UnsetType = msgspec.UNSET
+    """How many commands wait for somebody's approval; unset: none."""
 
 
 class ServiceStatus(Result, frozen=True, kw_only=True):
@@ -391,6 +396,9 @@ class HelloResult(Result, frozen=True, kw_only=True):
     """Where each open network door listens."""
     fingerprint: str | None = None
     """SHA-256 of the certificate that HTTPS shows."""
+    runtime_mode: str = "proxy"
+    lockdown: dict[str, Any] | None = None
+    """The emergency lockdown in force: `reason`, `by`, `since`."""
 
 
 class ShutdownResult(Result, frozen=True, kw_only=True):

@@ -66,5 +66,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether an agent may have it that is given it by its very name, though it takes an admin."""
     about_files: ClassVar[bool] = False
     """Whether it is about files or folders: the paths that a token is limited to count."""
+    in_lockdown: ClassVar[bool] = False
+    """Whether an admin may still ask it in a lockdown: it stops something, or takes it back."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that the audit must not repeat, because they are long or may hold anything."""
