@@ -1,7 +1,8 @@
 """A connection to the line door for programs with an event loop: the gate's.
 
-Many requests at once over one socket, each on behalf of a caller whose token it passes on.
-Comes back by itself when the supervisor is replaced; what only reads is asked again.
+Many requests at once over few sockets, each on behalf of a caller whose token it passes on.
+Comes back by itself when the supervisor is replaced; what only reads is asked again. What
+nobody waits for any more is cancelled at the supervisor.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from holdfast.client.connection import ConnectionLost, Unreachable, error_from
 from holdfast.vocabulary.errors import Refused, UsageError
@@ -21,14 +22,24 @@ LONGEST_REQUEST = 8 * 1024 * 1024 - 1
 """The line door hangs up on who sends more in one line, and others share this socket."""
 TRIES = 3
 RETRY_SECONDS = 0.1
-_MOST_ITEMS = 1000
+MOST_ITEMS = 1000
 MOST_OF_ONE = 500
 """Requests of one token at a time: who asks too much must not use up what all share."""
+MOST_OF_LINE = 900
+"""Requests open on one socket; the line door refuses more than 1000."""
+MOST_LINES = 16
+_ANSWER = b',"ok":true,"result":'
 _dump = json.JSONEncoder(
     separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
 ).encode
 
 Frame = dict[str, Any]
+
+
+class TooManyRequests(Refused):
+    """More is open at once than one may have, or than all may."""
+
+    code = "too_many_requests"
 
 
 class Caller(NamedTuple):
@@ -39,21 +50,27 @@ class Caller(NamedTuple):
 
 
 class Channel:
-    """One socket, shared by all requests."""
+    """The sockets, shared by all requests: one, unless very many are open."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Queue[Frame | None]] = {}
         self._open: Counter[str] = Counter()
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._lines: list[_Line] = []
         self._connecting = asyncio.Lock()
 
     async def ask(
         self, command: str, fields: Frame, caller: Caller | None, *, is_repeatable: bool
     ) -> Frame:
         """The answer to one command; raises the error that came instead."""
+        answer = await self.ask_text(command, fields, caller, is_repeatable=is_repeatable)
+        found: Frame = json.loads(answer) or {}
+        return found
+
+    async def ask_text(
+        self, command: str, fields: Frame, caller: Caller | None, *, is_repeatable: bool
+    ) -> bytes:
+        """The same, as the JSON that the supervisor wrote."""
         for attempt in range(TRIES):
             try:
                 return await self._ask(command, fields, caller)
@@ -71,98 +88,234 @@ class Channel:
 
         Of a channel of its own: who reads slowly makes only himself wait.
         """
-        request, queue = await self._send(command, fields, caller)
+        request, text = self._request(command, fields, caller)
+        line = await self._line()
+        items = line.items(request, text)
         try:
             while True:
-                frame = await queue.get()
+                frame = await items.next()
                 if frame is None:
-                    raise _lost()
-                if "item" not in frame:
-                    _result_of(frame)
                     return
-                yield frame["item"]
+                yield frame
         finally:
-            if self._waiting.pop(request, None) is not None:
-                await self._cancel(request)
+            line.leave(request)
 
     async def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._writer is not None:
-            self._writer.close()
+        for line in self._lines:
+            line.close()
 
-    async def _ask(self, command: str, fields: Frame, caller: Caller | None) -> Frame:
+    async def _ask(self, command: str, fields: Frame, caller: Caller | None) -> bytes:
         who = caller.token if caller is not None else ""
         if self._open[who] >= MOST_OF_ONE:
-            raise Refused("too many requests of this token are open", "await some first")
+            raise TooManyRequests("too many requests of this token are open", "await some first")
         self._open[who] += 1
         try:
-            request, queue = await self._send(command, fields, caller)
+            request, text = self._request(command, fields, caller)
+            line = self._line_now() or await self._line()
+            if not line.can_write:
+                await line.writable()
             try:
-                frame = await queue.get()
+                return await line.answer(request, text)
             finally:
-                self._waiting.pop(request, None)
+                line.leave(request)
+                if not line.waiting and len(self._lines) > 1 and line is not self._lines[0]:
+                    line.close()
         finally:
             self._open[who] -= 1
             if not self._open[who]:
                 del self._open[who]
-        if frame is None:
-            raise _lost()
-        return _result_of(frame)
 
-    async def _send(
-        self, command: str, fields: Frame, caller: Caller | None
-    ) -> tuple[int, asyncio.Queue[Frame | None]]:
+    def _request(self, command: str, fields: Frame, caller: Caller | None) -> tuple[int, bytes]:
         request = next(self._ids)
         frame = {**fields, "id": request, "command": command}
         if caller is not None:
-            frame["caller"] = caller._asdict()
-        line = _line(frame)
-        writer = await self._connected()
-        queue: asyncio.Queue[Frame | None] = asyncio.Queue(_MOST_ITEMS)
-        self._waiting[request] = queue
-        try:
-            writer.write(line)
-            await writer.drain()
-        except OSError:
-            self._waiting.pop(request, None)
-            raise _lost() from None
-        return request, queue
+            frame["caller"] = {"token": caller.token, "door": caller.door}
+        return request, _line(frame)
 
-    async def _cancel(self, request: int) -> None:
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(_dump({"command": "cancel", "target": request}).encode() + b"\n")
+    def _line_now(self) -> _Line | None:
+        for line in self._lines:
+            if line.is_open and len(line.waiting) < MOST_OF_LINE:
+                return line
+        return None
 
-    async def _connected(self) -> asyncio.StreamWriter:
+    async def _line(self) -> _Line:
+        """A socket with room, a new one if there is none."""
         async with self._connecting:
-            if self._writer is None or self._writer.is_closing():
-                try:
-                    reader, self._writer = await asyncio.open_unix_connection(
-                        self._path, limit=LONGEST_FRAME
-                    )
-                except OSError as error:
-                    why = f"nobody answers at {self._path}: {error.strerror or error}"
-                    raise Unreachable(why) from None
-                loop = asyncio.get_running_loop()
-                self._reading = loop.create_task(self._read(reader, self._writer))
-            return self._writer
+            found = self._line_now()
+            if found is not None:
+                return found
+            self._lines = [line for line in self._lines if line.is_open]
+            if len(self._lines) >= MOST_LINES:
+                raise TooManyRequests("too many requests are open", "try again later")
+            loop = asyncio.get_running_loop()
+            try:
+                _, line = await loop.create_unix_connection(_Line, self._path)
+            except OSError as error:
+                why = f"nobody answers at {self._path}: {error.strerror or error}"
+                raise Unreachable(why) from None
+            self._lines.append(line)
+            return line
 
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+
+class _Line(asyncio.Protocol):
+    """One socket: requests out, as many as came together in one write; frames in, by id."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, asyncio.Future[bytes] | _Items] = {}
+        self.can_write = True
+        self.is_open = True
+        self._transport: asyncio.Transport
+        self._outgoing: list[bytes] = []
+        self._incoming: list[bytes] = []
+        self._size = 0
+        self._writers: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
+
+    def answer(self, request: int, text: bytes) -> asyncio.Future[bytes]:
+        future = self.waiting[request] = self._loop.create_future()
+        self._send(text)
+        return future
+
+    def items(self, request: int, text: bytes) -> _Items:
+        found = self.waiting[request] = _Items(self)
+        self._send(text)
+        return found
+
+    def leave(self, request: int) -> None:
+        """Nobody waits for this any more; if it is not over, it is cancelled."""
+        waiting = self.waiting.pop(request, None)
+        if waiting is None:
+            return
+        if isinstance(waiting, _Items):
+            is_over = waiting.is_over
+            self.resume()
+        else:
+            is_over = waiting.done() and not waiting.cancelled()
+        if not is_over:
+            self._send(_dump({"command": "cancel", "target": request}).encode() + b"\n")
+
+    async def writable(self) -> None:
+        while not self.can_write:
+            future = self._loop.create_future()
+            self._writers.append(future)
+            await future
+
+    def pause(self) -> None:
+        if self.is_open:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.is_open:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+        self._let_go()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._let_go()
+
+    def pause_writing(self) -> None:
+        self.can_write = False
+
+    def resume_writing(self) -> None:
+        self.can_write = True
+        writers, self._writers = self._writers, []
+        for future in writers:
+            if not future.done():
+                future.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        if b"\n" not in data:
+            self._incoming.append(data)
+            self._size += len(data)
+            if self._size > LONGEST_FRAME:
+                self._transport.abort()
+            return
+        self._incoming.append(data)
+        *lines, rest = b"".join(self._incoming).split(b"\n")
+        self._incoming, self._size = [rest] if rest else [], len(rest)
+        for line in lines:
+            self._on_line(line)
+
+    def _on_line(self, line: bytes) -> None:
+        # An answer is passed on as it is written; it is long, and there are many.
+        head, is_answer, result = line.partition(_ANSWER)
+        number = head[6:]
+        if is_answer and head[:6] == b'{"id":' and number.isdigit():
+            waiting = self.waiting.get(int(number))
+            if isinstance(waiting, _Items):
+                waiting.end(None)
+            elif waiting is not None and not waiting.done():
+                waiting.set_result(result[:-1])
+            return
         try:
-            while line := await reader.readline():
-                frame: Frame = json.loads(line)
-                queue = self._waiting.get(frame.get("id") or 0)
-                if queue is not None:
-                    await queue.put(frame)
-        except (OSError, ValueError):
-            pass
-        finally:
-            writer.close()
-            waiting, self._waiting = self._waiting, {}
-            for queue in waiting.values():
-                if queue.full():
-                    queue.get_nowait()
-                queue.put_nowait(None)
+            frame: Frame = json.loads(line)
+        except ValueError:
+            self._transport.abort()
+            return
+        waiting = self.waiting.get(frame.get("id") or 0)
+        if isinstance(waiting, _Items) and "item" in frame:
+            waiting.put(frame["item"])
+        elif isinstance(waiting, _Items):
+            waiting.end(None if frame.get("ok") else error_from(frame.get("error") or {}))
+        elif waiting is not None and not waiting.done():
+            if frame.get("ok"):
+                waiting.set_result(_dump(frame.get("result")).encode())
+            else:
+                waiting.set_exception(error_from(frame.get("error") or {}))
+
+    def _send(self, text: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(text)
+
+    def _flush(self) -> None:
+        if self._outgoing and not self._transport.is_closing():
+            self._transport.write(b"".join(self._outgoing))
+        self._outgoing = []
+
+    def _let_go(self) -> None:
+        self.is_open = False
+        self.resume_writing()
+        for waiting in list(self.waiting.values()):
+            if isinstance(waiting, _Items):
+                waiting.end(_lost())
+            elif not waiting.done():
+                waiting.set_exception(_lost())
+
+
+class _Items:
+    """What a stream has told and nobody has taken yet."""
+
+    def __init__(self, line: _Line) -> None:
+        self.is_over = False
+        self._line = line
+        self._queue: asyncio.Queue[Frame | None] = asyncio.Queue()
+        self._error: Exception | None = None
+
+    def put(self, item: Frame) -> None:
+        self._queue.put_nowait(item)
+        if self._queue.qsize() == MOST_ITEMS:
+            self._line.pause()
+
+    def end(self, error: Exception | None) -> None:
+        if not self.is_over:
+            self.is_over, self._error = True, error
+            self._queue.put_nowait(None)
+
+    async def next(self) -> Frame | None:
+        """None at the end; raises what ended it."""
+        item = await self._queue.get()
+        if self._queue.qsize() == MOST_ITEMS - 1:
+            self._line.resume()
+        if item is None and self._error is not None:
+            raise self._error
+        return item
 
 
 def _line(frame: Frame) -> bytes:
@@ -175,13 +328,6 @@ def _line(frame: Frame) -> bytes:
     if len(line) > LONGEST_REQUEST:
         raise UsageError("the request is too long", f"at most {LONGEST_REQUEST} bytes")
     return line
-
-
-def _result_of(frame: Frame) -> Frame:
-    if frame.get("ok"):
-        result: Frame = frame.get("result") or {}
-        return result
-    raise error_from(frame.get("error") or {})
 
 
 def _lost() -> ConnectionLost:
