@@ -7,11 +7,15 @@ what kind of thing an actor may do, the scopes of its token to what; both must a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from holdfast.rules import policies
+from holdfast.rules.policies import Local, Request
 from holdfast.vocabulary.actors import Actor, Role, Target
-from holdfast.vocabulary.commands.command import Command, Door, Permission
+from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
+from holdfast.vocabulary.policies import PolicySpec
 
 
 class Verdict(NamedTuple):
@@ -19,6 +23,28 @@ class Verdict(NamedTuple):
 
     is_allowed: bool
     reason: str
+    cause: str = "role"
+    """What a refusal comes from, in a word, for who counts them."""
+    hint: str = "ask the owner of this Holdfast"
+    confirm: PolicySpec | None = None
+    """Allowed, but only when somebody has approved it, as this policy says."""
+
+
+class Circumstances(NamedTuple):
+    """What holds for every request, whoever makes it."""
+
+    lockdown: str | None = None
+    """The reason of the one in force."""
+    policies: Sequence[PolicySpec] = ()
+    local: Local = lambda _: datetime.now(timezone.utc)
+    touched: Sequence[Target] = ()
+    """Every service that the request is about, for the policies."""
+    paths: Sequence[str] = ()
+    is_approved: bool = False
+    """Whether somebody has approved it already."""
+
+
+CALM = Circumstances()
 
 
 GRANTED: dict[Role, frozenset[Permission]] = {
@@ -35,7 +61,7 @@ _REASONS: dict[Role, str] = {
     Role.ADMIN: "an admin may do everything",
     Role.OPERATOR: "an operator may look, start and stop, not administer",
     Role.VIEWER: "a viewer may look, not change",
-    Role.AGENT: "a process that Holdfast itself supervises, or that is gone, may look, not change",
+    Role.AGENT: "an agent, or what Holdfast itself supervises, may look, and do what it was given",
     Role.STRANGER: "only the user who started this Holdfast, and root, may use it",
 }
 
@@ -55,22 +81,68 @@ def permit(
     command: Command | type[Command],
     targets: Sequence[Target] = (),
     allowed: Sequence[str] | None = None,
+    circumstances: Circumstances = CALM,
+) -> Verdict:
+    """Whether this actor may give this command now: by its rights, in a lockdown, and by the
+    policies, in this order; each can only refuse what the one before allows."""
+    verdict = _by_rights(actor, command, targets, allowed)
+    if not verdict.is_allowed or command.greets:
+        return verdict
+    if circumstances.lockdown is not None:
+        verdict = _in_lockdown(actor, command, verdict, circumstances.lockdown)
+    if not verdict.is_allowed or not circumstances.policies:
+        return verdict
+    request = Request(actor, command, circumstances.touched, circumstances.paths)
+    policy = policies.decide(circumstances.policies, request, circumstances.local)
+    if policy is None or policy.effect == "allow":
+        return verdict
+    if policy.effect == "deny":
+        return Verdict(False, policies.says(policy), "policy", "ask an admin")
+    if circumstances.is_approved:
+        return verdict._replace(reason=policies.says(policy))
+    return verdict._replace(reason=policies.says(policy), confirm=policy)
+
+
+def _in_lockdown(
+    actor: Actor, command: Command | type[Command], verdict: Verdict, reason: str
+) -> Verdict:
+    """Reading goes on for people; changes are an admin's, and only those that stop something."""
+    hint = "`holdfast unlock` ends it; it takes an admin"
+    if actor.role is Role.AGENT:
+        return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
+    is_admin = Permission.ADMINISTER in GRANTED[actor.role]
+    if command.effect is Effect.READS or (command.in_lockdown and is_admin):
+        return verdict
+    return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
+
+
+def _by_rights(
+    actor: Actor,
+    command: Command | type[Command],
+    targets: Sequence[Target],
+    allowed: Sequence[str] | None,
 ) -> Verdict:
     """Whether this actor may give this command, which is about these services.
 
     `allowed` are the only commands that network doors take, if the configuration says so.
     """
     if actor.door not in command.doors:
-        return Verdict(False, f"it is not offered at the {actor.door.value} door")
-    if command.greets and command.permission in GRANTED[actor.role]:
+        why = f"it is not offered at the {actor.door.value} door"
+        return Verdict(False, why, "door", "ask through another")
+    if actor.behind is not None:
+        opener = _by_rights(actor.behind, command, targets, allowed)
+        if not opener.is_allowed:
+            return Verdict(False, f"who opened its session may not: {opener.reason}")
+    if command.greets and _needed(command) in GRANTED[actor.role]:
         return Verdict(True, "everybody who is known may greet")
     if allowed is not None and actor.door is not Door.CLI and command.name not in allowed:
-        return Verdict(False, f"allowed_commands are {_listed(allowed)}")
-    if _needed(command) not in GRANTED[actor.role]:
+        why = f"allowed_commands are {_listed(allowed)}"
+        return Verdict(False, why, "allowlist", "the configuration says so, under security")
+    if _needed(command) not in GRANTED[actor.role] and not _is_given(actor, command):
         return Verdict(False, _REASONS[actor.role])
     scopes = actor.scopes
     if scopes.commands is not None and not _is_among(command.name, scopes.commands):
-        return Verdict(False, f"its token is limited to {_listed(scopes.commands)}")
+        return Verdict(False, f"its token is limited to {_listed(scopes.commands)}", "scope")
     if scopes.services is None and scopes.tags is None:
         return Verdict(True, _REASONS[actor.role])
     for target in targets:
@@ -78,10 +150,22 @@ def permit(
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)
         if not by_name and not by_tag:
             allowed = _listed((*(scopes.services or ()), *(f"tag:{t}" for t in scopes.tags or ())))
-            return Verdict(False, f"its token is limited to {allowed}, not {target.name}")
+            return Verdict(False, f"its token is limited to {allowed}, not {target.name}", "scope")
     if not targets and command.permission is not Permission.VIEW:
-        return Verdict(False, "its token is limited to some services, and this is about all")
+        why = "its token is limited to some services, and this is about all"
+        return Verdict(False, why, "scope")
     return Verdict(True, _REASONS[actor.role])
+
+
+def _is_given(actor: Actor, command: Command | type[Command]) -> bool:
+    """An agent may do what its scopes name; what takes an admin only by its very name, if ever."""
+    commands = actor.scopes.commands
+    if actor.role is not Role.AGENT or commands is None:
+        return False
+    if _needed(command) is Permission.OPERATE:
+        return _is_among(command.name, commands)
+    is_whole = command.permission is Permission.ADMINISTER
+    return is_whole and command.granted_by_name and command.name in commands
 
 
 def _needed(command: Command | type[Command]) -> Permission:

@@ -1,0 +1,148 @@
+"""What the policies of a configuration say to a request. Pure.
+
+The first that is about it decides. A policy only ever restricts what roles and scopes allow:
+`allow` ends the search and grants nothing. Asked by `rules.permissions` only, but for who may
+approve. Of a session, the stricter holds of what is said to it and to who opened it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from holdfast.vocabulary.actors import Actor, Role, Target
+from holdfast.vocabulary.commands.command import Command, Effect
+from holdfast.vocabulary.policies import PolicySpec, Window
+
+Local = Callable[[str | None], datetime]
+"""What time it is in a zone; None: the machine's."""
+NEVER_CONFIRMED = frozenset({"approve", "reject", "lockdown", "unlock"})
+"""Who waits for approval must not need another one; and an emergency waits for nobody."""
+_STRICTNESS = {"deny": 2, "confirm": 1, "allow": 0}
+_RANK = {Role.OPERATOR: 1, Role.ADMIN: 2, Role.OWNER: 3}
+
+
+class Request(NamedTuple):
+    """What a policy looks at."""
+
+    actor: Actor
+    command: Command | type[Command]
+    targets: Sequence[Target] = ()
+    """The services that it is about; nothing: about none."""
+    paths: Sequence[str] = ()
+
+
+def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
+    """The policy that decides; None: none is about this."""
+    found = _first(policies, request, local)
+    behind = request.actor.behind
+    if behind is None:
+        return found
+    other = decide(policies, request._replace(actor=behind), local)
+    if found is None or other is None:
+        return found or other
+    return max(found, other, key=lambda policy: _STRICTNESS[policy.effect])
+
+
+def _first(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
+    actor, command = request.actor, request.command
+    if command.greets or (actor.role is Role.OWNER and _keeps_owner_in(command)):
+        return None
+    return next((policy for policy in policies if _is_about(policy, request, local)), None)
+
+
+def is_by_service(policies: Sequence[PolicySpec]) -> bool:
+    """Whether any of them asks which services a request is about."""
+    return any(policy.services is not None or policy.tags is not None for policy in policies)
+
+
+def says(policy: PolicySpec) -> str:
+    """For people: which policy, and why."""
+    return f'policy "{policy.name}"' + (f": {policy.reason}" if policy.reason else "")
+
+
+def why_not_approve(approver: Actor, asker: Actor, policy_approvers: str) -> str | None:
+    """Why this one may not decide about that one's request; None: may. The rights to the
+    command itself are another question."""
+    if approver.role is Role.AGENT or approver.session is not None:
+        return "an agent never approves"
+    askers = [asker, *_openers(asker)]
+    if approver.role is not Role.OWNER and any(_is_same(approver, one) for one in askers):
+        return "nobody approves what was asked with the same token"
+    if _RANK.get(approver.role, 0) < _RANK[Role(policy_approvers)]:
+        return f"it takes an {policy_approvers} to approve it"
+    return None
+
+
+def _openers(actor: Actor) -> list[Actor]:
+    return [actor.behind, *_openers(actor.behind)] if actor.behind is not None else []
+
+
+def _is_same(one: Actor, other: Actor) -> bool:
+    return one.identity == other.identity or (one.token is not None and one.token == other.token)
+
+
+def _keeps_owner_in(command: Command | type[Command]) -> bool:
+    """The owner could edit the configuration, or kill us: locking him out helps nobody."""
+    return command.in_lockdown or command.name in NEVER_CONFIRMED
+
+
+def _is_about(policy: PolicySpec, request: Request, local: Local) -> bool:
+    actor, command = request.actor, request.command
+    if policy.effect == "confirm" and not can_wait(command):
+        return False
+    return (
+        _is_of(policy.actors, *_names_of(actor))
+        and _is_of(policy.roles, actor.role.value)
+        and _is_of(policy.doors, actor.door.value)
+        and _is_of(policy.commands, command.name)
+        and _is_about_services(policy, request.targets)
+        and _is_about_paths(policy, request.paths)
+        and (policy.times is None or any(is_within(it, local(it.zone)) for it in policy.times))
+    )
+
+
+def can_wait(command: Command | type[Command]) -> bool:
+    """Whether it can wait for approval: it changes something, and is no decision itself."""
+    return command.effect is not Effect.READS and command.name not in NEVER_CONFIRMED
+
+
+def _names_of(actor: Actor) -> tuple[str, ...]:
+    """As the audit calls it, and a token or session by its own name."""
+    names = [actor.name, actor.name.removeprefix("token ")]
+    return (*names, actor.session) if actor.session is not None else tuple(names)
+
+
+def _is_of(patterns: tuple[str, ...] | None, *names: str) -> bool:
+    return patterns is None or any(fnmatchcase(n, pattern) for n in names for pattern in patterns)
+
+
+def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
+    """What restricts is about a request that touches one of its services, what allows only
+    about one that touches no other."""
+    if policy.services is None and policy.tags is None:
+        return True
+    found = [
+        (policy.services is not None and _is_of(policy.services, target.name))
+        or (policy.tags is not None and any(tag in policy.tags for tag in target.tags))
+        for target in targets
+    ]
+    return bool(found) and (all(found) if policy.effect == "allow" else any(found))
+
+
+def _is_about_paths(policy: PolicySpec, paths: Sequence[str]) -> bool:
+    if policy.paths is None:
+        return True
+    found = [_is_of(policy.paths, path) for path in paths]
+    return bool(found) and (all(found) if policy.effect == "allow" else any(found))
+
+
+def is_within(window: Window, moment: datetime) -> bool:
+    minute, day = moment.hour * 60 + moment.minute, moment.weekday()
+    if window.begin < window.end:
+        return day in window.days and window.begin <= minute < window.end
+    # Over midnight: the day is the one on which it begins.
+    is_begun = day in window.days and minute >= window.begin
+    return is_begun or ((day - 1) % 7 in window.days and minute < window.end)
