@@ -18,6 +18,7 @@ from holdfast.adapters import own_log
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.matching import SharedMatcher
+from holdfast.adapters.session_store import SessionStore
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
 from holdfast.app.application import Application
@@ -37,6 +38,7 @@ from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_room import HostRoom
 from holdfast.engine.listeners import Listeners
 from holdfast.engine.notify_sockets import NotifySockets
+from holdfast.engine.ownership import Ownership
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.probing import Probing
 from holdfast.engine.recorded_bytes import RecordedBytes
@@ -46,6 +48,7 @@ from holdfast.engine.rolling import Rolling
 from holdfast.engine.roster import Roster
 from holdfast.engine.scaling import Scaling
 from holdfast.engine.schedules import Schedules
+from holdfast.engine.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
@@ -149,7 +152,9 @@ class Machinery:
         self._trouble = Trouble(
             self._store, self._bus, self._tasks, self._roster, self._ports, self._project
         )
+        self._ownership = Ownership(self._link, lambda: self._roster.runners)
         for attendant in (
+            self._ownership,
             self._notify,
             health,
             self._admission,
@@ -198,6 +203,15 @@ class Machinery:
             workflows=self._workflows,
             trouble=self._trouble,
             tokens=Tokens(self._state),
+            ownership=self._ownership,
+            sessions=Sessions(
+                self._ports,
+                SessionStore(self._state),
+                self._roster,
+                self._ownership,
+                new_future=self._loop.create_future,
+                is_live_run=self._link.runs.__contains__,
+            ),
             audit=AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head),
             doors=self._doors,
             project=self._project,
@@ -214,6 +228,7 @@ class Machinery:
         self._network = NetworkDoors(application, self._listeners, self._store.event, self._doors)
         self._settings.listen(self._network.on_settings)
         self._gate.line_socket = os.path.join(runtime, "line.sock")
+        self._gate.relay_socket = os.path.join(runtime, "mcp.sock")
         self._settings.listen(self._gate.on_settings)
 
     def restore(self, facts: _Facts) -> None:
@@ -238,6 +253,7 @@ class Machinery:
         self._shutdown.resume(kept)
         self._roster.restore(self._gate.take_over(facts), kept, loaded)
         context.scaling.restore(kept)
+        context.sessions.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
         self._trouble.start()

@@ -14,12 +14,14 @@ from holdfast.adapters.tokens import Tokens
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_room import HostRoom
+from holdfast.engine.ownership import Ownership
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.resource_monitor import ResourceMonitor
 from holdfast.engine.rolling import Rolling
 from holdfast.engine.roster import Roster
 from holdfast.engine.scaling import Scaling
 from holdfast.engine.schedules import Schedules
+from holdfast.engine.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
@@ -57,6 +59,8 @@ class Context:
         workflows: Workflows,
         trouble: Trouble,
         tokens: Tokens,
+        ownership: Ownership,
+        sessions: Sessions,
         audit: AuditLog,
         doors: dict[str, str],
         project: str,
@@ -83,6 +87,8 @@ class Context:
         self.workflows = workflows
         self.trouble = trouble
         self.tokens = tokens
+        self.ownership = ownership
+        self.sessions = sessions
         self.audit = audit
         self.project = project
         self.state = state

@@ -6,17 +6,21 @@ The only place where a credential becomes an actor. What that actor may do is no
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
 
 from holdfast.adapters.processes import Peer
+from holdfast.adapters.tokens import Token
 from holdfast.app.auditing import Auditor
 from holdfast.app.standing import Supervised
 from holdfast.rules.permissions import role_of
+from holdfast.rules.sessions import granted
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import Refused, UsageError
 
+_LONGEST_CALL = 200
 _VISITORS = Scopes(commands=("status", "health_check"))
 
 
@@ -47,19 +51,21 @@ class Identities:
         """Who may see the status and nothing else."""
         return Actor(Role.VIEWER, "visitor", None, door, _VISITORS)
 
-    def identify_token(self, text: str, door: Door) -> Actor:
+    def identify_token(self, text: str, door: Door, call: str | None = None) -> Actor:
         """The actor who shows this token; raises Refused if it is none."""
         spec = self._context.settings.now.door
         if spec is not None and spec.token and compare_digest(text.encode(), spec.token.encode()):
-            return Actor(Role.ADMIN, "token of the configuration", None, door)
+            return _configured(spec.token, door)
         token = self._context.tokens.find(text)
+        if token is None and (actor := self._of_session(text, door, call)) is not None:
+            return actor
         if token is None:
             self.refuse_stranger(door, "token")
             raise Refused(
                 "this token is not known, was revoked or has expired",
                 "`holdfast token create NAME` makes one",
             )
-        return Actor(token.role, f"token {token.name}", None, door, token.scopes)
+        return _shown(token, door)
 
     def identify_caller(self, caller: Any) -> Actor:
         """Whom a client speaks for: it passes on the token that it was shown."""
@@ -72,8 +78,57 @@ class Identities:
         # Only narrower: what is offered on this machine alone is not offered to a caller.
         if door is Door.CLI:
             raise UsageError("a caller does not come through the local door")
-        return self.identify_token(caller["token"], door)
+        call = caller.get("call")
+        return self.identify_token(
+            caller["token"], door, str(call)[:_LONGEST_CALL] if call else None
+        )
+
+    def _of_session(self, text: str, door: Door, call: str | None) -> Actor | None:
+        """The actor of a session's token, with who opened it: never more than that one may."""
+        session = self._context.sessions.find(text)
+        if session is None:
+            return None
+        stored, behind = session.stored, None
+        if stored.token is not None:
+            behind = self._opener(stored.token, door)
+            if behind is None:
+                return None
+        elif stored.run_id is None:
+            behind = Actor(Role.OWNER, stored.opened_by, None, door)
+        mcp, is_supervised = self._context.settings.now.mcp, stored.run_id is not None
+        return Actor(
+            Role.AGENT,
+            f"{stored.client} ({stored.opened_by})",
+            stored.run_id,
+            door,
+            granted(mcp, is_supervised=is_supervised),
+            session.name,
+            behind,
+            None,
+            call,
+        )
+
+    def _opener(self, token: str, door: Door) -> Actor | None:
+        """Who opened a session with this token; None if it is not valid any more."""
+        found = self._context.tokens.get(token)
+        if found is not None:
+            return _shown(found, door)
+        spec = self._context.settings.now.door
+        if spec is None or not spec.token:
+            return None
+        actor = _configured(spec.token, door)
+        return actor if actor.token == token else None
 
     def refuse_stranger(self, door: Door, asked: str) -> None:
         """Put on record that somebody without a valid token was turned away."""
         self._auditor.turned_away(door, asked)
+
+
+def _shown(token: Token, door: Door) -> Actor:
+    return Actor(token.role, f"token {token.name}", None, door, token.scopes, token=token.id)
+
+
+def _configured(text: str, door: Door) -> Actor:
+    # A session that it opened is of this text, not of whatever stands there later.
+    identity = f"configuration {sha256(text.encode()).hexdigest()[:16]}"
+    return Actor(Role.ADMIN, "token of the configuration", None, door, token=identity)

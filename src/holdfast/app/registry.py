@@ -18,6 +18,7 @@ Handler = Callable[[Any, Any], Any]
 
 PLACES: dict[str, tuple[str, ...]] = {
     "alerting": ("alerts",),
+    "browsing": ("create_login", "log_in", "log_out", "hand_over", "report_refusal"),
     "custom": (
         "custom_restart",
         "execute_command",
@@ -36,11 +37,22 @@ PLACES: dict[str, tuple[str, ...]] = {
     "reloading": ("plan", "reload"),
     "security": ("create_token", "list_tokens", "revoke_token", "audit"),
     "services": ("start", "stop", "restart", "pause", "resume", "signal", "remove"),
+    "sessions": (
+        "open_session",
+        "renew_session",
+        "hold_session",
+        "close_session",
+        "list_sessions",
+    ),
     "status": ("status", "ps"),
     "waiting": ("wait",),
 }
 """Modules below `app.handlers`, and the commands that each answers."""
-TELLS_ACTOR = frozenset({"hello", "custom_restart", "execute_command", "run_workflow"})
+TELLS_ACTOR = frozenset({
+    *("hello", "custom_restart", "execute_command", "run_workflow"),
+    *("up", "run", "start", "restart"),
+    *("open_session", "renew_session", "hold_session", "close_session"),
+})  # fmt: skip
 """Commands whose handlers are told who asks: to answer it, or to keep it on record."""
 
 _PLACE = {name: place for place, names in PLACES.items() for name in names}

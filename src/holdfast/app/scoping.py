@@ -16,7 +16,7 @@ from holdfast.vocabulary.errors import Refused, UnknownService
 
 def targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
     """The services that a command names; nothing for who is not limited."""
-    if actor.scopes.services is None and actor.scopes.tags is None:
+    if not _is_limited(actor):
         return ()
     found: dict[str, Target] = {}
     for wanted in _named(command):
@@ -33,14 +33,19 @@ def narrowed(
     roster: Roster, actor: Actor, command: Command, may_see: Callable[[Target], bool]
 ) -> Command:
     """Who may look at some services and asks for all gets those."""
-    limits = actor.scopes.services is not None or actor.scopes.tags is not None
     is_about_all = getattr(command, "services", None) == [] and not _named(command)
-    if not limits or not is_about_all or command.permission is not Permission.VIEW:
+    if not _is_limited(actor) or not is_about_all or command.permission is not Permission.VIEW:
         return command
     visible = [name for name in roster.runners if may_see(_target(roster, name))]
     if not visible:
         raise Refused("there is no service that this token may see", "ask the owner")
     return msgspec.structs.replace(command, services=visible)
+
+
+def _is_limited(actor: Actor) -> bool:
+    """To some services, by its own scopes or by those of who opened its session."""
+    is_limited = actor.scopes.services is not None or actor.scopes.tags is not None
+    return is_limited or (actor.behind is not None and _is_limited(actor.behind))
 
 
 def _named(command: Command) -> list[str]:

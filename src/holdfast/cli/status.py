@@ -100,12 +100,21 @@ def detail_of(service: dict[str, Any]) -> str:
         parts.append(what.format(**beside))
     if service.get("scaled"):
         parts.append(service["scaled"])
+    if owner := service.get("owner"):
+        parts.append(_owned(owner))
     if service.get("adopted"):
         parts.append("adopted")
     others = [name for name, value in sorted((service.get("overrides") or {}).items()) if value]
     if others:
         parts.append("started with other " + " and ".join(others))
     return ", ".join(parts)
+
+
+def _owned(owner: dict[str, Any]) -> str:
+    through = f" through {owner['call']}" if owner.get("call") else ""
+    others = len(owner.get("with_others") or ())
+    joined = f", joined by {others} more" if others else ""
+    return f"started by {owner['client']}{through}{joined}{' (gone)' if owner.get('ended') else ''}"
 
 
 def health_of(service: dict[str, Any]) -> list[str]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from holdfast.cli.health_verbs import HEALTH_VERBS
 from holdfast.cli.instance_verbs import INSTANCE_VERBS
+from holdfast.cli.mcp_verbs import MCP_VERBS
 from holdfast.cli.metric_verbs import METRIC_VERBS
 from holdfast.cli.reload_verbs import RELOAD_VERBS
 from holdfast.cli.security_verbs import SECURITY_VERBS
+from holdfast.cli.session_verbs import SESSION_VERBS
 from holdfast.cli.trouble_verbs import TROUBLE_VERBS
 from holdfast.cli.verb import Option, Verb
 from holdfast.cli.workflow_verbs import WORKFLOW_VERBS
@@ -352,7 +354,9 @@ VERBS = (
     *INSTANCE_VERBS,
     *WORKFLOW_VERBS,
     *TROUBLE_VERBS,
+    *MCP_VERBS,
     *SECURITY_VERBS,
+    *SESSION_VERBS,
     Verb(
         "doctor",
         "Check what this host allows, and how to get more",

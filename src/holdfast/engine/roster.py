@@ -251,13 +251,13 @@ class Roster:
         """Start services and those they need; who has to wait for another is told when it
         may take long, and starts by itself then."""
         futures: dict[str, asyncio.Future[Outcome]] = {}
-        for name in self._start_order(names):
+        for name in self.start_order(names):
             runner = self.runners[name]
             futures[name] = runner.start(wait=wait)
             self.remember(runner)
         return {name: await future for name, future in futures.items() if name in self.runners}
 
-    def _start_order(self, names: list[str]) -> Iterable[str]:
+    def start_order(self, names: list[str]) -> Iterable[str]:
         """These and what they need, providers first; what has completed is not run again."""
         if not any(self.runners[name].declaration.spec.depends_on for name in names):
             return names

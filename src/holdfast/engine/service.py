@@ -25,6 +25,7 @@ from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import Desired, ErrorType, State
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Service:
         """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
         self.scaled: str | None = None
         """That the number of its siblings is not the configured one, in words."""
+        self.owner: Owner | None = None
+        """The session that it runs for; None: it is the user's."""
         self.hope: Hope | None = None
         """How soon it may begin, while it waits."""
         self.error_type: ErrorType | None = None

@@ -19,6 +19,7 @@ from holdfast.rules.health import Condition
 from holdfast.vocabulary.errors import ResourceExceeded
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.secrets import redact, redact_arguments
+from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import LABEL, Desired, ErrorType, State
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class StatusView:
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
             service.overrides, service.declaration, service.condition, service.waiting_for,
-            service.scaled, service.overlap and service.overlap.facts(),
+            service.scaled, service.owner, service.overlap and service.overlap.facts(),
             service.error_type, run and run.usage, service.next_scheduled,
         )  # fmt: skip
         built = self._built
@@ -89,6 +90,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         waiting_for=list(service.waiting_for) if service.waiting_for else msgspec.UNSET,
         beside=service.overlap.facts() if service.overlap else msgspec.UNSET,
         scaled=service.scaled or msgspec.UNSET,
+        owner=_owner(service.owner) if service.owner else msgspec.UNSET,
         error_type=service.error_type.value if service.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,
@@ -148,6 +150,12 @@ def record_of(service: Service) -> ServiceRecord:
         scheduled_until=service.scheduled_until,
         error_type=service.error_type.value if service.error_type else None,
     )
+
+
+def _owner(owner: Owner) -> dict[str, Any]:
+    """Nothing is said of what is not so."""
+    facts: dict[str, Any] = msgspec.to_builtins(owner)
+    return {name: value for name, value in facts.items() if value}
 
 
 def _next_scheduled(service: Service) -> float | msgspec.UnsetType:

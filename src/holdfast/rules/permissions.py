@@ -61,7 +61,7 @@ _REASONS: dict[Role, str] = {
     Role.ADMIN: "an admin may do everything",
     Role.OPERATOR: "an operator may look, start and stop, not administer",
     Role.VIEWER: "a viewer may look, not change",
-    Role.AGENT: "an agent, or what Holdfast itself supervises, may look, and do what it was given",
+    Role.AGENT: "a process that Holdfast itself supervises, or that is gone, may look, not change",
     Role.STRANGER: "only the user who started this Holdfast, and root, may use it",
 }
 
@@ -139,12 +139,12 @@ def _by_rights(
         why = f"allowed_commands are {_listed(allowed)}"
         return Verdict(False, why, "allowlist", "the configuration says so, under security")
     if _needed(command) not in GRANTED[actor.role] and not _is_given(actor, command):
-        return Verdict(False, _REASONS[actor.role])
+        return Verdict(False, _reason(actor))
     scopes = actor.scopes
     if scopes.commands is not None and not _is_among(command.name, scopes.commands):
         return Verdict(False, f"its token is limited to {_listed(scopes.commands)}", "scope")
     if scopes.services is None and scopes.tags is None:
-        return Verdict(True, _REASONS[actor.role])
+        return Verdict(True, _reason(actor))
     for target in targets:
         by_name = scopes.services is not None and _is_among(target.name, scopes.services)
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)
@@ -154,7 +154,13 @@ def _by_rights(
     if not targets and command.permission is not Permission.VIEW:
         why = "its token is limited to some services, and this is about all"
         return Verdict(False, why, "scope")
-    return Verdict(True, _REASONS[actor.role])
+    return Verdict(True, _reason(actor))
+
+
+def _reason(actor: Actor) -> str:
+    if actor.role is Role.AGENT and actor.scopes.commands is not None:
+        return "an agent may look, and change only what it was given"
+    return _REASONS[actor.role]
 
 
 def _is_given(actor: Actor, command: Command | type[Command]) -> bool:

@@ -39,7 +39,7 @@ APPLIES: dict[str, Applies] = {
         (
             *("command_words", "enabled", "autostart", "restart_policy", "restart"),
             *("start_seconds", "start_retries", "success_exit_codes", "stop", "log"),
-            *("on_supervisor_exit", "survivors", "essential", "depends_on"),
+            *("on_supervisor_exit", "on_session_end", "survivors", "essential", "depends_on"),
             *("probes", "recovery", "watch", "schedule"),
             *("tags", "overlap", "timeout"),
         ),

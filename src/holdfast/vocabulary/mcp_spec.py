@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-TOOLSETS = ("process", "files", "search", "git")
+from holdfast.vocabulary.names import TOOLSETS
 
 
 class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,4 +20,6 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The only beginnings of command lines that they may run; None: no limit."""
     send: bool = False
     """Whether assistants may type into services."""
+    supervised: bool = False
+    """Whether what Holdfast itself runs may use more than the tools that look."""
     legacy_sse: bool = False

@@ -76,6 +76,8 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     """What its start waits for, in words."""
     beside: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """A second run while one relieves another: its `pid` and `run`, whether it is `leaving`."""
+    owner: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """The session that it runs for: its `session`, `client`, and the tool `call`."""
     scaled: str | msgspec.UnsetType = msgspec.UNSET
     """That the number of instances is not the configured one."""
     ready: bool | msgspec.UnsetType = msgspec.UNSET

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.file_spec import FilesSpec
 from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.policies import FilterSpec, Mode, PolicySpec, RateLimit
 from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
 from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
 from holdfast.vocabulary.workflow_spec import (
@@ -125,6 +126,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that a run may take."""
     log: LogSpec = LogSpec()
     on_supervisor_exit: Literal["stop", "keep"] = "stop"
+    on_session_end: Literal["keep", "stop", "hand_over"] | None = None
+    """What becomes of it when the session that started it ends; None: as the session says."""
     survivors: Literal["adopt", "stop"] = "adopt"
     essential: bool = False
     depends_on: tuple[Dependency, ...] = ()
@@ -209,6 +212,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     files: FilesSpec = FilesSpec()
     alerts: tuple[TargetSpec, ...] = ()
     """Where alerts are delivered to."""
+    runtime_mode: Mode | None = None
+    """Nothing, as long as no configuration was read."""
+    policies: tuple[PolicySpec, ...] = ()
+    filters: FilterSpec | None = None
+    rate_limit: RateLimit = RateLimit()
     mcp: McpSpec = McpSpec()
 
 

@@ -28,6 +28,7 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.mcp_keys import MCP
+from holdfast.adapters.config.policy_keys import FILTERS, POLICIES, RATE_LIMIT
 from holdfast.adapters.config.resource_keys import GLOBAL_KEYS as RESOURCE_GLOBALS
 from holdfast.adapters.config.resource_keys import SERVICE_KEYS as RESOURCE_KEYS
 from holdfast.adapters.config.schedule_keys import Schedule
@@ -38,6 +39,7 @@ from holdfast.adapters.config.service_kinds import (
     ServiceName,
     Variables,
 )
+from holdfast.adapters.config.session_keys import ON_SESSION_END
 from holdfast.adapters.config.watch_keys import WatchPaths
 from holdfast.vocabulary.service_spec import UNLIMITED
 
@@ -131,6 +133,7 @@ SERVICE = Block(
             "On a requested shutdown: stop it, or leave it running.",
             "stop",
         ),
+        ON_SESSION_END,
         Key(
             "survivors",
             Choice("adopt", "stop"),
@@ -200,6 +203,8 @@ SECURITY = Block(
         Key("allowed_commands", ListOf(Text()), "The only commands the network doors take."),
         Key("open_status", Boolean(), "Loopback may ask status and health without token.", False),
         Key("authentication", AUTHENTICATION, "Who may pass the network doors."),
+        FILTERS,
+        RATE_LIMIT,
     ],
     definition="security",
 )
@@ -221,6 +226,7 @@ _GLOBAL = [
     LOG_FORMAT,
     ALERTS,
     Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
+    POLICIES,
     Key("security", SECURITY, "Who may do what from the network."),
     MCP,
     *RESOURCE_GLOBALS,

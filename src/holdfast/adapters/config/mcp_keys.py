@@ -8,7 +8,8 @@ from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Listing, Node, Table
 from holdfast.adapters.config.kinds import Boolean, Choice, Kind, ListOf, Reading, Schema, Text
 from holdfast.adapters.config.service_kinds import words_of
-from holdfast.vocabulary.mcp_spec import TOOLSETS, McpSpec
+from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.names import TOOLSETS
 
 
 class Programs(Kind):
@@ -39,6 +40,7 @@ _BLOCK = Block(
         Key("toolsets", ListOf(Choice(*TOOLSETS)), "Which tools are offered.", list(TOOLSETS)),
         Key("run", Programs(), "Let assistants run programs: all, none, or these.", False),
         Key("send", Boolean(), "Let assistants type into services.", False),
+        Key("supervised", Boolean(), "Let agents that Holdfast runs change things.", False),
         Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well.", False),
     ],
     definition="mcp",

@@ -29,6 +29,7 @@ SHELL = ("/bin/sh", "-c")
 COPIED = (
     *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
     *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
+    "on_session_end",
     *("watch", "schedule", "tags", "overlap", "recovery", *RESOURCES),
 )
 

@@ -9,10 +9,13 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.instances import fit_instances
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.reloading import use_settings
+from holdfast.app.handlers.requests import claim
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest, recording
 from holdfast.engine.selectors import Selectors
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name, new_run_id
@@ -20,7 +23,7 @@ from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
 from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
 
 
-async def up(context: Context, command: Up) -> UpResult:
+async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     from holdfast.adapters.config import load_instances, load_project
 
     def read() -> Configuration:
@@ -47,6 +50,7 @@ async def up(context: Context, command: Up) -> UpResult:
     ]
     scheduled = {} if command.services else context.schedules.arm_all(names)
     names = [name for name in names if name not in scheduled]
+    claim(context, names, actor)
     outcomes = {**await context.roster.start(names, wait=command.wait), **scheduled}
     return UpResult(
         services=await with_last_lines(context, outcomes),
@@ -81,7 +85,7 @@ def _apply(
     return added, changed, removed
 
 
-async def run(context: Context, command: Run) -> RunResult:
+async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     if not command.argv:
         raise UsageError("there is no command to run", "holdfast run -- COMMAND ARG…")
     name = command.service or _name_of(command.argv)
@@ -92,18 +96,27 @@ async def run(context: Context, command: Run) -> RunResult:
         spec = ServiceSpec(
             name=name,
             argv=tuple(command.argv),
-            working_dir=command.working_dir,
+            working_dir=os.path.join(context.project or "/", command.working_dir),
             restart_policy=command.restart_policy,
             terminal=command.terminal,
             stdin=command.stdin,
             origin="run",
         )
         async with context.changes:
-            context.roster.declare(Declaration(spec, command.environment))
+            context.roster.declare(Declaration(spec, _environment(context, command, actor)))
             await context.survivors.settle([name])
+    claim(context, [name], actor)
     outcomes = await context.roster.start([name], wait=command.wait)
     told = await with_last_lines(context, outcomes)
     return RunResult(service=name, outcome=told[name])
+
+
+def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]:
+    """The caller's; for who does not come from a shell of the user, on top of that of `up`."""
+    if actor.door is Door.CLI:
+        return command.environment
+    said = caller.recall(context.link.kept)
+    return {**(said.environment if said is not None else {}), **command.environment}
 
 
 def _name_of(argv: list[str]) -> str:

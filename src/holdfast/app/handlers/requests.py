@@ -1,16 +1,28 @@
-"""What users ask of services is a part of their history."""
+"""What users ask of services is a part of their history, and makes it theirs or a session's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from holdfast.app.context import Context
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.states import Desired
 
 
-def note_request(context: Context, names: Iterable[str], request: str) -> None:
-    """Record who is to be started, stopped or restarted, unless it is so already."""
+def note_request(context: Context, names: list[str], request: str, actor: Actor) -> None:
+    """Record who is to be started or restarted, unless it is so already, and for whom."""
+    note_stop(context, names, request)
+    claim(context, names, actor)
+
+
+def claim(context: Context, names: Iterable[str], actor: Actor) -> None:
+    """What these and those they need are started for: the asking session, or the user."""
+    order = context.roster.start_order(list(names))
+    context.ownership.claim(order, context.sessions.owner_for(actor))
+
+
+def note_stop(context: Context, names: Iterable[str], request: str = "stop") -> None:
     for name in names:
         runner = context.roster.get(name)
         is_so = request == ("stop" if runner.desired is Desired.STOPPED else "start")

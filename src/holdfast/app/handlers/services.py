@@ -5,9 +5,10 @@ from __future__ import annotations
 from holdfast.app.context import Context
 from holdfast.app.handlers.chosen import the_service
 from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.requests import note_request
+from holdfast.app.handlers.requests import note_request, note_stop
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.service_runner import ServiceRunner
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.services import (
     Pause,
     Remove,
@@ -23,9 +24,9 @@ from holdfast.vocabulary.quantities import parse_signal, signal_name
 from holdfast.vocabulary.results import Outcome, Outcomes
 
 
-async def start(context: Context, command: Start) -> Outcomes:
+async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     names = _names(context, command)
-    note_request(context, names, "start")
+    note_request(context, names, "start", actor)
     is_all = not command.services and not command.default
     scheduled = context.schedules.arm_all(names) if is_all else {}
     names = [name for name in names if name not in scheduled]
@@ -35,11 +36,11 @@ async def start(context: Context, command: Start) -> Outcomes:
 
 async def stop(context: Context, command: Stop) -> Outcomes:
     names = _names(context, command)
-    note_request(context, names, "stop")
+    note_stop(context, names)
     return Outcomes(services=await context.roster.stop(names, grace=command.grace))
 
 
-async def restart(context: Context, command: Restart) -> Outcomes:
+async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
     roster = context.roster
     wanted = [*command.services, *([command.service] if command.service else [])]
     if not wanted:
@@ -49,7 +50,7 @@ async def restart(context: Context, command: Restart) -> Outcomes:
         args = None if command.args is None else tuple(command.args)
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.runners[name] for name in roster.names(wanted)]
-    note_request(context, [runner.name for runner in runners], "restart")
+    note_request(context, [runner.name for runner in runners], "restart", actor)
     futures = [runner.restart(wait=command.wait, overrides=overrides) for runner in runners]
     for runner in runners:
         roster.remember(runner)

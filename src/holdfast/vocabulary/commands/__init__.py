@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from holdfast.vocabulary.commands.browsing import (
+    CreateLogin,
+    HandOver,
+    LogIn,
+    LogOut,
+    ReportRefusal,
+)
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.commands.configuration import Plan, Reload
 from holdfast.vocabulary.commands.custom import (
@@ -38,6 +45,13 @@ from holdfast.vocabulary.commands.services import (
     Stop,
     Wait,
 )
+from holdfast.vocabulary.commands.sessions import (
+    CloseSession,
+    HoldSession,
+    ListSessions,
+    OpenSession,
+    RenewSession,
+)
 from holdfast.vocabulary.commands.trouble import Alerts, Explain
 
 COMMANDS: dict[str, type[Command]] = {
@@ -46,8 +60,10 @@ COMMANDS: dict[str, type[Command]] = {
         Hello, Status, Up, Run, Start, Stop, Restart, Pause, Resume, Signal, Ps, Wait, Remove,
         Adopt, Logs, OpenOutput, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
+        CreateLogin, LogIn, LogOut, HandOver, ReportRefusal,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
         Alerts, Explain, Metrics, HealthCheck, Scale, RollingRestart,
+        OpenSession, RenewSession, HoldSession, CloseSession, ListSessions,
     )
 }  # fmt: skip
 

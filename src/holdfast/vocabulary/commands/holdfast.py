@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.vocabulary.commands.command import LOCAL, Command, Effect, Permission
+from holdfast.vocabulary.commands.command import LOCAL, Command, Door, Effect, Permission
 from holdfast.vocabulary.results import (
     Done,
     HelloResult,
@@ -60,10 +60,12 @@ class Run(Command, frozen=True, kw_only=True):
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
     answers = RunResult
-    doors = LOCAL
+    doors = LOCAL | {Door.MCP}
+    granted_by_name = True
     argv: list[str]
     service: str | None = None
-    working_dir: str
+    working_dir: str = ""
+    """Where it runs, relative to the project."""
     environment: dict[str, str] = {}
     restart_policy: Literal["always", "on_failure", "never"] = "on_failure"
     terminal: bool = False

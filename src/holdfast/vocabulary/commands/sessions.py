@@ -17,6 +17,7 @@ class OpenSession(Command, frozen=True, kw_only=True):
     """
 
     name = "open_session"
+    greets = True
     permission = Permission.VIEW
     effect = Effect.CHANGES
     answers = SessionResult
@@ -33,6 +34,7 @@ class RenewSession(Command, frozen=True, kw_only=True):
     """
 
     name = "renew_session"
+    greets = True
     permission = Permission.VIEW
     effect = Effect.CHANGES
     answers = SessionResult
@@ -45,11 +47,12 @@ class RenewSession(Command, frozen=True, kw_only=True):
 class HoldSession(Command, frozen=True, kw_only=True):
     """Hold a session for as long as this request is open; its grace counts from then on.
 
-    The first item tells the session, the last one why it was `closed`, should it be. Without
+    The only item tells the session; the request is answered when the session is over. Without
     `session`, the caller's own is meant; that of another takes an admin.
     """
 
     name = "hold_session"
+    greets = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = SessionResult
@@ -65,6 +68,7 @@ class CloseSession(Command, frozen=True, kw_only=True):
     """
 
     name = "close_session"
+    greets = True
     permission = Permission.VIEW
     effect = Effect.DISRUPTS
     answers = ClosedSession

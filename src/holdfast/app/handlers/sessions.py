@@ -1,0 +1,87 @@
+"""Handlers of commands about sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+
+from holdfast.app.context import Context
+from holdfast.engine.sessions import Session
+from holdfast.rules.sessions import granted
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands.sessions import (
+    CloseSession,
+    HoldSession,
+    ListSessions,
+    OpenSession,
+    RenewSession,
+)
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.sessions import (
+    ClosedSession,
+    SessionInfo,
+    SessionResult,
+    SessionsResult,
+)
+
+
+def open_session(context: Context, command: OpenSession, actor: Actor) -> SessionResult:
+    opened = context.sessions.open(actor, command.client, command.fate, command.grace)
+    return SessionResult(session=_told(context, opened.session), token=opened.text)
+
+
+def renew_session(context: Context, command: RenewSession, actor: Actor) -> SessionResult:
+    session = _meant(context, command.session, actor)
+    context.sessions.renew(session)
+    return SessionResult(session=_told(context, session))
+
+
+async def hold_session(
+    context: Context, command: HoldSession, actor: Actor
+) -> AsyncGenerator[dict[str, Any], None]:
+    session = _meant(context, command.session, actor)
+    context.sessions.hold(session)
+    try:
+        yield msgspec.to_builtins(_told(context, session))
+        await context.sessions.over(session)
+    finally:
+        context.sessions.let_go(session)
+
+
+async def close_session(context: Context, command: CloseSession, actor: Actor) -> ClosedSession:
+    session = _meant(context, command.session, actor)
+    why = "it said goodbye" if session.name == actor.session else f"{actor.name} closed it"
+    return await context.sessions.close(session, why, command.fate)
+
+
+def list_sessions(context: Context, command: ListSessions) -> SessionsResult:
+    return SessionsResult(sessions=[_told(context, one) for one in context.sessions.present()])
+
+
+def _meant(context: Context, name: str | None, actor: Actor) -> Session:
+    wanted = name or actor.session
+    if wanted is None:
+        raise UsageError("this is no session's token", "name the `session`, or open one")
+    return context.sessions.get(wanted)
+
+
+def _told(context: Context, session: Session) -> SessionInfo:
+    stored, sessions = session.stored, context.sessions
+    remaining = sessions.expires_in(session)
+    scopes = granted(context.settings.now.mcp, is_supervised=stored.run_id is not None)
+    return SessionInfo(
+        session=session.name,
+        client=stored.client,
+        role=Role.AGENT.value,
+        opened_by=stored.opened_by,
+        opened_at=stored.opened_at,
+        fate=stored.fate,
+        grace=stored.grace,
+        held=session.holders > 0,
+        expires_in=None if remaining is None else round(remaining, 3),
+        run_id=stored.run_id,
+        owns=sessions.owned(session),
+        scopes={"commands": list(scopes.commands or ())},
+    )

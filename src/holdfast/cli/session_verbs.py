@@ -1,0 +1,32 @@
+"""The verbs about sessions; part of the table in `verbs`."""
+
+from __future__ import annotations
+
+from holdfast.cli.verb import Option, Verb
+
+SESSION_VERBS = (
+    Verb(
+        "sessions",
+        "Show which assistants are here, and what runs for them",
+        "sessions:sessions",
+        operands="[close SESSION]",
+        most=2,
+        options=(
+            Option(
+                "--fate",
+                "with close: what becomes of what it started",
+                choices=("stop", "keep", "hand_over"),
+            ),
+        ),
+        commands=("list_sessions", "close_session"),
+        about=(
+            "What an assistant starts belongs to its session. When the session ends, each of\n"
+            "these services is stopped, kept or handed over to you, as its `on_session_end` or\n"
+            "else the session says."
+        ),
+        examples=(
+            ("holdfast sessions", "who is here"),
+            ("holdfast sessions close session-… --fate hand_over", "send it away, keep its work"),
+        ),
+    ),
+)

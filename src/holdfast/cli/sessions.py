@@ -1,0 +1,53 @@
+"""`holdfast sessions`: which assistants are here, and what runs for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.vocabulary.errors import UsageError
+
+HEADS = ("SESSION", "CLIENT", "SINCE", "ENDS", "FATE", "RUNS FOR IT")
+
+
+def sessions(call: Call) -> int:
+    if not call.operands:
+        return _list(call)
+    if call.operands[0] != "close" or len(call.operands) != 2:
+        raise UsageError("only `close SESSION` is understood", "holdfast sessions --help")
+    fields: dict[str, Any] = {"session": call.operands[1]}
+    if "fate" in call.options:
+        fields["fate"] = call.options["fate"]
+    result = call.ask("close_session", **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    call.say(f"{result['session']} is over")
+    for what in ("stopped", "kept", "handed_over", "shared"):
+        if result.get(what):
+            call.say(f"{what.replace('_', ' ')}: {', '.join(result[what])}")
+    return 0
+
+
+def _list(call: Call) -> int:
+    result = call.ask("list_sessions")
+    if call.is_json:
+        call.emit(result)
+        return 0
+    if not result["sessions"]:
+        call.say("no sessions: no assistant is here")
+        return 0
+    rows = [
+        (
+            one["session"],
+            one["client"],
+            durations.show_time(one["opened_at"]),
+            "-" if one["held"] else f"in {durations.show(one['expires_in'])}",
+            one["fate"],
+            ", ".join(one["owns"]) or "-",
+        )
+        for one in result["sessions"]
+    ]
+    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width())))
+    return 0

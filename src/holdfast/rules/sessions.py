@@ -1,0 +1,123 @@
+"""What a session may ask for, how long it lives, and what becomes of what it started. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from holdfast.vocabulary.actors import Scopes
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.commands.command import Permission
+from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.sessions import Fate, Owner
+
+SHORTEST_GRACE, LONGEST_GRACE = 1.0, 7 * 86400.0
+DEFAULT_GRACE = 120.0
+DEFAULT_FATE: Fate = "stop"
+
+_CHANGING: dict[str, tuple[str, ...]] = {
+    "process": ("start", "stop", "restart", "pause", "resume", "signal"),
+    "files": ("write_file", "edit_file", "apply_patch", "undo_files"),
+    "git": ("git_*", "checkpoint", "restore_checkpoint"),
+}
+_READING: dict[str, tuple[str, ...]] = {
+    "files": ("read_file", "list_files", "file_changes"),
+    "search": ("search", "search_logs"),
+    "git": ("git_*",),
+}
+_RUNNING = ("run", "execute_command", "remove")
+_SENDING = ("send_input", "resize")
+
+
+@lru_cache(maxsize=16)
+def granted(mcp: McpSpec, *, is_supervised: bool) -> Scopes:
+    """What the configuration gives to assistants; to a supervised run only if it says so."""
+    hidden = [
+        pattern
+        for toolset, patterns in _READING.items()
+        if toolset not in mcp.toolsets
+        for pattern in patterns
+    ]
+    commands = [
+        name
+        for name, command in COMMANDS.items()
+        if command.permission is Permission.VIEW
+        and not any(fnmatchcase(name, pattern) for pattern in hidden)
+    ]
+    if not mcp.read_only and (mcp.supervised or not is_supervised):
+        for toolset in mcp.toolsets:
+            commands += _CHANGING.get(toolset, ())
+        if "process" in mcp.toolsets:
+            commands += _RUNNING if mcp.run else ()
+            commands += _SENDING if mcp.send else ()
+    return Scopes(commands=tuple(dict.fromkeys(commands)))
+
+
+def grace_of(asked: float | None) -> float:
+    """The grace that a session gets; what makes no sense is bounded."""
+    if asked is None or asked != asked:
+        return DEFAULT_GRACE
+    return min(max(asked, SHORTEST_GRACE), LONGEST_GRACE)
+
+
+def claimed(
+    owner: Owner | None, session: str | None, new: Owner | None, *, is_running: bool
+) -> Owner | None:
+    """Whose a service is after a start by this session, or by a person (None).
+
+    What ran already is joined, never taken; what a person wants is the person's.
+    """
+    if session is None or new is None:
+        return None
+    if not is_running:
+        return new
+    if owner is None or owner.ended or owner.session == session or session in owner.with_others:
+        return owner
+    return _with(owner, (*owner.with_others, session))
+
+
+def left(owner: Owner, session: str, clients: dict[str, str]) -> tuple[Owner | None, bool]:
+    """Whose a service is when this session is over, and whether its fate follows now.
+
+    `clients` are the sessions that go on. The next of those that joined takes the place of
+    the first, so that it stays until both have left.
+    """
+    others = tuple(one for one in owner.with_others if one != session and one in clients)
+    if owner.session != session:
+        return _with(owner, others), False
+    if not others:
+        return owner, True
+    first, *rest = others
+    heir = Owner(session=first, client=clients[first], since=owner.since, with_others=tuple(rest))
+    return heir, False
+
+
+def fate_of(configured: Fate | None, asked: Fate) -> Fate:
+    """A service's own word goes before the session's."""
+    return configured or asked
+
+
+def expires_in(grace: float, idle: float, *, is_held: bool) -> float | None:
+    """Seconds until a session ends by itself; None: not while somebody holds it."""
+    return None if is_held else max(0.0, grace - idle)
+
+
+def is_due(grace: float, idle: float, *, is_held: bool) -> bool:
+    return not is_held and idle >= grace
+
+
+def unknown_owners(owners: Collection[Owner], sessions: Collection[str]) -> list[Owner]:
+    """Those whose session is not there any more."""
+    return [owner for owner in owners if owner.session not in sessions and not owner.ended]
+
+
+def _with(owner: Owner, others: tuple[str, ...]) -> Owner:
+    return Owner(
+        session=owner.session,
+        client=owner.client,
+        call=owner.call,
+        since=owner.since,
+        with_others=others,
+        ended=owner.ended,
+    )
