@@ -62,7 +62,7 @@ class Keeper:
         self.is_shutting_down = False
         self.end_requests = EndRequests(self)
         self._spare_runs: set[str] = set()
-        self.spawner = launcher.spawner
+        self.spawner, launcher.memory = launcher.spawner, self.memory
         host.set_subreaper()
         self.cgroups = Cgroups(_hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 
-from holdfast.keeper import host
+from holdfast.keeper import complaints, host
 from holdfast.keeper.launch import Launch, SpawnError
 from holdfast.keeper.spawn import Spawner
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.children import Children
     from holdfast.keeper.handover import Table
     from holdfast.keeper.loop import Loop, Timer
+    from holdfast.keeper.memory import Memory
     from holdfast.keeper.options import Options
     from holdfast.keeper.runs import Facts
 
@@ -32,6 +33,8 @@ _RETIRE_SECONDS = 10.0
 _ERR_FILE_LIMIT = 256 << 10
 _BUFFER_SIZE = 1 << 20
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.supervisor_start import main; main()"
+KEPT_ENVIRONMENT = "supervisor_environment"
+"""What the supervisor wants its successor to have in its environment."""
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ")
 _KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 
@@ -63,6 +66,7 @@ class Launcher:
         self._err_path = os.path.join(options.state, "supervisor.err")
         self._lock_fd = lock_fd
         self._early: tuple[int, socket.socket] | None = None
+        self.memory: Memory | None = None
 
     def start_early(self) -> None:
         """Start it already; `start` hands it out. What fails now will be tried again then."""
@@ -94,7 +98,7 @@ class Launcher:
             *self._places,
             *("--link", str(theirs.fileno()), "--lock", str(self._lock_fd)),
         ]
-        environment = minimal_environment()
+        environment = {**minimal_environment(), **self._asked_for()}
         environment["HOLDFAST_NOFILE"] = "{}:{}".format(*self.spawner.nofile)
         launch = Launch(argv, environment, "/", stdio=(self.spawner.null, err, err))
         launch.keeps_high_limits = True
@@ -110,6 +114,16 @@ class Launcher:
                 os.set_inheritable(fd, False)
             theirs.close()
             os.close(err)
+
+    def _asked_for(self) -> dict[str, str]:
+        if self.memory is None or KEPT_ENVIRONMENT not in self.memory.values:
+            return {}
+        try:
+            asked = self.memory.environment(KEPT_ENVIRONMENT)
+            return {str(name): str(value) for name, value in asked.items()}
+        except Exception as error:  # noqa: BLE001 - a supervisor without it is better than none
+            complaints.say(f"the environment of the supervisor is not understood: {error}")
+            return {}
 
     def _open_err(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

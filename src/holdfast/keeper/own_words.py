@@ -91,7 +91,11 @@ def do_prune(words: Words, connection: Connection, message: Message, fds: list[i
 
 def do_supervise(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     keeper = words.keeper
-    if message["on"]:
+    if message["on"] and message.get("again"):
+        if keeper.is_shutting_down or keeper.supervisor.state == "retiring":
+            raise Refusal("busy", "the supervisor is being retired")
+        keeper.retire_and_relaunch()
+    elif message["on"]:
         keeper.supervisor.launch()
     else:
         keeper.supervisor.retire(keeper.tell_to_retire)

@@ -175,6 +175,8 @@ class HttpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this very port is meant; else the next free one will do."""
     certificate: str | None = None
     key: str | None = None
+    self_made: bool = False
+    """Whether the gate makes a certificate for this machine itself."""
     allowed_origins: tuple[str, ...] = ()
     """Pages of these origins may use it, beside its own."""
 

@@ -27,6 +27,7 @@ from holdfast.adapters.config.json_document import tree_of
 from holdfast.adapters.config.keys import ROOT, SUPERVISOR
 from holdfast.adapters.config.kinds import Reading, ScalarKind
 from holdfast.adapters.config.mcp_keys import mcp_of
+from holdfast.adapters.config.policy_keys import settings_of as settings_of_requests
 from holdfast.adapters.config.problems import Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
@@ -192,6 +193,7 @@ def _finish(
     if target is not None:
         services[TARGET] = _target(reading, builder, services.get(TARGET), target)
     about_commands = settings_of_commands(reading, values, services, {*written, *groups})
+    about_requests = settings_of_requests(reading, values, chosen)
     if reading.problems:
         raise error_of(reading.problems, reading.file)
     return Configuration(
@@ -207,6 +209,7 @@ def _finish(
             mcp=mcp_of(values),
             **settings_of_resources(values),
             **about_commands,
+            **about_requests,
         ),
         log_level=chosen.get("log_level", "info"),
         log_format=chosen.get("log_format", "human"),

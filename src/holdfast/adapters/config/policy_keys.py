@@ -1,0 +1,244 @@
+"""`policies:` of a configuration, and what `security:` says about requests.
+
+A policy that would not be heeded is a problem: restrictions are never left out silently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.adapters.config.blocks import Block, Key, Values
+from holdfast.adapters.config.document import Listing, Node
+from holdfast.adapters.config.kinds import (
+    INTERPOLATED,
+    Boolean,
+    Choice,
+    Duration,
+    Integer,
+    Kind,
+    ListOf,
+    Number,
+    Reading,
+    ScalarKind,
+    Schema,
+    Text,
+)
+from holdfast.vocabulary.actors import Role
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.commands.command import Door, Effect
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.policies import (
+    ALL_DAY,
+    FilterSpec,
+    PolicySpec,
+    RateLimit,
+    Window,
+)
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = f"(?:{'|'.join(_DAYS)})"
+_TIMES = re.compile(
+    rf"(?:(?P<days>{_DAY}(?:-{_DAY})?(?:,{_DAY}(?:-{_DAY})?)*)\s*)?"
+    r"(?:(?P<begin>\d{1,2}:\d{2})-(?P<end>\d{1,2}:\d{2})\s*)?(?P<zone>[A-Za-z][\w+/-]*)?",
+    re.IGNORECASE,
+)
+_EXAMPLE = 'write "Mon-Fri 09:00-17:00 Europe/Berlin"'
+
+
+class Times(ScalarKind):
+    """Days, hours and a time zone; each may be left out."""
+
+    wanted = "times of the week"
+
+    def convert(self, text: str) -> Window:
+        found = _TIMES.fullmatch(text.strip())
+        if found is None or not text.strip():
+            raise ValueError(f'"{text}" is no times of the week; {_EXAMPLE}')
+        begin, end = _minute(found["begin"], 0, text), _minute(found["end"], ALL_DAY, text)
+        if begin in (end, ALL_DAY):
+            raise ValueError(f'"{text}" is no time at all; {_EXAMPLE}')
+        return Window(days=_days(found["days"]), begin=begin, end=end, zone=_zone(found["zone"]))
+
+    def hint(self) -> str:
+        return _EXAMPLE
+
+    def schema(self) -> Schema:
+        return {"type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin", "Sat,Sun"]}
+
+
+def _days(text: str | None) -> tuple[int, ...]:
+    days: set[int] = set()
+    for part in text.lower().split(",") if text else ["mon-sun"]:
+        first, _, last = part.partition("-")
+        begin, end = _DAYS.index(first), _DAYS.index(last or first)
+        days |= {day % 7 for day in range(begin, end + 1 + 7 * (end < begin))}
+    return tuple(sorted(days))
+
+
+def _minute(text: str | None, default: int, whole: str) -> int:
+    if text is None:
+        return default
+    hour, minute = map(int, text.split(":"))
+    if minute > 59 or hour * 60 + minute > ALL_DAY:
+        raise ValueError(f'"{whole}": {text} is no time of a day; {_EXAMPLE}')
+    return hour * 60 + minute
+
+
+def _zone(name: str | None) -> str | None:
+    from holdfast.adapters.time_zones import is_zone
+
+    if name is not None and not is_zone(name):
+        raise ValueError(f'"{name}" is no time zone; {_EXAMPLE}')
+    return name
+
+
+ROLES = tuple(role.value for role in Role if role is not Role.STRANGER)
+_POLICY = Block(
+    [
+        Key("name", Text(), "What people are told of it; its number by default."),
+        Key(
+            "effect",
+            Choice("confirm", "deny", "allow"),
+            "Let somebody approve it first, refuse it, or look at no further policy.",
+        ),
+        Key("reason", Text(), "Why, for who is refused or has to approve."),
+        Key("actors", ListOf(Text()), "Only of these: names of tokens and sessions, with `*`."),
+        Key("roles", ListOf(Choice(*ROLES)), "Only of these roles."),
+        Key("doors", ListOf(Choice(*(door.value for door in Door))), "Only by these doors."),
+        Key("commands", ListOf(Text()), "Only these commands, with `*`."),
+        Key("services", ListOf(Text()), "Only about these services, with `*`."),
+        Key("tags", ListOf(Text()), "Only about services with one of these tags."),
+        Key("paths", ListOf(Text()), "Only about these files, with `*`."),
+        Key("times", ListOf(Times()), "Only then: days, hours, time zone."),
+        Key(
+            "approve_within",
+            Duration("s", is_zero_allowed=False),
+            "A confirmation that does not come by then is a refusal.",
+            "10m",
+        ),
+        Key("approvers", Choice("operator", "admin"), "The least role that approves.", "admin"),
+    ],
+    definition="policy",
+    synonyms={
+        "expires": "approve_within",
+        "actor": "actors",
+        "role": "roles",
+        "command": "commands",
+        "service": "services",
+        "tag": "tags",
+        "path": "paths",
+        "time": "times",
+    },
+)
+
+
+class Policies(Kind):
+    """A list of policies; the first that is about a request decides."""
+
+    wanted = "a list of policies"
+
+    def read(self, node: Node, key: str, reading: Reading) -> tuple[PolicySpec, ...] | None:
+        items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
+        found = []
+        for number, item in enumerate(items, 1):
+            values = _POLICY.read(item, f"{key}[{number - 1}]", reading)
+            policy = None if values is None else _policy(values, number, reading)
+            if policy is not None:
+                found.append(policy)
+        return tuple(found)
+
+    def hint(self) -> str:
+        return "write - {effect: confirm, roles: [agent], commands: [restart]}"
+
+    def schema(self) -> Schema:
+        return {"type": "array", "items": _POLICY.schema()}
+
+
+def _policy(values: Values, number: int, reading: Reading) -> PolicySpec | None:
+    given: dict[str, Any] = dict(values)
+    if "effect" not in given:
+        if "effect" not in values.refused:
+            hint = "write effect: confirm, deny or allow"
+            reading.note(values.node, values.path, "a policy has an effect", hint)
+        return None
+    if values.refused:
+        return None
+    _check_commands(values, given, reading)
+    if given["effect"] != "confirm":
+        for name in ("approve_within", "approvers"):
+            if name in given:
+                message = f"only effect: confirm has it, not {given['effect']}"
+                reading.note(values.at(name), values.path_of(name), message, "remove it")
+    given.setdefault("name", str(number))
+    return PolicySpec(**given)
+
+
+def _check_commands(values: Values, given: Mapping[str, Any], reading: Reading) -> None:
+    where = (values.at("commands"), values.path_of("commands"))
+    for name in given.get("commands", ()):
+        known = COMMANDS.get(name)
+        if known is None and not set(name) & set("*?["):
+            guess = closest(name, list(COMMANDS))
+            hint = f'did you mean "{guess}"?' if guess else "the reference lists the commands"
+            reading.note(*where, f'no command "{name}"', hint)
+        elif known is not None and given["effect"] == "confirm" and known.effect is Effect.READS:
+            message = f"{name} changes nothing, so nobody confirms it"
+            reading.note(*where, message, "write effect: deny, or leave it out")
+
+
+class Patterns(ListOf):
+    """Patterns of texts."""
+
+    def __init__(self) -> None:
+        super().__init__(Text())
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, INTERPOLATED]}
+
+
+FILTERS = Key(
+    "filters",
+    Block(
+        [
+            Key("max_length", Integer(1), "The longest text of an argument, in characters."),
+            Key("control_characters", Boolean(), "Whether texts may hold them.", True),
+            Key("forbid", Patterns(), "No text may match one of these, with `*`."),
+        ],
+        definition="filters",
+    ),
+    "What arguments of requests may not be; takes runtime_mode: advanced.",
+)
+RATE_LIMIT = Key(
+    "rate_limit",
+    Block(
+        [
+            Key("requests_per_second", Number(0.01), "For how long on end.", 1000.0),
+            Key("burst", Integer(1), "So many at once.", 2000),
+        ],
+        definition="rate_limit",
+    ),
+    "How often one actor may ask through one network door.",
+)
+POLICIES = Key(
+    "policies", Policies(), "Who needs approval for what, and when; takes runtime_mode: advanced."
+)
+
+
+def settings_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings about requests; what takes mode advanced is refused without it."""
+    security: Values = values.get("security") or Values("security", values.node)
+    mode = chosen.get("runtime_mode", "proxy")
+    for where, name in ((values, "policies"), (security, "filters")):
+        if where.get(name) and mode != "advanced":
+            message = "mode proxy would not heed this"
+            hint = "write runtime_mode: advanced"
+            reading.note(where.at(name), where.path_of(name), message, hint)
+    filters = security.get("filters")
+    return {
+        "runtime_mode": mode,
+        "policies": values.get("policies", ()),
+        "filters": FilterSpec(**filters) if filters else None,
+        "rate_limit": RateLimit(**(security.get("rate_limit") or {})),
+    }

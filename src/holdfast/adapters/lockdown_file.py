@@ -1,0 +1,52 @@
+"""The file of a lockdown in force: of mode 0600, apart from the history. Fails closed.
+
+What is there and cannot be read is a lockdown: nobody gets out of one by breaking a file.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from holdfast.adapters import private_file
+from holdfast.adapters.own_log import logger
+from holdfast.vocabulary.authority import LockdownInfo
+
+NAME = "lockdown.json"
+_LARGEST = 64 * 1024
+_log = logger("lockdown")
+_decode = msgspec.json.Decoder(LockdownInfo).decode
+
+
+class LockdownFile:
+    """The file in one state folder."""
+
+    def __init__(self, state: str) -> None:
+        self.path = os.path.join(state, NAME)
+
+    def read(self) -> LockdownInfo | None:
+        """The lockdown in force; None only if there is certainly no file."""
+        try:
+            with open(self.path, "rb") as file:
+                return _decode(file.read(_LARGEST))
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, ValueError) as error:
+            _log.error("%s cannot be read, so a lockdown is in force: %s", self.path, error)
+            return LockdownInfo(reason=f"{NAME} cannot be read ({error})", by="nobody knows")
+
+    def write(self, lockdown: LockdownInfo) -> None:
+        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(lockdown)))
+
+    def remove(self) -> None:
+        """It is gone when this returns, also after a power cut."""
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            return
+        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
