@@ -42,6 +42,21 @@ def up(call: Call) -> int:
     return Foreground(call, launched.keeper, ends, asked, list(result["services"])).stay()
 
 
+def start_quietly(call: Call) -> None:
+    """Start Holdfast and its services without a word, for who speaks another language."""
+    _check_there_is_something(call)
+    launched = ensure_running(call.places, call.environ)
+    call.use(launched.connection)
+    try:
+        call.ask("up", **_fields(call, is_detached=False))
+    except HoldfastError:
+        if launched.keeper is not None:
+            _undo(call)
+        raise
+    finally:
+        call.close()
+
+
 def _load() -> None:
     """What is needed later loads while the keeper does."""
     from holdfast.cli import run, services  # noqa: F401

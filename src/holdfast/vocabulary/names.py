@@ -14,6 +14,15 @@ SERVICE_NAME_RULE = (
     "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 long"
 )
 
+IDENTITY_HEADER = "X-Holdfast-Instance"
+"""Says in every answer of a gate whose it is."""
+HAND_OVER_PATH = "/handover"
+BROWSER_HOST = "holdfast.localhost"
+"""This machine, by a name whose cookies no other program of it is shown."""
+
+TOOLSETS = ("process", "files", "search", "git")
+"""Kinds of tools that assistants are offered."""
+
 
 def is_service_name(text: str) -> bool:
     return SERVICE_NAME.fullmatch(text) is not None

@@ -33,6 +33,11 @@ class Places:
         return os.path.join(self.runtime, "keeper.sock")
 
     @property
+    def relay_socket(self) -> str:
+        """Where `holdfast mcp` meets the gate."""
+        return os.path.join(self.runtime, "mcp.sock")
+
+    @property
     def logs(self) -> str:
         return os.path.join(self.state, "logs")
 

@@ -1,0 +1,354 @@
+"""`holdfast mcp`: an assistant's line to the gate, from standard input and output to a socket.
+
+Copies lines and understands as little of them as it must to go on when the gate or the
+supervisor dies: it connects again, repeats the handshake, the subscriptions and what was not
+answered yet. A call carries a key, so that what was done already is answered, not done again.
+Standard library only: one of these runs for every assistant.
+"""
+
+from __future__ import annotations
+
+import _socket
+import json
+import os
+import re
+import select
+import time
+
+from holdfast.client.connection import Connection
+from holdfast.client.reach import reach
+from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.vocabulary.places import Places
+
+    Message = dict[str, Any]
+
+KEY = "io.holdfast/key"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+SUBSCRIPTION = b'"io.modelcontextprotocol/subscriptionId"'
+ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
+OWN = "holdfast-relay-"
+PATIENCE_SECONDS = 30.0
+RETRY_SECONDS = 0.05
+GREETING_SECONDS = 10.0
+NOT_AVAILABLE = -32001
+_READ_SIZE = 64 * 1024
+_WRITE_SIZE = 4096
+"""What a pipe that is writable takes without making the writer wait."""
+_ID = rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),"(result|error|method)"'
+_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class Relay:
+    """One assistant's line."""
+
+    def __init__(
+        self, places: Places, greeting: dict[str, Any], launch: Callable[[], None] | None
+    ) -> None:
+        self._places = places
+        self._greeting = greeting
+        self._launch = launch
+        self._token: str | None = None
+        self._client = "assistant"
+        self._sock: _socket.socket | None = None
+        self._from_client = b""
+        self._pieces: list[bytes] = []
+        self._from_gate = b""
+        self._handshake: bytes | None = None
+        self._is_initialized = False
+        self._subscriptions: dict[str, bytes] = {}
+        self._open: dict[str, bytes] = {}
+        """What was asked and not answered, by its id as JSON, in order."""
+        self._asked: set[str] = set()
+        """Ids under which the gate asked the client something."""
+        self._own: set[str] = set()
+        self._relistened: set[bytes] = set()
+        self._prefix = os.urandom(12).hex()
+        self._count = 0
+        self._answered = re.compile(_ID)
+
+    def run(self) -> int:
+        """Until the client leaves."""
+        while True:
+            while b"\n" in self._from_client:
+                # One at a time: what it leads to may read more of them.
+                line, _, self._from_client = self._from_client.partition(b"\n")
+                if line.strip():
+                    self._on_line(line)
+            reading: list[Any] = [0]
+            if self._sock is not None:
+                reading.append(self._sock)
+            ready, _, _ = select.select(reading, [], [])
+            if self._sock is not None and self._sock in ready:
+                self._read_gate()
+            if 0 in ready:
+                data = os.read(0, _READ_SIZE)
+                if not data:
+                    return 0
+                self._take(data)
+
+    # What the client says
+
+    def _take(self, data: bytes) -> None:
+        """Long lines are put together once, not at every piece."""
+        if b"\n" not in data:
+            self._pieces.append(data)
+            return
+        self._from_client += b"".join(self._pieces) + data
+        self._pieces.clear()
+
+    def _on_line(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            self._send(line)
+            return
+        method, number = message.get("method"), message.get("id")
+        if number is None:
+            self._on_notification(message, line)
+        elif method is None:
+            # An answer to a gate that is gone is of no use to its successor.
+            if _dump(number) in self._asked:
+                self._asked.discard(_dump(number))
+                self._send(line)
+        else:
+            self._on_request(str(method), _dump(number), message, line)
+
+    def _on_notification(self, message: Message, line: bytes) -> None:
+        if message.get("method") == "notifications/initialized":
+            self._is_initialized = True
+        elif message.get("method") == "notifications/cancelled":
+            self._open.pop(_dump((message.get("params") or {}).get("requestId")), None)
+        self._send(line)
+
+    def _on_request(self, method: str, number: str, message: Message, line: bytes) -> None:
+        params = message.get("params")
+        if not isinstance(params, dict):
+            params = {}
+        if method == "initialize":
+            self._handshake, self._is_initialized = line, False
+            self._learn(params.get("clientInfo"))
+        elif method == "resources/subscribe":
+            self._subscriptions[str(params.get("uri"))] = line
+        elif method == "resources/unsubscribe":
+            self._subscriptions.pop(str(params.get("uri")), None)
+        elif method == "tools/call":
+            self._count += 1
+            meta = params.get("_meta")
+            meta = dict(meta) if isinstance(meta, dict) else {}
+            meta[KEY] = f"{self._prefix}-{self._count}"
+            message["params"] = {**params, "_meta": meta}
+            line = _dump(message).encode("utf-8", "surrogatepass")
+        if self._token is None and isinstance(params.get("_meta"), dict):
+            self._learn(params["_meta"].get(CLIENT_INFO))
+        self._open[number] = line
+        self._send(line)
+
+    def _learn(self, info: Any) -> None:
+        """What people will see as the name of this session."""
+        if isinstance(info, dict) and isinstance(info.get("name"), str):
+            name = "".join(letter for letter in info["name"] if letter.isprintable())
+            self._client = name.strip()[:60] or self._client
+
+    def _send(self, line: bytes) -> None:
+        if self._sock is None:
+            if self._open:
+                self._join()  # which says everything that is open
+            return
+        try:
+            self._sock.sendall(line + b"\n")
+        except OSError:
+            self._lost()
+
+    # What the gate says
+
+    def _read_gate(self) -> None:
+        assert self._sock is not None
+        try:
+            data = self._sock.recv(_READ_SIZE)
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        if b"\n" not in data:
+            self._from_gate += data
+            return
+        *lines, self._from_gate = (self._from_gate + data).split(b"\n")
+        kept = [line + b"\n" for line in lines if self._is_for_client(line)]
+        if kept:
+            self._write(b"".join(kept))
+
+    def _is_for_client(self, line: bytes) -> bool:
+        found = self._answered.match(line)
+        if found is None:
+            return not self._is_repeated_ack(line)
+        number, kind = found[1].decode("utf-8", "replace"), found[2]
+        if kind == b"method":
+            self._asked.add(number)
+            return True
+        if number in self._own:
+            self._own.discard(number)
+            return False
+        return self._open.pop(number, None) is not None
+
+    def _is_repeated_ack(self, line: bytes) -> bool:
+        """A stream that was begun anew is acknowledged anew; the client knows nothing of it."""
+        if not self._relistened or ACKNOWLEDGED not in line:
+            return False
+        for number in self._relistened:
+            if SUBSCRIPTION + b":" + number in line:
+                self._relistened.discard(number)
+                return True
+        return False
+
+    def _write(self, data: bytes) -> None:
+        """To the client; who does not read makes only himself wait, and can still write."""
+        for place in range(0, len(data), _WRITE_SIZE):
+            piece = data[place : place + _WRITE_SIZE]
+            while piece:
+                reading = [0] if len(self._from_client) < 16 * _READ_SIZE else []
+                ready, writable, _ = select.select(reading, [1], [])
+                if writable:
+                    piece = piece[os.write(1, piece) :]
+                elif ready:
+                    more = os.read(0, _READ_SIZE)
+                    if not more:
+                        raise BrokenPipeError
+                    self._take(more)
+
+    # When the other side is lost
+
+    def _lost(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        self._from_gate = b""
+        self._asked.clear()
+        self._own.clear()
+        if self._open or self._subscriptions:
+            self._join()
+
+    def _join(self) -> None:
+        """Connect and go on where it was; whom nobody answers is told."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._sock = self._connected(deadline)
+                self._go_on()
+                return
+            except HoldfastError as error:
+                self._give_up(error)
+                return
+            except OSError as error:
+                if self._sock is not None:
+                    self._sock.close()
+                    self._sock = None
+                if time.monotonic() >= deadline:
+                    why = f"the gate does not answer: {error.strerror or error}"
+                    self._give_up(NoDaemon(why, "`holdfast status` tells how things are"))
+                    return
+                time.sleep(RETRY_SECONDS)
+
+    def _connected(self, deadline: float) -> _socket.socket:
+        """A socket whose gate has taken our token."""
+        if self._token is None:
+            self._token = self._opened_session()
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            sock.connect(self._places.relay_socket)
+            sock.settimeout(min(GREETING_SECONDS, max(0.1, deadline - time.monotonic())))
+            sock.sendall(_dump({**self._greeting, "token": self._token}).encode() + b"\n")
+            answer = self._line_of(sock)
+        except BaseException:
+            sock.close()
+            raise
+        if "error" in answer:
+            sock.close()
+            if answer["error"].get("code") == "refused" and self._token is not None:
+                # The session is over; the client goes on in another.
+                self._token = None
+                raise OSError(answer["error"].get("message", "refused"))
+            raise Refused(answer["error"].get("message", ""), answer["error"].get("hint", ""))
+        sock.settimeout(None)
+        return sock
+
+    def _opened_session(self) -> str:
+        try:
+            connection = reach(self._places)
+        except NoDaemon:
+            if self._launch is None:
+                raise
+            self._launch()
+            self._launch = None
+            connection = reach(self._places)
+        try:
+            return str(self._ask_session(connection)["token"])
+        finally:
+            connection.close()
+
+    def _ask_session(self, connection: Connection) -> dict[str, Any]:
+        return connection.ask("open_session", client=self._client)
+
+    def _go_on(self) -> None:
+        """Say again what the last gate was told."""
+        assert self._sock is not None
+        open_lines = list(self._open.values())
+        if self._handshake is not None and self._handshake not in open_lines:
+            self._repeat(self._handshake)
+            while self._own:
+                for line in self._lines():
+                    self._is_for_client(line)
+            if self._is_initialized:
+                notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+                self._sock.sendall(_dump(notification).encode() + b"\n")
+        for line in self._subscriptions.values():
+            if line not in open_lines:
+                self._repeat(line)
+        for number, line in self._open.items():
+            if b'"subscriptions/listen"' in line:
+                self._relistened.add(number.encode())
+            self._sock.sendall(line + b"\n")
+
+    def _repeat(self, line: bytes) -> None:
+        """Ask the same under an id of our own; its answer is not the client's."""
+        assert self._sock is not None
+        self._count += 1
+        number = f"{OWN}{self._count}"
+        self._own.add(_dump(number))
+        self._sock.sendall(_dump({**json.loads(line), "id": number}).encode() + b"\n")
+
+    def _lines(self) -> list[bytes]:
+        assert self._sock is not None
+        data = self._sock.recv(_READ_SIZE)
+        if not data:
+            raise OSError("it went away")
+        *lines, self._from_gate = (self._from_gate + data).split(b"\n")
+        return lines
+
+    def _line_of(self, sock: _socket.socket) -> dict[str, Any]:
+        data = b""
+        while b"\n" not in data:
+            piece = sock.recv(_READ_SIZE)
+            if not piece:
+                raise OSError("it went away")
+            data += piece
+        line, _, self._from_gate = data.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _give_up(self, error: HoldfastError) -> None:
+        """Answer what is open; the next request tries again."""
+        text = "; ".join(part for part in (error.message, error.hint) if part)
+        failure = _dump({"code": NOT_AVAILABLE, "message": text})
+        open_now, self._open = self._open, {}
+        for number in open_now:
+            answer = f'{{"jsonrpc":"2.0","id":{number},"error":{failure}}}\n'
+            self._write(answer.encode("utf-8", "replace"))

@@ -1,0 +1,79 @@
+"""What a tool may be given: strict, described for models in few words, checked with suggestions.
+
+Arguments are structs. What is left out is None; a schema says so by not requiring it, because
+every word of a schema is paid for in each conversation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.names import closest
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one tool takes."""
+
+
+Given = TypeVar("Given", bound=Arguments)
+
+
+def schema_of(kind: type[Arguments]) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments, in one piece and without empty words."""
+    _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
+    made: dict[str, Any] = _plain(parts[kind.__name__], parts)
+    return {
+        "type": "object",
+        "properties": made.get("properties", {}),
+        **({"required": made["required"]} if made.get("required") else {}),
+        "additionalProperties": False,
+    }
+
+
+def _plain(value: Any, parts: dict[str, Any]) -> Any:
+    """Without titles, references, and what a default of nothing looks like."""
+    if isinstance(value, list):
+        return [_plain(one, parts) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        return _plain(parts[value["$ref"]], parts)
+    plain: dict[str, Any] = {
+        key: _properties(it, parts) if key == "properties" else _plain(it, parts)
+        for key, it in value.items()
+        if key != "title" and (key != "required" or it)
+    }
+    if "properties" in value:
+        plain.pop("description", None)
+    if plain.get("default", ...) in (None, []):
+        del plain["default"]
+    if "enum" in plain:
+        plain = {"type": "string", **plain}
+    choices = [one for one in plain.pop("anyOf", []) if one != {"type": "null"}]
+    if len(choices) == 1:
+        plain = {**choices[0], **plain}
+    elif choices:
+        plain["anyOf"] = choices
+    return plain
+
+
+def _properties(value: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    return {name: _plain(schema, parts) for name, schema in value.items()}
+
+
+def given(kind: type[Given], tool: str, arguments: dict[str, Any]) -> Given:
+    """The arguments as the tool takes them; raises UsageError that a model can act on."""
+    known = kind.__struct_fields__
+    for name in arguments:
+        if name not in known:
+            guess = closest(name, list(known))
+            meant = f'; did you mean "{guess}"?' if guess else ";"
+            listed = ", ".join(known) or "none"
+            raise UsageError(f'{tool} has no argument "{name}"{meant} known: {listed}')
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{tool}: {error}".replace("`$.", "`")) from None

@@ -1,0 +1,69 @@
+"""One call of a tool: on whose behalf, and how its commands are asked.
+
+Each command goes to the line door as itself, so that the supervisor authorises and audits it.
+A call that is repeated, because the gate or the supervisor died under it, has the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.client.channel import Caller, Channel
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.mcp_spec import McpSpec
+
+LONGEST_SECONDS = 50.0
+"""Clients give up at 60."""
+PROGRESS_SECONDS = 2.0
+
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+class Client:
+    """Somebody who is connected: whose token it shows, and what it is offered."""
+
+    def __init__(self, channel: Channel, caller: Caller, offer: McpSpec) -> None:
+        self.channel = channel
+        self.caller = caller
+        self.offer = offer
+
+    async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """One command beside any call."""
+        return await self.channel.ask(
+            command,
+            fields,
+            self.caller,
+            is_repeatable=COMMANDS[command].effect is Effect.READS,
+        )
+
+
+class Call:
+    """What a tool works with."""
+
+    def __init__(self, client: Client, key: str | None, progress: Progress | None = None) -> None:
+        self.client = client
+        self._key = key
+        self._progress = progress
+        self._count = 0
+
+    async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """The answer to one command; raises the error that came instead."""
+        return await self.client.ask(command, **fields)
+
+    async def meanwhile(self, work: Awaitable[Any], seconds: float, what: str) -> Any:
+        """Await something and tell now and then how long it has been."""
+        task = asyncio.ensure_future(work)
+        passed = 0.0
+        try:
+            while True:
+                done, _ = await asyncio.wait([task], timeout=PROGRESS_SECONDS)
+                if done:
+                    return task.result()
+                passed += PROGRESS_SECONDS
+                if self._progress is not None:
+                    await self._progress(min(passed, seconds), seconds, what)
+        finally:
+            task.cancel()

@@ -1,0 +1,123 @@
+"""The Unix socket of the relays: one connection each, lines of JSON in both directions.
+
+The first line of a connection says with which token it speaks and what it wants to be offered;
+everything after it is the protocol's. Who shows no valid token is told so and hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import anyio
+import msgspec
+from mcp.server.lowlevel import Server
+from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from holdfast.client.channel import Caller, Channel
+from holdfast.gate.mcp.call import Client
+from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.mcp_spec import McpSpec
+
+LONGEST_LINE = 16 * 1024 * 1024
+GREETING_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    """The first line of a relay."""
+
+    token: str
+    read_only: bool = False
+    toolsets: tuple[str, ...] | None = None
+
+
+class Links:
+    """All connections of relays."""
+
+    def __init__(
+        self, server: Server[Any], channel: Channel, line_socket: str, offer: McpSpec
+    ) -> None:
+        self._server = server
+        self._channel = channel
+        self._line_socket = line_socket
+        self._offer = offer
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            client = await self._greeted(reader, writer)
+            if client is not None:
+                await self._speak(client, reader, writer)
+        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+            _log.info("a relay was lost: %s", error)
+        finally:
+            writer.close()
+
+    async def _greeted(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Client | None:
+        try:
+            line = await asyncio.wait_for(reader.readline(), GREETING_SECONDS)
+            if not line:
+                return None
+            client = self._client(line)
+            await client.ask("hello")
+        except (HoldfastError, asyncio.TimeoutError) as error:
+            known = error if isinstance(error, HoldfastError) else UsageError("no greeting came")
+            writer.write(json.dumps({"error": known.as_fields()}).encode() + b"\n")
+            await writer.drain()
+            return None
+        writer.write(b'{"ok":true}\n')
+        return client
+
+    def _client(self, line: bytes) -> Client:
+        try:
+            greeting = msgspec.json.decode(line, type=Greeting)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"not a greeting: {error}") from None
+        return Client(self._channel, Caller(greeting.token, "mcp"), narrowed(self._offer, greeting))
+
+    async def _speak(
+        self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """The protocol, until either side leaves."""
+        incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def read() -> None:
+            async with incoming:
+                while line := await reader.readline():
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError as error:
+                        await incoming.send(error)
+                        continue
+                    metadata = ServerMessageMetadata(request_context=client)
+                    await incoming.send(SessionMessage(message, metadata))
+
+        async def write() -> None:
+            async with outgoing:
+                async for told in outgoing:
+                    text = told.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    writer.write(text.encode() + b"\n")
+                    await writer.drain()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            group.start_soon(write)
+            await serve_dual_era_loop(self._server, read_stream, write_stream, lifespan_state={})
+            group.cancel_scope.cancel()
+
+
+def narrowed(offer: McpSpec, greeting: Greeting) -> McpSpec:
+    """What is configured, and of that only what the client wants."""
+    wanted = offer.toolsets if greeting.toolsets is None else greeting.toolsets
+    return msgspec.structs.replace(
+        offer,
+        read_only=offer.read_only or greeting.read_only,
+        toolsets=tuple(name for name in offer.toolsets if name in wanted),
+    )

@@ -1,0 +1,24 @@
+"""Everything of the assistants' door that needs the protocol's library, put together."""
+
+from __future__ import annotations
+
+from holdfast.client.channel import Channel
+from holdfast.gate.guard import Allowed
+from holdfast.gate.mcp.http import HttpTransport
+from holdfast.gate.mcp.links import Links
+from holdfast.gate.mcp.server import make_server
+from holdfast.vocabulary.mcp_spec import McpSpec
+
+
+class Serving:
+    """One server object, and the transports that it is reached by."""
+
+    def __init__(
+        self, channel: Channel, line_socket: str, offer: McpSpec, allowed: Allowed
+    ) -> None:
+        self.server = make_server()
+        self.links = Links(self.server, channel, line_socket, offer)
+        self.http = HttpTransport(self.server, allowed, has_sse=offer.legacy_sse)
+
+    async def start(self) -> None:
+        await self.http.start()
