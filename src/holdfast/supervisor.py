@@ -17,6 +17,7 @@ import holdfast
 from holdfast.adapters import own_log
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.session_store import SessionStore
 from holdfast.adapters.state_store import StateStore
@@ -24,19 +25,25 @@ from holdfast.adapters.tokens import Tokens
 from holdfast.app.application import Application
 from holdfast.app.auditing import Auditor
 from holdfast.app.context import Context
+from holdfast.app.repeats import Repeats
 from holdfast.app.standing import SupervisedProcesses
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
 from holdfast.engine import chronicle
 from holdfast.engine.admission import Admission
+from holdfast.engine.approvals import REPLACED, Approvals
 from holdfast.engine.attendants import Attendants
+from holdfast.engine.authority import Authority
 from holdfast.engine.awaited_lines import AwaitedLines
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
 from holdfast.engine.gate import Gate
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_room import HostRoom
+from holdfast.engine.http_door import HttpDoor
 from holdfast.engine.listeners import Listeners
+from holdfast.engine.lockdown import Lockdown
+from holdfast.engine.modes import Modes
 from holdfast.engine.notify_sockets import NotifySockets
 from holdfast.engine.ownership import Ownership
 from holdfast.engine.ports import Clock, Ports
@@ -57,9 +64,11 @@ from holdfast.engine.trouble import Trouble
 from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.names import GATE_SERVICE
 
 if TYPE_CHECKING:
     from holdfast.adapters.file_watch import FileWatch, OnChanges, OnFailed
+    from holdfast.engine.taken_ports import TakenPorts
 
 CHRONICLE_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
@@ -175,13 +184,26 @@ class Machinery:
     def _build_application(self, began: float) -> None:
         self._listeners = Listeners(self._link)
         self._doors: dict[str, str] = {}
+        self._door_notes: dict[str, str] = {}
+        self._tokens = Tokens(self._state)
+        self._survivors = Survivors(self._roster, self._link)
+        door = HttpDoor(
+            self._listeners,
+            self._store,
+            state=self._state,
+            taken=self._taken_ports,
+            addresses=self._doors,
+            notes=self._door_notes,
+        )
         self._gate = Gate(
             self._ports,
             self._listeners,
+            door,
             state=self._state,
             new_future=self._loop.create_future,
-            addresses=self._doors,
+            survivors=self._survivors,
         )
+        audit = AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head)
         self._shutdown = Shutdown(self._roster, self._store, self._link, self._gate)
         self._context = Context(
             roster=self._roster,
@@ -189,7 +211,7 @@ class Machinery:
             link=self._link,
             bus=self._bus,
             watches=self._watches,
-            survivors=Survivors(self._roster, self._link),
+            survivors=self._survivors,
             recorded=RecordedBytes(self._roster, self._link, self._clock),
             shutdown=self._shutdown,
             tasks=self._tasks,
@@ -202,7 +224,7 @@ class Machinery:
             schedules=self._schedules,
             workflows=self._workflows,
             trouble=self._trouble,
-            tokens=Tokens(self._state),
+            tokens=self._tokens,
             ownership=self._ownership,
             sessions=Sessions(
                 self._ports,
@@ -212,20 +234,41 @@ class Machinery:
                 new_future=self._loop.create_future,
                 is_live_run=self._link.runs.__contains__,
             ),
-            audit=AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head),
+            repeats=Repeats(self._link, self._clock),
+            authority=self._authority(),
+            audit=audit,
+            auditor=Auditor(audit),
             doors=self._doors,
+            door_notes=self._door_notes,
+            gate=self._gate,
             project=self._project,
             state=self._state,
             logs=os.path.join(self._state, "logs"),
             started_mono=began,
         )
 
+    def _authority(self) -> Authority:
+        link, store, clock = self._link, self._store, self._clock
+        modes = Modes(link, store, os.environ, self._doors)
+        self._settings.listen(modes.on_settings)
+        later, new_future = self._loop.call_later, self._loop.create_future
+        lockdown = Lockdown(LockdownFile(self._state), link, store, clock)
+        self._file_watches.is_held = lambda: lockdown.now is not None
+        return Authority(modes, lockdown, Approvals(link, store, clock, later, new_future))
+
     def _build_doors(self, runtime: str) -> None:
         context = self._context
-        application = Application(context, SupervisedProcesses(context), Auditor(context.audit))
+        application = Application(context, SupervisedProcesses(context), context.auditor)
         application.tallies = self._resources.tallies
         self._line = LineDoor(application)
-        self._network = NetworkDoors(application, self._listeners, self._store.event, self._doors)
+        self._network = NetworkDoors(
+            application,
+            self._listeners,
+            self._store.event,
+            self._doors,
+            self._door_notes,
+            self._taken_ports,
+        )
         self._settings.listen(self._network.on_settings)
         self._gate.line_socket = os.path.join(runtime, "line.sock")
         self._gate.relay_socket = os.path.join(runtime, "mcp.sock")
@@ -249,11 +292,17 @@ class Machinery:
         context.tokens.load()
         heads = (kept.get("audit_head"), loaded.meta.get("audit_head"))
         context.audit.open(max(heads, key=lambda text: Head.parse(text).seq))
+        context.authority.modes.restore(kept)
+        context.authority.lockdown.restore(kept)
+        for record in context.authority.approvals.restore(kept):
+            context.auditor.void(record, REPLACED)
         self._settings.restore(kept)
         self._shutdown.resume(kept)
         self._roster.restore(self._gate.take_over(facts), kept, loaded)
+        self._gate.leave_behind(self._roster.open_runs.pop(GATE_SERVICE, []))
         context.scaling.restore(kept)
         context.sessions.restore(kept)
+        context.repeats.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
         self._trouble.start()
@@ -276,6 +325,7 @@ class Machinery:
         self._is_closed = True
         await self._line.close()
         await self._network.close()
+        self._context.auditor.close()
         self._trouble.close()
         self._store.close()
         self._write_chronicle()
@@ -344,6 +394,12 @@ class Machinery:
 
         folder = os.path.realpath(self._state)
         return FileWatch(self._loop, never=(folder,), on_changes=on_changes, on_failed=on_failed)
+
+    def _taken_ports(self) -> TakenPorts:
+        """Loaded when the first port is taken: it seldom is."""
+        from holdfast.engine.taken_ports import TakenPorts
+
+        return TakenPorts(self._listeners, self._tokens, os.path.basename(self._state))
 
     def _keep_audit_head(self, head: str) -> None:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""

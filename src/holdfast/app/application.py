@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from holdfast.app import scoping
 from holdfast.app.auditing import Auditor
+from holdfast.app.confirming import Confirmations
 from holdfast.app.identities import Identities
 from holdfast.app.registry import Handler, handler_for
+from holdfast.app.scrutiny import Scrutiny
 from holdfast.app.standing import Supervised
 from holdfast.engine.tallies import Tallies
 from holdfast.rules import commands as rules_of_commands
-from holdfast.rules.permissions import permit
+from holdfast.rules.permissions import Verdict, permit
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Effect
@@ -36,17 +39,41 @@ class Application:
         self.who = Identities(context, supervised, auditor)
         self._auditor = auditor
         self._work: set[asyncio.Task[Result]] = set()
+        self._scrutiny = Scrutiny(context, auditor)
+        approved = partial(self._judge, is_approved=True)
+        self._confirmations = Confirmations(
+            context, auditor, self.who.is_still, approved, self._refuse, self._handle
+        )
         self.tallies = Tallies()
 
-    def dispatch(self, actor: Actor, command: Command) -> Answer:
-        """Answer a command: a result at once, one to await, or a stream of items."""
+    def dispatch(self, actor: Actor, command: Command, key: object = None) -> Answer:
+        """Answer a command: a result at once, one to await, or a stream of items.
+
+        What changes something under a `key` is done once, however often it is asked.
+        """
         began = time.perf_counter()
         try:
-            return self._dispatch(actor, command)
+            if key is None or command.effect is Effect.READS:
+                return self._dispatch(actor, command)
+            do = partial(self._dispatch, actor, command)
+            answer: Answer = self._context.repeats.answer(actor, command, key, do)
+            return answer
         finally:
             self.tallies.dispatched(command.name, time.perf_counter() - began)
 
     def _dispatch(self, actor: Actor, command: Command) -> Answer:
+        self._scrutiny.admit(actor, command)
+        command, verdict = self._judge(actor, command)
+        if not verdict.is_allowed:
+            raise self._refuse(actor, command, verdict)
+        if verdict.confirm is not None:
+            return self._confirmations.begin(actor, command, verdict)
+        return self._handle(actor, command, verdict.reason)
+
+    def _judge(
+        self, actor: Actor, command: Command, *, is_approved: bool = False
+    ) -> tuple[Command, Verdict]:
+        """The decision, and the command as it may be done: narrowed to what its actor may see."""
         targets: tuple[Target, ...] = ()
         if actor.scopes is not UNLIMITED:
             roster = self._context.roster
@@ -57,24 +84,32 @@ class Application:
                 lambda target: permit(actor, command, (target,)).is_allowed,
             )
             targets = scoping.targets(roster, actor, command)
-        door = self._context.settings.now.door
-        verdict = permit(actor, command, targets, door.allowed_commands if door else None)
-        hint = "ask the owner of this Holdfast"
+        settings = self._context.settings.now
+        allowed = settings.door.allowed_commands if settings.door else None
+        circumstances = self._scrutiny.circumstances(command, is_approved=is_approved)
+        verdict = permit(actor, command, targets, allowed, circumstances)
         if verdict.is_allowed and isinstance(command, rules_of_commands.CARRIERS):
-            settings, hint = self._context.settings.now, "`holdfast reload` takes a new setting"
-            verdict = rules_of_commands.permit_commands(actor, command, settings)
-        if not verdict.is_allowed:
-            self._auditor.refused(actor, command, verdict.reason)
-            raise Refused(
-                f"{command.name} is refused: {verdict.reason}",
-                hint,
-                {"actor": actor.name, "needs": command.permission.value},
-            )
+            carried = rules_of_commands.permit_commands(actor, command, settings)
+            if not carried.is_allowed:
+                hint = "`holdfast reload` takes a new setting"
+                return command, carried._replace(cause="command", hint=hint)
+        return command, self._scrutiny.more(actor, command, verdict)
+
+    def _refuse(self, actor: Actor, command: Command, verdict: Verdict) -> Refused:
+        self._auditor.refused(actor, command, verdict.reason)
+        self._scrutiny.count(actor, verdict.cause)
+        return Refused(
+            f"{command.name} is refused: {verdict.reason}",
+            verdict.hint,
+            {"actor": actor.name, "needs": command.permission.value},
+        )
+
+    def _handle(self, actor: Actor, command: Command, reason: str) -> Answer:
         handler = handler_for(command, actor)
         if not self._auditor.is_audited(command):
             answer: Answer = handler(self._context, command)
             return answer
-        return self._audited(actor, command, verdict.reason, handler)
+        return self._audited(actor, command, reason, handler)
 
     def _audited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
         """Every ending of the command is on record before it is answered."""

@@ -11,7 +11,11 @@ from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
+from holdfast.app.repeats import Repeats
+from holdfast.app.auditing import Auditor
+from holdfast.engine.authority import Authority
 from holdfast.engine.event_bus import EventBus
+from holdfast.engine.gate import Gate
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_room import HostRoom
 from holdfast.engine.ownership import Ownership
@@ -61,8 +65,13 @@ class Context:
         tokens: Tokens,
         ownership: Ownership,
         sessions: Sessions,
+        repeats: Repeats,
+        authority: Authority,
         audit: AuditLog,
+        auditor: Auditor,
         doors: dict[str, str],
+        door_notes: dict[str, str],
+        gate: Gate,
         project: str,
         state: str,
         logs: str,
@@ -89,13 +98,19 @@ class Context:
         self.tokens = tokens
         self.ownership = ownership
         self.sessions = sessions
+        self.repeats = repeats
+        self.authority = authority
         self.audit = audit
+        self.auditor = auditor
         self.project = project
         self.state = state
         self.logs = logs
         self.started_mono = started_mono
         self.doors = doors
         """Where each open network door listens."""
+        self.door_notes = door_notes
+        """Why a door is closed, or elsewhere than usual."""
+        self.gate = gate
         self.changes = asyncio.Lock()
         """Held while a configuration is applied: two never mix."""
         self.searches = asyncio.Semaphore(MOST_SEARCHES)

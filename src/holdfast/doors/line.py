@@ -133,9 +133,9 @@ class LineConnection(asyncio.Protocol):
                 raise Refused("too many requests are open on this connection", "await some first")
             if request_id in self._tasks:
                 raise UsageError(f"request {request_id} is still open", "give each its own id")
-            caller = frame.pop("caller", None)
+            caller, once = frame.pop("caller", None), frame.pop("key", None)
             actor = self._actor if caller is None else self._application.who.identify_caller(caller)
-            answer = self._application.dispatch(actor, codec.command_from(name, frame))
+            answer = self._application.dispatch(actor, codec.command_from(name, frame), once)
         except Exception as error:  # noqa: BLE001 - the border of the door
             self._write(codec.failure(request_id, told(error)))
             return

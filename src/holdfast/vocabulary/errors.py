@@ -117,6 +117,12 @@ class ConfigError(HoldfastError):
     exit_code = 7
 
 
+class OutcomeUnknown(HoldfastError):
+    """It was begun before, under the same key; whether it was done, nobody knows."""
+
+    code = "unknown_outcome"
+
+
 class InvalidTransition(HoldfastError):
     """A state change that the lifecycle table does not allow."""
 
@@ -155,6 +161,7 @@ EXIT_CODES: dict[str, int] = {
         TooManyRequests,
         TimedOut,
         ConfigError,
+        OutcomeUnknown,
         InvalidTransition,
         SpawnFailed,
         ResourceExceeded,

@@ -33,6 +33,7 @@ class Reload(Command, frozen=True, kw_only=True):
     """
 
     name = "reload"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     answers = ReloadResult

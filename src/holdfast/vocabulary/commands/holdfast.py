@@ -38,6 +38,7 @@ class Up(Command, frozen=True, kw_only=True):
     """
 
     name = "up"
+    repeatable = True
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
     answers = UpResult

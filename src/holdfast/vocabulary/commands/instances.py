@@ -14,6 +14,7 @@ class Scale(Command, frozen=True, kw_only=True):
     """
 
     name = "scale"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     route = ("POST", "/api/services/scale")

@@ -18,6 +18,7 @@ class Status(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = StatusResult
     route = ("GET", "/api/status")
+    is_shared = True
     services: list[str] = []
 
 
@@ -28,6 +29,7 @@ class Start(Command, frozen=True, kw_only=True):
     """
 
     name = "start"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = Outcomes
@@ -46,6 +48,7 @@ class Stop(Command, frozen=True, kw_only=True):
     """
 
     name = "stop"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     answers = Outcomes
@@ -84,6 +87,7 @@ class Pause(Command, frozen=True, kw_only=True):
     """Freeze all processes of services; they use no CPU until resumed."""
 
     name = "pause"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     answers = Outcomes
@@ -95,6 +99,7 @@ class Resume(Command, frozen=True, kw_only=True):
     """Let paused services continue."""
 
     name = "resume"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = Outcomes
@@ -123,6 +128,7 @@ class Ps(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = PsResult
     route = ("GET", "/api/processes")
+    is_shared = True
     services: list[str] = []
 
 

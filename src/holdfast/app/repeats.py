@@ -1,0 +1,213 @@
+"""Commands that came with a key: done once, answered as often as they are asked again.
+
+That a command was begun is in the keeper's memory before it is done, its answer before it is
+told, so both outlive this process. Where it died in between nobody can know what was done:
+that is said, unless doing it again comes to the same. Bounded in number, size and age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.adapters.keeper_errors import log_refusal
+from holdfast.adapters.own_log import logger
+from holdfast.engine.ports import Clock
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import (
+    ConfigError,
+    HoldfastError,
+    OutcomeUnknown,
+    Refused,
+    TooManyRequests,
+    UnknownService,
+    UsageError,
+)
+from holdfast.vocabulary.results import Result
+
+KEPT = "repeat:"
+MOST = 256
+MOST_BYTES = 1024 * 1024
+LONGEST_ANSWER = 128 * 1024
+KEPT_SECONDS = 600.0
+LONGEST_KEY = 200
+Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
+_NOTHING_DONE = (Refused, TooManyRequests, UsageError, UnknownService, ConfigError)
+_log = logger("repeats")
+
+
+class Link(Protocol):
+    """The keeper, as far as it is needed here."""
+
+    def keep(self, key: str, value: str | None) -> None: ...
+
+    def request(self, message: dict[str, Any], then: Callable[[Any], None]) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Given(msgspec.Struct, kw_only=True):
+    """A command that was given under a key."""
+
+    command: str
+    digest: str
+    at: float
+    answer: str | None = None
+    """What was answered, as JSON."""
+    error: dict[str, Any] | None = None
+    is_too_long: bool = False
+
+
+_decode = msgspec.json.Decoder(Given).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Repeats:
+    """What was given under which key, and what came of it."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+        self._given: dict[str, Given] = {}
+        self._work: dict[str, asyncio.Future[Result]] = {}
+
+    def restore(self, kept: Mapping[str, str]) -> None:
+        found = []
+        for name, text in kept.items():
+            if name.startswith(KEPT):
+                try:
+                    found.append((name, _decode(text)))
+                except msgspec.MsgspecError as error:
+                    _log.warning("a command's answer is not known any more: %s", error)
+        self._given = dict(sorted(found, key=lambda one: one[1].at))
+
+    def answer(
+        self, actor: Actor, command: Command, key: object, do: Callable[[], Answer]
+    ) -> Answer:
+        """What this command answers: what it did the first time, or else by doing it now."""
+        if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
+            raise UsageError("a key is a text", f"of at most {LONGEST_KEY} letters")
+        if getattr(command, "follow", False):
+            raise UsageError("what is followed cannot have a key", "ask without `follow`")
+        name = KEPT + _digest(actor.identity, key)
+        self._prune()
+        given, digest = self._given.get(name), _digest(command.name, _encode(command).decode())
+        if given is None:
+            return self._do(name, Given(command=command.name, digest=digest, at=self._now()), do)
+        if given.digest != digest:
+            what = f"this key was given with another command ({given.command})"
+            raise UsageError(what, "a key is for one command")
+        if (work := self._work.get(name)) is not None:
+            return asyncio.shield(work)
+        if given.answer is None and given.error is None:
+            if command.repeatable:
+                return self._do(name, msgspec.structs.replace(given, at=self._now()), do)
+            raise _unknown(given)
+        return _again(given)
+
+    def _do(self, name: str, given: Given, do: Callable[[], Answer]) -> Answer:
+        if len(self._work) >= MOST:
+            raise Refused(f"{MOST} commands with keys are under way", "await some first")
+        self._given.pop(name, None)
+        self._given[name] = given
+        self._remember(name)
+        try:
+            answer = do()
+        except Exception as error:
+            self._failed(name, given, error)
+            raise
+        if isinstance(answer, Result):
+            self._done(name, given, answer)
+            return answer
+        if isinstance(answer, AsyncGenerator):
+            self._forget(name)
+            return answer
+        work = asyncio.ensure_future(answer)
+        self._work[name] = work
+
+        def ended(work: asyncio.Future[Result]) -> None:
+            self._work.pop(name, None)
+            if work.cancelled():
+                return  # whether it was done is not known
+            error = work.exception()
+            if error is None:
+                self._done(name, given, work.result())
+            elif isinstance(error, Exception):
+                self._failed(name, given, error)
+
+        work.add_done_callback(ended)
+        return asyncio.shield(work)
+
+    def _done(self, name: str, given: Given, result: Result) -> None:
+        text = _encode(result).decode()
+        given.is_too_long = len(text) > LONGEST_ANSWER
+        given.answer = "" if given.is_too_long else text
+        self._remember(name)
+
+    def _failed(self, name: str, given: Given, error: Exception) -> None:
+        if isinstance(error, _NOTHING_DONE):
+            self._forget(name)
+            return
+        known = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
+        given.error = known.as_fields()
+        self._remember(name)
+
+    def _remember(self, name: str) -> None:
+        """In the keeper's hands before anything else happens."""
+        self._link.keep(name, _encode(self._given[name]).decode())
+        self._link.request({"do": "keep"}, log_refusal)
+        self._link.flush()
+
+    def _forget(self, name: str) -> None:
+        if self._given.pop(name, None) is not None:
+            self._link.keep(name, None)
+
+    def _prune(self) -> None:
+        """The oldest go first; what is under way stays."""
+        size = sum(len(given.answer or "") for given in self._given.values())
+        excess = len(self._given) - MOST + 1
+        for name, given in list(self._given.items()):
+            is_old = not 0 <= self._now() - given.at <= KEPT_SECONDS
+            if name in self._work or not (is_old or excess > 0 or size > MOST_BYTES):
+                continue
+            excess, size = excess - 1, size - len(given.answer or "")
+            self._forget(name)
+
+    def _now(self) -> float:
+        return self._clock.time()
+
+
+def _again(given: Given) -> Answer:
+    if given.error is not None:
+        error = HoldfastError(
+            str(given.error.get("message")),
+            str(given.error.get("hint") or ""),
+            given.error.get("details"),
+        )
+        error.__dict__["code"] = given.error.get("code", HoldfastError.code)
+        raise error
+    if given.is_too_long:
+        raise OutcomeUnknown(
+            f"{given.command} was done under this key; its answer was too long to be kept",
+            "ask for what you need of it",
+        )
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(msgspec.Raw((given.answer or "{}").encode()))
+    return future
+
+
+def _unknown(given: Given) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{given.command} was begun under this key; its outcome is unknown: the supervisor died",
+        "look how things are, then ask under a new key",
+        {"command": given.command, "begun_at": given.at},
+    )
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).hexdigest()[:32]

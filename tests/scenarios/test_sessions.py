@@ -1,0 +1,258 @@
+"""Stories of assistants that come, start things, and leave or vanish."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.client.connection import Connection
+from holdfast.vocabulary.errors import HoldfastError
+from tests.harness import PYTHON, Hold, is_alive, kill_9, quick, wait_for
+
+
+class Assistant:
+    """A client with a session of its own, as the relay and the gate have one."""
+
+    def __init__(self, hold: Hold, client: str = "claude", **fields: Any) -> None:
+        self.hold = hold
+        self.opened = hold.ask("open_session", client=client, **fields)
+        self.session: str = self.opened["session"]["session"]
+        self.token: str = self.opened["token"]
+
+    def ask(self, command: str, call: str | None = None, **fields: Any) -> dict[str, Any]:
+        caller = {"token": self.token, "door": "mcp", "call": call}
+        return self.hold.ask(command, caller=caller, **fields)
+
+    def held(self) -> Connection:
+        """Hold the session on a connection that the test closes."""
+        connection = Connection(str(self.hold.runtime / "line.sock"))
+        caller = {"token": self.token, "door": "mcp"}
+        item = next(connection.stream("hold_session", caller=caller))
+        assert item["held"] is True
+        return connection
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Hold]:
+    with Hold() as hold:
+        hold.write(
+            {
+                "services": {
+                    "web": quick(autostart=False),
+                    "db": quick(autostart=False),
+                    "kept": quick(autostart=False, on_session_end="keep"),
+                    "always": quick(),
+                    "typed": quick(["cat"], stdin="pipe"),
+                }
+            }
+        )
+        hold.up()
+        yield hold
+
+
+@pytest.fixture
+def hold(shared: Hold) -> Iterator[Hold]:
+    yield shared
+    for one in shared.ask("list_sessions")["sessions"]:
+        shared.ask("close_session", session=one["session"])
+    shared.ask("stop", services=["web", "db", "kept"])
+
+
+def test_what_a_session_starts_is_stopped_with_it(hold: Hold) -> None:
+    """`status` names client and tool call; what ran before is nobody's but the user's."""
+    claude = Assistant(hold)
+    claude.ask("start", services=["web", "always"], call="control start web #3")
+    status = hold.service("web")
+    assert status["owner"]["session"] == claude.session
+    assert (status["owner"]["client"], status["owner"]["call"]) == (
+        "claude",
+        "control start web #3",
+    )
+    assert "owner" not in hold.service("always")
+    assert "started by claude through control start web #3" in hold.cli("status").stdout
+    closed = claude.ask("close_session")
+    assert closed["stopped"] == ["web"]
+    assert hold.service("web")["status"] == "stopped"
+    assert "owner" not in hold.service("web")
+    assert hold.service("always")["status"] == "running"
+    with pytest.raises(HoldfastError, match="not known"):
+        claude.ask("status")
+
+
+@pytest.mark.parametrize(("fate", "owner"), [("keep", True), ("hand_over", False)])
+def test_a_run_may_outlive_its_session(hold: Hold, fate: str, owner: bool) -> None:
+    """Kept, it still says who started it; handed over, it is the user's."""
+    claude = Assistant(hold, fate=fate)
+    claude.ask("start", services=["web"])
+    claude.ask("close_session")
+    status = hold.service("web")
+    assert status["status"] == "running"
+    assert bool(status.get("owner", {}).get("ended")) is owner
+
+
+def test_a_service_has_the_last_word_on_its_fate(hold: Hold) -> None:
+    """`on_session_end: keep` outvotes a session that stops what it started."""
+    claude = Assistant(hold, fate="stop")
+    claude.ask("start", services=["kept", "web"])
+    closed = claude.ask("close_session")
+    assert (closed["kept"], closed["stopped"]) == (["kept"], ["web"])
+
+
+def test_a_second_assistant_joins_and_what_runs_stays_until_both_left(hold: Hold) -> None:
+    """No twin is started; the owner stays the first, then it is the second's."""
+    first, second = Assistant(hold, "first"), Assistant(hold, "second")
+    pid = first.ask("start", services=["web"])["services"]["web"]["pid"]
+    joined = second.ask("start", services=["web"])["services"]["web"]
+    assert (joined["outcome"], joined["pid"]) == ("already_running", pid)
+    assert hold.service("web")["owner"]["client"] == "first"
+    assert first.ask("close_session")["shared"] == ["web"]
+    assert hold.service("web")["owner"]["client"] == "second"
+    assert is_alive(pid)
+    assert second.ask("close_session")["stopped"] == ["web"]
+    wait_for(lambda: not is_alive(pid), what="the joined run to end")
+
+
+def test_what_the_user_wants_too_is_the_users(hold: Hold) -> None:
+    """A person's start of what an assistant runs takes it over."""
+    claude = Assistant(hold)
+    claude.ask("start", services=["web"])
+    hold.ask("start", services=["web"])
+    assert "owner" not in hold.service("web")
+    assert claude.ask("close_session")["stopped"] == []
+    assert hold.service("web")["status"] == "running"
+
+
+def test_a_session_outlives_its_connection_by_a_grace(hold: Hold) -> None:
+    """Held it stays; let go and silent, it ends, and what it started does."""
+    claude = Assistant(hold, grace=1.0)
+    connection = claude.held()
+    claude.ask("start", services=["web"])
+    assert hold.ask("list_sessions")["sessions"][0]["expires_in"] is None
+    seq = hold.ask("events")["last"]
+    connection.close()
+    hold.wait_status("web", "stopped")
+    events = hold.ask("events", since=seq)["events"]
+    closed = [one for one in events if one["kind"] == "session:closed"]
+    assert closed[0]["data"]["stopped"] == ["web"]
+    assert "no sign of life" in closed[0]["data"]["reason"]
+
+
+def test_a_killed_supervisor_ends_no_session(hold: Hold) -> None:
+    """The run lives on, its owner is known, the token is good; time did not count meanwhile."""
+    claude = Assistant(hold, grace=2.0)
+    connection = claude.held()
+    pid = claude.ask("start", services=["web"], call="c1")["services"]["web"]["pid"]
+    kill_9(hold.supervisor_pid)
+    connection.close()
+    wait_for(lambda: _answers(claude), what="the next supervisor")
+    status = hold.service("web")
+    assert (status["pid"], status["owner"]["call"]) == (pid, "c1")
+    again = claude.held()
+    assert hold.ask("list_sessions")["sessions"][0]["owns"] == ["web"]
+    again.close()
+    hold.wait_status("web", "stopped")
+
+
+def _answers(claude: Assistant) -> bool:
+    try:
+        return bool(claude.ask("status"))
+    except OSError:
+        return False
+
+
+def test_rights_of_an_assistant(hold: Hold) -> None:
+    """It looks and operates services; it runs nothing, types nothing, administers nothing."""
+    claude = Assistant(hold)
+    assert claude.ask("status")["services"]
+    for command, fields in [
+        ("run", {"argv": ["true"]}),
+        ("send_input", {"service": "typed", "data": "x"}),
+        ("create_token", {"token_name": "mine", "role": "admin"}),
+        ("restart", {"services": ["web"], "args": ["-c", "evil"]}),
+        ("shutdown", {}),
+        ("reload", {}),
+        ("open_session", {"client": "another"}),
+        ("close_session", {"session": claude.session}),
+        ("remove", {"services": ["web"]}),
+    ]:
+        with pytest.raises(HoldfastError) as caught:
+            claude.ask(command, **fields)
+        assert caught.value.code == "refused", command
+    record = hold.ask("audit", about="shutdown", limit=1)["records"][-1]
+    assert (record["session"], record["decision"]) == (claude.session, "refused")
+
+
+def test_a_session_is_never_wider_than_its_token(hold: Hold) -> None:
+    """A viewer's assistant only looks; one service's sees one; a revoked token ends it."""
+    viewer = hold.ask("create_token", token_name="eyes", role="viewer")["text"]
+    narrow = hold.ask("create_token", token_name="web only", role="operator", services=["web"])
+    with pytest.raises(HoldfastError, match="viewer may look"):
+        _with_token(hold, viewer).ask("start", services=["web"])
+    limited = _with_token(hold, narrow["text"])
+    assert list(limited.ask("status")["services"]) == ["web"]
+    limited.ask("start", services=["web"])
+    with pytest.raises(HoldfastError, match="limited to web"):
+        limited.ask("start", services=["db"])
+    hold.ask("revoke_token", token="web only")
+    with pytest.raises(HoldfastError, match="not known"):
+        limited.ask("status")
+    hold.ask("revoke_token", token="eyes")
+
+
+def _with_token(hold: Hold, token: str) -> Assistant:
+    class ByToken(Assistant):
+        def __init__(self) -> None:
+            self.hold = hold
+            caller = {"token": token, "door": "mcp"}
+            opened = hold.ask("open_session", client="remote", caller=caller)
+            self.session, self.token = opened["session"]["session"], opened["token"]
+
+    return ByToken()
+
+
+def test_the_token_is_stored_nowhere(hold: Hold) -> None:
+    """Its file is private and has a hash; no event, audit record or list tells it."""
+    claude = Assistant(hold)
+    path = hold.state / "sessions.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    secret = claude.token.rpartition("_")[2][-20:]
+    assert secret not in path.read_text()
+    assert secret not in json.dumps(hold.ask("events", limit=1000))
+    assert secret not in json.dumps(hold.ask("audit", limit=1000))
+    assert secret not in json.dumps(hold.ask("list_sessions"))
+    told = hold.cli("sessions").stdout
+    assert claude.session in told and "claude" in told
+
+
+OPEN = """
+import json, socket, sys, time
+door = socket.socket(socket.AF_UNIX)
+door.connect(sys.argv[1])
+lines = door.makefile("rw")
+def ask(**frame):
+    lines.write(json.dumps(frame) + "\\n"); lines.flush()
+    return json.loads(lines.readline())
+opened = ask(id=1, command="open_session", client="inside")
+token = opened["result"]["token"]
+started = ask(id=2, command="start", services=["web"], caller={"token": token, "door": "mcp"})
+looked = ask(id=3, command="status", caller={"token": token, "door": "mcp"})
+print(json.dumps([opened["ok"], started["ok"], looked["ok"], token]), flush=True)
+time.sleep(300)
+"""
+
+
+def test_a_supervised_run_gets_a_session_that_looks(hold: Hold) -> None:
+    """It cannot make itself more than it is, and its session ends with the run."""
+    socket = str(hold.runtime / "line.sock")
+    hold.ask("run", argv=[PYTHON, "-c", OPEN, socket], service="agent", working_dir="/")
+    line = wait_for(lambda: hold.raw("agent").decode().strip(), what="its words")
+    opened, started, looked, token = json.loads(line)
+    assert (opened, started, looked) == (True, False, True)
+    hold.ask("stop", services=["agent"], grace=0)
+    with pytest.raises(HoldfastError, match="not known"):
+        hold.ask("status", caller={"token": token, "door": "mcp"})
+    hold.ask("remove", services=["agent"])
