@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.audit_log import AuditLog
+from holdfast.app.keystrokes import MINUTE_SECONDS, Keystrokes, Told
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
@@ -27,13 +28,27 @@ MOST_STRANGERS = 30
 """Refusals of unknown callers that are recorded in a minute."""
 
 
+class _Budget:
+    """How many there were within a minute."""
+
+    def __init__(self) -> None:
+        self._since, self._count = -60.0, 0
+
+    def count(self, now: float) -> int:
+        if now - self._since >= 60.0:
+            self._since, self._count = now, 0
+        self._count += 1
+        return self._count
+
+
 class Auditor:
     """Turns commands and their endings into records."""
 
     def __init__(self, log: AuditLog, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
-        self._minute, self._strangers = -60.0, 0
+        self._keystrokes = Keystrokes(self._told_typing)
+        self._strangers, self._pages = _Budget(), _Budget()
 
     def is_audited(self, command: Command) -> bool:
         return command.effect is not Effect.READS or command.reads_content
@@ -41,27 +56,40 @@ class Auditor:
     def now(self) -> float:
         return self._clock()
 
-    def refused(self, actor: Actor, command: Command, reason: str) -> None:
-        self._record(actor, command, "refused", reason, "refused", 0.0)
+    def refused(
+        self, actor: Actor, command: Command, reason: str, outcome: str = "refused"
+    ) -> None:
+        self._record(actor, command, "refused", reason, outcome, 0.0)
 
-    def turned_away(self, door: Door, asked: str) -> None:
-        """Somebody unknown. A flood of them must not push the rest off the record."""
-        now = self._clock()
-        if now - self._minute >= 60.0:
-            self._minute, self._strangers = now, 0
-        self._strangers += 1
-        if self._strangers > MOST_STRANGERS:
+    def void(self, facts: dict[str, Any], reason: str) -> None:
+        """What an earlier supervisor had under way, by the facts that it left."""
+        end = {"decision": "refused", "reason": reason, "outcome": "cancelled", "seconds": 0.0}
+        self._log.record({**facts, **end})
+
+    def close(self) -> None:
+        self._keystrokes.close()
+
+    def turned_away(
+        self, door: Door, asked: str, reason: str = "", by: str = "somebody unknown"
+    ) -> None:
+        """Somebody unknown. A flood of them must not push the rest off the record.
+
+        Pages and strange names, of which the gate tells with a reason, are counted apart: they
+        must not hide who tries tokens.
+        """
+        count = (self._pages if reason else self._strangers).count(self._clock())
+        if count > MOST_STRANGERS:
             return
-        more = {"more": "not recorded for a minute"} if self._strangers == MOST_STRANGERS else {}
+        more = {"more": "not recorded for a minute"} if count == MOST_STRANGERS else {}
         self._log.record(
             {
-                "actor": "somebody unknown",
+                "actor": _printable(by),
                 "role": "stranger",
                 "door": door.value,
-                "command": asked[:_LONGEST_TEXT],
+                "command": _printable(asked),
                 "arguments": {},
                 "decision": "refused",
-                "reason": "no valid token",
+                "reason": _printable(reason) or "no valid token",
                 "outcome": "refused",
                 "seconds": 0.0,
                 **more,
@@ -70,7 +98,14 @@ class Auditor:
 
     def done(self, actor: Actor, command: Command, reason: str, began: float, end: Any) -> None:
         """`end` is what was answered, or the exception that was raised."""
-        self._record(actor, command, "allowed", reason, _outcome(end), self._clock() - began)
+        outcome = _outcome(end)
+        if outcome == "ok" and self._keystrokes.absorbs(actor, command, reason):
+            return
+        self._record(actor, command, "allowed", reason, outcome, self._clock() - began)
+
+    def _told_typing(self, told: Told) -> None:
+        seconds = MINUTE_SECONDS
+        self._record(told.actor, told.command, "allowed", told.reason, "ok", seconds, **told.more)
 
     def _record(
         self,
@@ -80,23 +115,26 @@ class Auditor:
         reason: str,
         outcome: str,
         seconds: float,
+        **more: Any,
     ) -> None:
+        end = {"decision": decision, "reason": reason, "outcome": outcome}
+        facts = self.facts(actor, command)
+        self._log.record({**facts, **end, "seconds": round(seconds, 6), **more})
+
+    def facts(self, actor: Actor, command: Command) -> dict[str, Any]:
+        """What is known before it has ended: who asks what."""
         fields: dict[str, Any] = {
             "actor": actor.name,
             "role": actor.role.value,
             "door": actor.door.value,
             "command": command.name,
             "arguments": arguments_of(command),
-            "decision": decision,
-            "reason": reason,
-            "outcome": outcome,
-            "seconds": round(seconds, 6),
         }
         if actor.session is not None:
             fields["session"] = actor.session
         if actor.run_id is not None:
             fields["run_id"] = actor.run_id
-        self._log.record(fields)
+        return fields
 
 
 def arguments_of(command: Command) -> dict[str, Any]:
@@ -133,6 +171,11 @@ def _without_values(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_values(item) for item in value]
     return value
+
+
+def _printable(text: str) -> str:
+    """What a stranger wrote, as it may be shown on a terminal."""
+    return "".join(it if it.isprintable() else "\ufffd" for it in text[:_LONGEST_TEXT])
 
 
 def _short(value: Any) -> Any:

@@ -58,3 +58,29 @@ def _target(roster: Roster, name: str) -> Target:
     runner = roster.runners.get(name)
     tags = getattr(runner.declaration.spec, "tags", ()) if runner is not None else ()
     return Target(name, tuple(tags))
+
+
+def touched(roster: Roster, command: Command) -> tuple[Target, ...]:
+    """Every service that a command is about, whoever asks: all, if it names none of several."""
+    named = _named(command)
+    if not named:
+        return tuple(_target(roster, name) for name in roster.runners) if _has_any(command) else ()
+    found: dict[str, Target] = {}
+    for wanted in named:
+        try:
+            names = roster.names([wanted])
+        except UnknownService:
+            names = [wanted]
+        found.update({name: _target(roster, name) for name in names})
+    return tuple(found.values())
+
+
+def _has_any(command: Command) -> bool:
+    return bool({"service", "services"} & set(command.__struct_fields__))
+
+
+def paths_of(command: Command) -> tuple[str, ...]:
+    """The files that a command names."""
+    one: Any = getattr(command, "path", None)
+    several: Any = getattr(command, "paths", None)
+    return (*((one,) if isinstance(one, str) else ()), *(several or ()))

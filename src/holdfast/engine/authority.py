@@ -22,11 +22,15 @@ class Authority(NamedTuple):
     def advanced(self) -> AdvancedServices | None:
         return self.modes.container.advanced_services
 
+    def told_lockdown(self) -> dict[str, Any] | None:
+        lockdown = self.lockdown.now
+        return None if lockdown is None else msgspec.to_builtins(lockdown)
+
     def status(self) -> dict[str, Any]:
         """What a status says of them; next to nothing where there is nothing to say."""
-        lockdown, waiting = self.lockdown.now, len(self.approvals.waiting)
+        waiting = len(self.approvals.waiting)
         return {
             "runtime_mode": self.modes.now,
-            "lockdown": msgspec.UNSET if lockdown is None else msgspec.to_builtins(lockdown),
+            "lockdown": self.told_lockdown() or msgspec.UNSET,
             "approvals": waiting or msgspec.UNSET,
         }

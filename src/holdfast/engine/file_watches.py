@@ -51,6 +51,8 @@ class FileWatches(Attendant):
         self._watch: FileWatch | None = None
         self._bursts: dict[str, Burst] = {}
         self._failures: dict[str, str] = {}
+        self.is_held: Callable[[], bool] = lambda: False
+        """In a lockdown nobody's change of a file restarts anything."""
 
     def declared(self, runner: Any) -> None:
         self._set(runner.name, runner.declaration.spec.watch)
@@ -103,11 +105,15 @@ class FileWatches(Attendant):
             return
         action = runner.declaration.spec.watch.action
         is_up = runner.run is not None and runner.run.is_up
-        if action != "restart" and not is_up:
+        if self.is_held():
+            action = "none: a lockdown is in force"
+        elif action != "restart" and not is_up:
             action = "restart"
         paths = sorted(burst.paths)
         facts = {"paths": paths[:SHOWN_PATHS], "count": len(paths), "action": action}
         self._ports.recorder.event(Kind.WATCH_CHANGED, name, runner.last_run_id, **facts)
+        if self.is_held():
+            return
         if action == "restart":
             runner.restart(wait=False, overrides=runner.overrides)
         else:

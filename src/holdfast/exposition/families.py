@@ -78,7 +78,30 @@ def families(answer: Mapping[str, Any]) -> list[Family]:
         found.append(_family(name, kind, meaning, unit, (), samples))
     counts = [Sample({"command": name}, float(n)) for name, n in own["commands"].items()]
     found.append(_family("commands", "counter", "Commands dispatched.", "", ("command",), counts))
+    found += _security(answer.get("security"))
     return [family for family in found if family.samples]
+
+
+def _security(numbers: Mapping[str, Any] | None) -> list[Family]:
+    """What was refused and decided; only mode advanced counts it."""
+    if not numbers:
+        return []
+    labels = ("reason", "door", "role")
+    refusals = [
+        Sample({name: one[name] for name in labels}, float(one["count"]))
+        for one in numbers["refusals"]
+    ]
+    ends = [Sample({"end": end}, float(n)) for end, n in numbers["approvals"].items()]
+    waiting = [Sample({}, float(numbers["approvals_waiting"]))]
+    begun = [Sample({}, float(numbers["lockdowns"]))]
+    in_force = [Sample({}, float(numbers["locked_down"]))]
+    return [
+        _family("refusals", "counter", "Requests refused.", "", labels, refusals),
+        _family("approvals", "counter", "Approvals asked for, by end.", "", ("end",), ends),
+        _family("approvals_waiting", "gauge", "Requests that wait.", "", (), waiting),
+        _family("lockdowns", "counter", "Lockdowns begun.", "", (), begun),
+        _family("locked_down", "gauge", "1 in a lockdown.", "", (), in_force),
+    ]
 
 
 def _service_up(services: Mapping[str, Mapping[str, Any]]) -> Family:

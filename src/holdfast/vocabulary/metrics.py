@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.vocabulary.authority import SecurityMetrics
 from holdfast.vocabulary.results import Result
 
 
@@ -130,3 +131,5 @@ class MetricsResult(Result, frozen=True, kw_only=True):
     resolution: int | msgspec.UnsetType = msgspec.UNSET
     history: dict[str, list[MetricPoint]] | msgspec.UnsetType = msgspec.UNSET
     """By service; only if asked for."""
+    security: SecurityMetrics | msgspec.UnsetType = msgspec.UNSET
+    """Only in mode advanced."""

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.adapters.metrics import own
 from holdfast.adapters.metrics.rings import RESOLUTIONS, Point
 from holdfast.app.context import Context
+from holdfast.app.handlers.authority import security_metrics
 from holdfast.engine.resource_monitor import Gauge
 from holdfast.vocabulary.commands.metrics import Metrics
 from holdfast.vocabulary.errors import UsageError
@@ -51,6 +52,7 @@ async def metrics(context: Context, command: Metrics) -> MetricsResult:
             processors=os.cpu_count() or 1,
         ),
         age=None if looked is None else round(time.monotonic() - looked, 3),
+        **security_metrics(context),
         **asked,
     )
 

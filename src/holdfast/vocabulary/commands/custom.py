@@ -110,6 +110,7 @@ class CancelWorkflow(Command, frozen=True, kw_only=True):
     name = "cancel_workflow"
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    in_lockdown = True
     answers = Done
     route = ("POST", "/api/workflows/cancel")
     workflow: str

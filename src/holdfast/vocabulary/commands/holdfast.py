@@ -125,6 +125,7 @@ class Shutdown(Command, frozen=True, kw_only=True):
     name = "shutdown"
     permission = Permission.ADMINISTER
     effect = Effect.DISRUPTS
+    in_lockdown = True
     answers = ShutdownResult
     route = ("POST", "/api/shutdown")
     keep_running: bool = False

@@ -44,6 +44,7 @@ class RevokeToken(Command, frozen=True, kw_only=True):
     name = "revoke_token"
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
+    in_lockdown = True
     answers = TokenResult
     route = ("POST", "/api/tokens/revoke")
     token: str

@@ -51,6 +51,7 @@ class Stop(Command, frozen=True, kw_only=True):
     repeatable = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
+    in_lockdown = True
     answers = Outcomes
     route = ("POST", "/api/services/stop")
     services: list[str] = []

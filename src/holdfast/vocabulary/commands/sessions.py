@@ -71,6 +71,7 @@ class CloseSession(Command, frozen=True, kw_only=True):
     greets = True
     permission = Permission.VIEW
     effect = Effect.DISRUPTS
+    in_lockdown = True
     answers = ClosedSession
     admin_fields = frozenset({"session"})
     route = ("POST", "/api/sessions/close")
