@@ -18,6 +18,10 @@ Handler = Callable[[Any, Any], Any]
 
 PLACES: dict[str, tuple[str, ...]] = {
     "alerting": ("alerts",),
+    "authority": (
+        *("get_mode", "set_mode", "lockdown", "unlock"),
+        *("approvals", "approve", "reject"),
+    ),
     "browsing": ("create_login", "log_in", "log_out", "hand_over", "report_refusal"),
     "custom": (
         "custom_restart",
@@ -51,6 +55,8 @@ PLACES: dict[str, tuple[str, ...]] = {
 TELLS_ACTOR = frozenset({
     *("hello", "custom_restart", "execute_command", "run_workflow"),
     *("up", "run", "start", "restart"),
+    *("log_in", "log_out", "hand_over"),
+    *("set_mode", "lockdown", "unlock", "approve", "reject"),
     *("open_session", "renew_session", "hold_session", "close_session"),
 })  # fmt: skip
 """Commands whose handlers are told who asks: to answer it, or to keep it on record."""

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from holdfast.vocabulary.commands.authority import (
+    Approvals,
+    Approve,
+    GetMode,
+    Lockdown,
+    Reject,
+    SetMode,
+    Unlock,
+)
 from holdfast.vocabulary.commands.browsing import (
     CreateLogin,
     HandOver,
@@ -61,6 +70,7 @@ COMMANDS: dict[str, type[Command]] = {
         Adopt, Logs, OpenOutput, Watch, SendInput, Resize, Events, Runs, Prune, Upgrade, Shutdown,
         Plan, Reload, CreateToken, ListTokens, RevokeToken, Audit,
         CreateLogin, LogIn, LogOut, HandOver, ReportRefusal,
+        GetMode, SetMode, Lockdown, Unlock, Approvals, Approve, Reject,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
         Alerts, Explain, Metrics, HealthCheck, Scale, RollingRestart,
         OpenSession, RenewSession, HoldSession, CloseSession, ListSessions,
