@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from holdfast.gate.openapi import describe, offered
-from holdfast.gate.rest import kinds_of
+from holdfast.gate.arguments import kinds_of
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.results import Result
 from tests.gate.conftest import Gate

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import time
-from functools import cache
+from collections.abc import Callable
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import holdfast
 from holdfast.client.channel import Channel
-from holdfast.gate.failures import problem, refusal
+from holdfast.gate.failures import refusal
+from holdfast.gate.browser import Browser
 from holdfast.gate.guard import Allowed, Guard
-from holdfast.gate.rest import Rest
+from holdfast.gate.mcp.door import McpDoor
+from holdfast.gate.pages import Pages
+from holdfast.gate.refusals import Refusals
+from holdfast.gate.rest import RestDoor
 from holdfast.gate.websocket import WebSocketDoor
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.names import IDENTITY_HEADER
 
-IDENTITY = "X-Holdfast-Instance"
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -32,46 +32,33 @@ _HEADERS = (
 )
 
 
-def build(line_socket: str, allowed: Allowed, instance: str) -> Starlette:
+def build(
+    line_socket: str,
+    allowed: Allowed,
+    instance: str,
+    mcp: McpDoor | None = None,
+    leave: Callable[[], None] = lambda: None,
+) -> Starlette:
+    """`leave` ends this gate, for another that takes its place."""
     channel = Channel(line_socket)
-    started = time.monotonic()
 
-    async def health(_: Request) -> Response:
-        """Holdfast's own: this process answers."""
-        facts = {"status": "ok", "version": holdfast.__version__}
-        return JSONResponse({**facts, "uptime": round(time.monotonic() - started, 3)})
+    def new_channel() -> Channel:
+        return Channel(line_socket)
 
-    async def ready(_: Request) -> Response:
-        """Whether the supervisor answers, too."""
-        try:
-            hello = await channel.ask("hello", {}, None, is_repeatable=True)
-        except HoldfastError as error:
-            return problem(error)
-        return JSONResponse({"status": "ready", "version": hello.get("version")})
-
-    async def description(_: Request) -> Response:
-        """What there is, for programs; the same for everybody, so no token is needed."""
-        return Response(document(), media_type="application/json")
-
-    rest = Rest(channel, lambda: Channel(line_socket))
     return Starlette(
         routes=[
-            Route("/health", health, methods=["GET"]),
-            Route("/ready", ready, methods=["GET"]),
-            Route("/api/openapi.json", description, methods=["GET"]),
-            *rest.routes(),
-            WebSocketRoute("/ws", WebSocketDoor(channel, lambda: Channel(line_socket))),
+            *Pages(channel).routes(),
+            *Browser(channel, leave).routes(),
+            *(mcp.routes() if mcp is not None else ()),
+            WebSocketRoute("/ws", WebSocketDoor(channel, new_channel)),
         ],
-        middleware=[Middleware(Marks, instance=instance), Middleware(Guard, allowed=allowed)],
+        middleware=[
+            Middleware(Marks, instance=instance),
+            Middleware(Guard, allowed=allowed, refusals=Refusals(channel)),
+            Middleware(RestDoor, channel=channel, new_channel=new_channel),
+        ],
         exception_handlers={HTTPException: _http_error},
     )
-
-
-@cache
-def document() -> bytes:
-    from holdfast.gate.openapi import describe
-
-    return msgspec.json.encode(describe())
 
 
 class Marks:
@@ -79,12 +66,15 @@ class Marks:
 
     def __init__(self, app: ASGIApp, instance: str) -> None:
         self._app = app
-        self._headers = [*_HEADERS, (IDENTITY.lower().encode(), instance.encode())]
+        self._headers = [*_HEADERS, (IDENTITY_HEADER.lower().encode(), instance.encode())]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *self._headers]
+                given = message.get("headers", ())
+                named = {name for name, _ in given}
+                more = [it for it in self._headers if it[0] not in named]
+                message["headers"] = [*given, *more]
             await send(message)
 
         await self._app(scope, receive, marked if scope["type"] == "http" else send)

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 import holdfast
+from holdfast.gate.arguments import JSON, is_list, kinds_of
 from holdfast.gate.failures import STATUS, TITLES
-from holdfast.gate.rest import EVENT_STREAM, JSON, is_list, kinds_of
+from holdfast.gate.server_sent import EVENT_STREAM
 from holdfast.vocabulary.commands import COMMANDS, Command
 from holdfast.vocabulary.commands.command import Door
 

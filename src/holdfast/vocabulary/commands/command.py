@@ -34,6 +34,8 @@ class Door(str, Enum):
     WEBSOCKET = "websocket"
     TCP = "tcp"
     MCP = "mcp"
+    GATE = "gate"
+    """The gate itself, when it asks for nobody else."""
 
 
 EVERY_DOOR = frozenset(Door)
@@ -68,5 +70,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether it is about files or folders: the paths that a token is limited to count."""
     in_lockdown: ClassVar[bool] = False
     """Whether an admin may still ask it in a lockdown: it stops something, or takes it back."""
+    is_shared: ClassVar[bool] = False
+    """Whether who asks the same at the same moment may be given one answer: quick and only read."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that the audit must not repeat, because they are long or may hold anything."""

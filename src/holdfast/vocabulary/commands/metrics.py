@@ -19,6 +19,7 @@ class Metrics(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = MetricsResult
     route = ("GET", "/api/metrics")
+    is_shared = True
     services: list[str] = []
     extras: bool = False
     history: float | None = None

@@ -44,7 +44,7 @@ class OpenOutput(Command, frozen=True, kw_only=True):
     permission = Permission.VIEW
     effect = Effect.READS
     answers = OutputGrant
-    doors = frozenset({Door.CLI, Door.WEBSOCKET})
+    doors = frozenset({Door.CLI, Door.WEBSOCKET, Door.REST})
     reads_content = True
     service: str
 

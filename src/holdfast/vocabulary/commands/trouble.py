@@ -17,6 +17,7 @@ class Alerts(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = AlertsResult
     route = ("GET", "/api/alerts")
+    is_shared = True
     services: list[str] = []
     history: bool = False
     limit: int = 50

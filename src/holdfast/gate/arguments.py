@@ -1,0 +1,99 @@
+"""What a request says, as fields of a command: its path, its query or its body."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from functools import cache
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from holdfast.gate.guard import TooLarge
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import UsageError
+
+JSON = "application/json"
+
+
+async def fields_of(request: Request, command: type[Command]) -> dict[str, Any]:
+    """What path, query and body say; raises UsageError for what cannot be understood."""
+    if request.method == "POST":
+        fields = await _from_body(request)
+        for name in fields:
+            check_name(name, command)
+        if request.scope["query_string"]:
+            raise UsageError("arguments go into the body, not into the query")
+    elif request.scope["query_string"]:
+        fields = _from_query(request, command)
+    else:
+        fields = {}
+    twice = fields.keys() & request.path_params.keys()
+    if twice:
+        raise UsageError(f'"{twice.pop()}" stands in the path already')
+    return {**fields, **request.path_params}
+
+
+def _from_query(request: Request, command: type[Command]) -> dict[str, Any]:
+    hints = kinds_of(command)
+    given: dict[str, Any] = {}
+    for name in request.query_params:
+        check_name(name, command)
+        values = request.query_params.getlist(name)
+        if is_list(hints[name]):
+            given[name] = [word for value in values for word in value.split(",") if word]
+        elif len(values) > 1:
+            raise UsageError(f'"{name}" is given {len(values)} times')
+        else:
+            given[name] = converted(values[0], hints[name], name)
+    return given
+
+
+def check_name(name: str, command: type[Command]) -> None:
+    known = kinds_of(command)
+    if name not in known:
+        hint = f"known: {', '.join(known) or 'none'}"
+        raise UsageError(f'{command.name} has no argument "{name[:100]}"', hint)
+
+
+def converted(text: str, kind: Any, name: str) -> Any:
+    """The value of an argument that came as text."""
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f'"{name}": {error}') from None
+
+
+@cache
+def kinds_of(command: type[msgspec.Struct]) -> dict[str, Any]:
+    """The type of each field, by the name that callers use."""
+    hints = typing.get_type_hints(command)
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(command)}
+
+
+def is_list(kind: Any) -> bool:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return any(is_list(one) for one in typing.get_args(kind))
+    return typing.get_origin(kind) is list or kind is list
+
+
+async def _from_body(request: Request) -> dict[str, Any]:
+    try:
+        data = await request.body()
+    except TooLarge:
+        raise UsageError("the body is too large") from None
+    if not data.strip():
+        return {}
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if kind != JSON:
+        # A form of another site can send anything but this.
+        raise UsageError(f'a body is {JSON}, not "{kind}"')
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the body is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError("the body is a JSON object", '{"services": ["web"]}')
+    return value

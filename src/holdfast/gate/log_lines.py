@@ -1,0 +1,206 @@
+"""Lines and bytes of a service's log, read by the gate itself after it was granted once.
+
+Reading blocks: it is done in threads, a bounded piece at a time. The log is the buffer: who
+reads slowly costs nobody anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from itertools import islice
+from typing import Any, NamedTuple
+
+from holdfast.client.channel import Caller, Channel
+from holdfast.client.connection import Unreachable
+from holdfast.logbook import cursors
+from holdfast.logbook.cursors import Cursor, CursorError
+from holdfast.logbook.entries import Chunk, Line, Note, Stream
+from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.plain import PlainText, TextDecoder
+from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.errors import Failed, UsageError
+from holdfast.vocabulary.log_part import LogPart
+from holdfast.vocabulary.results import LogLine
+
+RETRY_SECONDS = 0.1
+_BATCH_LINES = 500
+_PIECE_BYTES = 256 * 1024
+
+
+async def granted(channel: Channel, service: str, caller: Caller) -> tuple[Reader, Cursor]:
+    """A reader of the log, and its present end; raises what the supervisor refuses."""
+    grant = await channel.ask("open_output", {"service": service}, caller, is_repeatable=True)
+    return Reader(grant["directory"], grant["service"]), cursors.decode(grant["end"])
+
+
+def cursor_of(text: str) -> Cursor:
+    try:
+        return cursors.decode(text)
+    except CursorError as error:
+        raise UsageError(str(error), "use a cursor that an answer gave") from None
+
+
+async def in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return await asyncio.to_thread(call, *arguments)
+    except OSError as error:
+        raise Failed(f"the log cannot be read: {error}", "look at the gate's limits") from None
+
+
+# Lines, as they are printed
+
+
+async def follow_lines(
+    channel: Channel, new_channel: Callable[[], Channel], fields: dict[str, Any], caller: Caller
+) -> AsyncGenerator[tuple[str, LogLine], None]:
+    """Each line with the cursor behind it, for ever; raises what the supervisor refuses."""
+    start = cursor_of(fields["cursor"]) if fields.get("cursor") else None
+    reader, _ = await granted(channel, fields["service"], caller)
+    stream: Stream | None = fields.get("stream")
+    if start is None and fields.get("since") is not None:
+        start = await in_thread(reader.since, fields["since"])
+    elif start is None:
+        tail = fields.get("tail")
+        start = await in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
+    follower = LineFollower(reader, start, stream)
+    try:
+        async for _ in _grown(new_channel, reader.service, caller):
+            added: Iterator[Line | Note] = follower.wake()
+            while batch := await in_thread(_batch, added):
+                for entry in batch:
+                    place = entry.cursor if isinstance(entry, Line) else follower.cursor
+                    if isinstance(entry, Line) or entry.kind != "run":
+                        yield cursors.encode(place), log_line(entry)
+    finally:
+        await asyncio.to_thread(follower.close)
+
+
+def _batch(added: Iterator[Line | Note]) -> list[Line | Note]:
+    return list(islice(added, _BATCH_LINES))
+
+
+async def _grown(
+    new_channel: Callable[[], Channel], service: str, caller: Caller
+) -> AsyncIterator[None]:
+    """Now, and whenever there is more; over every end of the supervisor."""
+    yield
+    while True:
+        channel = new_channel()
+        try:
+            async with aclosing(channel.stream("watch", {"services": [service]}, caller)) as items:
+                async for _ in items:
+                    yield
+        except Unreachable:
+            pass
+        finally:
+            await channel.close()
+        await asyncio.sleep(RETRY_SECONDS)
+        yield
+
+
+def log_line(entry: Line | Note) -> LogLine:
+    time = entry.time or 0.0
+    if isinstance(entry, Note):
+        return LogLine(time=time, stream="out", run=entry.run, text=entry.text, note=entry.kind)
+    fields: dict[str, Any] = {"stream": entry.stream, "run": entry.run, "partial": entry.is_partial}
+    try:
+        return LogLine(time=time, text=entry.data.decode(), **fields)
+    except UnicodeDecodeError:
+        text = base64.b64encode(entry.data).decode()
+        return LogLine(time=time, text=text, encoding="base64", **fields)
+
+
+# Bytes, to be kept
+
+
+class Extract(NamedTuple):
+    """A part of a log with its bounds, fixed when it was asked for."""
+
+    reader: Reader
+    start: Cursor
+    end: int
+    stream: Stream | None
+    run: int | None
+
+    @property
+    def cursor(self) -> str:
+        """Where to read on after it."""
+        return cursors.encode(cursors.at(self.end))
+
+    async def pieces(self, *, is_plain: bool) -> AsyncIterator[bytes]:
+        """Its bytes in bounded pieces; plain: text without control sequences."""
+        walk = self.reader.chunks(self.start, self.stream, self.end, self.run)
+        plain = _Plain() if is_plain else None
+        try:
+            while True:
+                piece, is_last = await in_thread(_piece, walk, plain)
+                if piece:
+                    yield piece
+                if is_last:
+                    return
+        finally:
+            await asyncio.to_thread(walk.close)
+
+
+async def extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
+    """Find where the part begins and ends."""
+    return await in_thread(_extract, reader, end, part)  # type: ignore[no-any-return]
+
+
+def _extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
+    start, last = reader.beginning(), end.start
+    if part.run is not None:
+        span = reader.run(part.run)
+        if span is None:
+            raise UsageError(f"run {part.run} left nothing in the log", "the runs are listed")
+        start, last = span.start, last if span.end is None else min(last, span.end)
+    if part.cursor is not None:
+        start = _later(start, cursor_of(part.cursor))
+    if part.since is not None:
+        start = _later(start, reader.since(part.since))
+    if part.tail is not None:
+        start = _later(start, reader.tail(max(0, part.tail), part.stream))
+    if part.until_cursor is not None:
+        last = min(last, max(cursor_of(part.until_cursor)))
+    if part.until is not None:
+        last = min(last, reader.since(part.until).start)
+    return Extract(reader, start, max(last, start.start), part.stream, part.run)
+
+
+def _later(one: Cursor, other: Cursor) -> Cursor:
+    return Cursor(max(one.out, other.out), max(one.err, other.err))
+
+
+def _piece(walk: Any, plain: _Plain | None) -> tuple[bytes, bool]:
+    pieces: list[bytes] = []
+    size = 0
+    while size < _PIECE_BYTES:
+        item = walk.step()
+        if item is None:
+            pieces += [plain.rest()] if plain is not None else []
+            return b"".join(pieces), True
+        if isinstance(item, Chunk):
+            data = item.data if plain is None else plain.feed(item)
+            pieces.append(data)
+            size += len(item.data)
+    return b"".join(pieces), False
+
+
+class _Plain:
+    """Text of both streams, each with its own characters and sequences."""
+
+    def __init__(self) -> None:
+        self._streams = {name: (TextDecoder(), PlainText()) for name in ("out", "err")}
+
+    def feed(self, chunk: Chunk) -> bytes:
+        decoder, text = self._streams[chunk.stream]
+        return text.feed(decoder.feed(chunk.data)).encode()
+
+    def rest(self) -> bytes:
+        return b"".join(
+            text.feed(decoder.feed(b"", is_last=True)).encode()
+            for decoder, text in self._streams.values()
+        )

@@ -1,0 +1,140 @@
+"""What happens, told as server-sent events: events, records, progress, and lines of logs.
+
+A client that comes back with `Last-Event-ID` misses nothing. A refusal is answered as one and
+not told inside a stream. Events and logs go on over every end of the supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from starlette.responses import StreamingResponse
+
+from holdfast.client.channel import Caller, Channel
+from holdfast.gate.following import follow
+from holdfast.gate.log_lines import follow_lines
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import HoldfastError, UsageError
+
+EVENT_STREAM = "text/event-stream"
+REFUSAL_SECONDS = 0.25
+"""So long a stream waits for a refusal before it begins; mostly the first item comes first."""
+ALIVE_SECONDS = 15.0
+_RETRY = b"retry: 1000\n\n"
+_ALIVE = b": still here\n\n"
+_encode = msgspec.json.Encoder().encode
+Story = AsyncGenerator[bytes, None]
+
+
+class Stories:
+    """Streams of all commands that have one."""
+
+    def __init__(self, channel: Channel, new_channel: Callable[[], Channel]) -> None:
+        self._channel = channel
+        self._new_channel = new_channel
+
+    async def begin(
+        self,
+        command: type[Command],
+        fields: dict[str, Any],
+        caller: Caller,
+        headers: Mapping[str, str],
+    ) -> Story:
+        """The stream, when it is clear that it is not refused."""
+        last = headers.get("last-event-id", "")
+        match command.name:
+            case "events":
+                story = self._events(fields, caller, last)
+            case "logs":
+                story = self._lines(fields, caller, last)
+            case _:
+                if last.isdigit() and "since" in command.__struct_fields__:
+                    fields["since"] = int(last)
+                story = self._items(command, fields, caller)
+        return await begun(story)
+
+    async def _events(self, fields: dict[str, Any], caller: Caller, last: str) -> Story:
+        fields = {name: value for name, value in fields.items() if name != "follow"}
+        if last.isdigit():
+            fields["since"] = int(last)
+        if fields.get("since") is None:
+            found = await self._channel.ask("events", fields, caller, is_repeatable=True)
+            for event in found["events"]:
+                yield server_sent(event, event["seq"])
+            fields["since"] = found["last"]
+        services = fields.get("services") or []
+        async with aclosing(follow(self._new_channel, caller, fields["since"], services)) as events:
+            async for event in events:
+                yield server_sent(event, event["seq"])
+
+    async def _lines(self, fields: dict[str, Any], caller: Caller, last: str) -> Story:
+        refused = {"grep", "run", "limit"} & fields.keys()
+        if refused:
+            raise UsageError(f'"{refused.pop()}" is not for a stream', "ask without it")
+        if last:
+            fields["cursor"] = last
+        lines = follow_lines(self._channel, self._new_channel, fields, caller)
+        async with aclosing(lines) as told:
+            async for place, line in told:
+                yield server_sent(line, place)
+
+    async def _items(self, command: type[Command], fields: dict[str, Any], caller: Caller) -> Story:
+        channel = self._new_channel()
+        try:
+            async with aclosing(
+                channel.stream(command.name, {**fields, "follow": True}, caller)
+            ) as items:
+                async for item in items:
+                    yield server_sent(item, item.get("seq"))
+        finally:
+            await channel.close()
+
+
+async def begun(story: Story) -> Story:
+    """Wait a moment for a refusal; then tell what comes, and that we live when nothing does."""
+    first = asyncio.ensure_future(anext(story, b""))
+    try:
+        await asyncio.wait([first], timeout=REFUSAL_SECONDS)
+    except asyncio.CancelledError:
+        first.cancel()
+        raise
+    if first.done() and (error := first.exception()) is not None:
+        raise error
+    return _told(story, first)
+
+
+async def _told(story: Story, following: asyncio.Future[bytes]) -> Story:
+    try:
+        yield _RETRY
+        while True:
+            await asyncio.wait([following], timeout=ALIVE_SECONDS)
+            if not following.done():
+                yield _ALIVE
+                continue
+            try:
+                text = following.result()
+            except HoldfastError as error:
+                yield b"event: error\ndata: " + _encode(error.as_fields()) + b"\n\n"
+                return
+            if not text:
+                return
+            yield text
+            following = asyncio.ensure_future(anext(story, b""))
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await story.aclose()
+
+
+def server_sent(item: Any, place: object) -> bytes:
+    number = f"id: {place}\n".encode() if place is not None else b""
+    return number + b"data: " + _encode(item) + b"\n\n"
+
+
+def response(told: Story) -> StreamingResponse:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(told, headers=headers, media_type=EVENT_STREAM)

@@ -1,0 +1,41 @@
+"""Answers of commands in the form that some paths tell them. Adds no fact and asks nobody."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+from holdfast.vocabulary.errors import UnknownService
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def one_service(answer: bytes, fields: dict[str, Any]) -> bytes:
+    """Of a status, the service that was asked for; a name of several is none."""
+    name = fields["services"][0]
+    services = _decode(answer)["services"]
+    if name not in services:
+        raise UnknownService.named(name, sorted(services))
+    return _encode(services[name])
+
+
+def system_status(answer: bytes, _: dict[str, Any]) -> bytes:
+    """A status with both spellings of usage and times."""
+    found = _decode(answer)
+    for service in found["services"].values():
+        if "cpu_percent" in service:
+            service["cpu"] = service["cpu_percent"]
+        if "memory_mb" in service:
+            service["memory"] = round(service["memory_mb"] * 1_000_000)
+        if (began := service.get("started_at")) is not None:
+            service["startTimeMs"] = round(began * 1000)
+            service["startTime"] = rfc_3339(began)
+    return _encode(found)
+
+
+def rfc_3339(moment: float) -> str:
+    written = dt.datetime.fromtimestamp(moment, dt.timezone.utc).isoformat(timespec="milliseconds")
+    return written.replace("+00:00", "Z")
