@@ -13,6 +13,7 @@ from holdfast.app import registry
 def preload() -> None:
     from holdfast.adapters import config, file_watch, inotify, time_zones  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
+    from holdfast.engine import taken_ports  # noqa: F401
     from holdfast.rules import diagnosis, explain, plan, schedule  # noqa: F401
 
     processes.preload()

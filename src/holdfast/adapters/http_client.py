@@ -83,18 +83,20 @@ async def request(
     largest_body: int = LARGEST_BODY,
     trusts_loopback: bool = False,
     is_checked: bool | None = None,
+    only: str | None = None,
 ) -> Answer:
     """The answer to one request; raises HttpError if none came in time.
 
     Of no more than `largest_body` bytes: 0 reads none, for a body may be endless. Whether a
-    certificate is checked is up to `is_checked`; else to the host.
+    certificate is checked is up to `is_checked`; else to the host. `only` names a file: this
+    one certificate is trusted, whatever name it is of, and no other.
     """
     where = address_of(url)
     if is_checked is None:
         is_checked = not (trusts_loopback and is_loopback(where.host))
     try:
         return await asyncio.wait_for(
-            _exchange(where, method, headers or {}, body, largest_body, is_checked),
+            _exchange(where, method, headers or {}, body, largest_body, is_checked, only),
             timeout_seconds,
         )
     except asyncio.TimeoutError:
@@ -113,9 +115,12 @@ async def _exchange(
     body: bytes,
     largest_body: int,
     is_checked: bool,
+    only: str | None,
 ) -> Answer:
     context = None
-    if where.is_tls:
+    if where.is_tls and only is not None:
+        context = await asyncio.to_thread(_trusting, only)
+    elif where.is_tls:
         # Reads the certificates of the system: a while of work that the loop must not do.
         context = await asyncio.to_thread(tls_context, is_checked=is_checked)
     reader, writer = await tcp.connect(where.host, where.port, context)
@@ -198,6 +203,15 @@ def tls_context(*, is_checked: bool) -> ssl.SSLContext:
     if not is_checked:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _trusting(path: str) -> ssl.SSLContext:
+    """One certificate, be it made by ourselves or by an authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(path)
     return context
 
 

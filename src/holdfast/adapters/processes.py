@@ -20,6 +20,7 @@ from holdfast.vocabulary.secrets import redact_arguments
 
 _LOCAL_PEERCRED, _LOCAL_PEERPID, _SOL_LOCAL = 0x001, 0x002, 0
 _SO_PEERPIDFD = 77
+_LONGEST_COMMAND = 160
 _MAX_STEPS = 1000
 
 
@@ -241,12 +242,15 @@ def _folder(process: object) -> str:
 
 
 def holder_of_port(port: int) -> str | None:
-    """Who listens on a port, as pid and name; None if that cannot be told. Slow."""
+    """Who listens on a port, as command and pid; None if that cannot be told. Slow."""
     import psutil
 
     try:
         pid = _listener(port)
-        return f"{psutil.Process(pid).name()} (pid {pid})"
+        process = psutil.Process(pid)
+        words = [word for word in process.cmdline() if word.isprintable()] or [process.name()]
+        command = " ".join(redact_arguments(words))
+        return f"{command[:_LONGEST_COMMAND]} (pid {pid})"
     except (Failed, psutil.Error):
         return None
 

@@ -12,7 +12,7 @@ import hmac
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,8 @@ from holdfast.vocabulary.errors import Failed, Refused, UsageError
 PREFIX = "holdfast_"
 ADMIN_NAME = "first admin"
 MOST_TOKENS = 1000
+LOGIN_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+NOTHING = Scopes(commands=())
 LONGEST_NAME = 100
 LONGEST_TOKEN = 200
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
@@ -39,6 +41,12 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     expires_at: float | None = None
     scopes: Scopes = Scopes()
+    kind: Literal["token", "link", "browser"] = "token"
+    """A link is exchanged for a browser's cookie, once; it opens nothing else."""
+    page_digest: str | None = None
+    """Of what the pages of a logged-in browser show beside the cookie."""
+    session_seconds: float | None = None
+    """How long a link logs a browser in for."""
 
 
 class NewToken(NamedTuple):
@@ -59,6 +67,7 @@ class Tokens:
         self._admin_path = os.path.join(state, "admin.token")
         self._clock = clock
         self._all: dict[str, Token] = {}
+        self._lent: dict[str, Token] = {}
 
     @property
     def admin_path(self) -> str:
@@ -103,6 +112,11 @@ class Tokens:
     def list(self) -> list[Token]:
         return list(self._valid().values())
 
+    def get(self, identity: str) -> Token | None:
+        """The token of this id, while it is valid; a browser's as without its pages."""
+        found = self._valid().get(identity)
+        return found if found is None or found.page_digest is None else _looking(found)
+
     def revoke(self, which: str) -> Token:
         """Take a token back, by its id or its name."""
         found = next((it for it in self._all.values() if which in (it.id, it.name)), None)
@@ -113,21 +127,74 @@ class Tokens:
         return found
 
     def find(self, text: str) -> Token | None:
-        """The token that this text is; None if it is none, was revoked or has expired."""
-        head, _, secret = text[:LONGEST_TOKEN].removeprefix(PREFIX).partition("_")
-        known = self._all.get(head) if text.startswith(PREFIX) else None
+        """The token that this text is; None if it is none, was revoked or has expired.
+
+        A browser's is `TOKEN.PAGE`: the cookie alone may look at most, for browsers show it to
+        every port of a host.
+        """
+        text, _, page = text[:LONGEST_TOKEN].partition(".")
+        head, _, secret = text.removeprefix(PREFIX).partition("_")
+        known = None
+        if text.startswith(PREFIX):
+            known = self._all.get(head) or self._lent.get(head)
         # Compared in any case, so that the time tells nothing about ids.
         is_right = hmac.compare_digest(_digest(secret), known.digest if known else _NOBODY)
         if known is None or not is_right or self._has_expired(known):
             return None
-        return known
+        if known.page_digest is None or hmac.compare_digest(_digest(page), known.page_digest):
+            return known
+        return _looking(known)
+
+    def make_link(self, role: Role, *, valid_for: float, session_seconds: float) -> NewToken:
+        """What logs one browser in, once."""
+        if role not in LOGIN_ROLES:
+            known = ", ".join(role.value for role in LOGIN_ROLES)
+            raise UsageError(f'a browser cannot be "{role.value}"', f"one of {known}")
+        if session_seconds <= 0:
+            raise UsageError("a login cannot end before it begins", "for example 12h")
+        made = self._new(
+            "login link", role, valid_for, NOTHING, kind="link", session_seconds=session_seconds
+        )
+        token = msgspec.structs.replace(made.token, name=f"login link {made.token.id}")
+        self._store({**self._valid(), token.id: token})
+        return NewToken(token, made.text)
+
+    def redeem(self, link: str) -> tuple[NewToken, str]:
+        """Exchange a link, by its id, for a browser's token and what its pages show beside it."""
+        import secrets
+
+        valid = self._valid()
+        known = valid.get(link)
+        if known is None or known.kind != "link":
+            raise Refused("this logs nobody in", "`holdfast dashboard` makes a link that does")
+        page = secrets.token_urlsafe(32)
+        made = self._new(
+            "browser", known.role, known.session_seconds, UNLIMITED,
+            kind="browser", page_digest=_digest(page),
+        )  # fmt: skip
+        token = msgspec.structs.replace(made.token, name=f"browser {made.token.id}")
+        others = {key: it for key, it in valid.items() if key != link}
+        self._store({**others, token.id: token})
+        return NewToken(token, made.text), page
+
+    def lend(self, name: str, valid_for: float) -> NewToken:
+        """A token for one purpose of our own, of which no file tells: `take_back` ends it."""
+        made = self._new(name, Role.VIEWER, valid_for, NOTHING)
+        self._lent[made.token.id] = made.token
+        return made
+
+    def take_back(self, identity: str | None) -> bool:
+        """Whether this was lent; it is not any more."""
+        return self._lent.pop(identity or "", None) is not None
 
     def _make_first(self) -> None:
         made = self._new(ADMIN_NAME, Role.ADMIN, None, UNLIMITED)
         _write(self._admin_path, made.text.encode() + b"\n")
         self._store({made.token.id: made.token})
 
-    def _new(self, name: str, role: Role, expires_in: float | None, scopes: Scopes) -> NewToken:
+    def _new(
+        self, name: str, role: Role, expires_in: float | None, scopes: Scopes, **more: Any
+    ) -> NewToken:
         import secrets
 
         identity, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
@@ -140,6 +207,7 @@ class Tokens:
             created_at=now,
             expires_at=None if expires_in is None else now + expires_in,
             scopes=scopes,
+            **more,
         )
         return NewToken(token, f"{PREFIX}{identity}_{secret}")
 
@@ -156,6 +224,10 @@ class Tokens:
         except OSError as error:
             raise Failed(f"the tokens cannot be stored: {error}", "is the disk full?") from error
         self._all = tokens
+
+
+def _looking(token: Token) -> Token:
+    return msgspec.structs.replace(token, role=Role.VIEWER)
 
 
 def _digest(secret: str) -> str:

@@ -39,7 +39,16 @@ class Identities:
         if role is Role.STRANGER:
             raise Refused("this Holdfast belongs to another user", "use one of your own")
         pid = peer.process.pid if peer.process else "unknown"
-        return Actor(role, f"uid {peer.uid} pid {pid}", run_id)
+        # What only the gate may say is offered to nobody else, and to it no more than to others.
+        door = Door.GATE if self._is_gate(run_id, peer) else Door.CLI
+        return Actor(role, f"uid {peer.uid} pid {pid}", run_id, door)
+
+    def _is_gate(self, run_id: str | None, peer: Peer) -> bool:
+        """Whether it is the gate's own process: its run id alone, everybody can claim."""
+        if run_id is None or run_id != self._context.gate.run_id or peer.process is None:
+            return False
+        pid: object = self._context.link.runs.get(run_id, {}).get("pid")
+        return pid == peer.process.pid
 
     @property
     def open_status(self) -> bool:
@@ -76,7 +85,7 @@ class Identities:
         except ValueError:
             raise UsageError(f'no door "{caller["door"]}"') from None
         # Only narrower: what is offered on this machine alone is not offered to a caller.
-        if door is Door.CLI:
+        if door in (Door.CLI, Door.GATE):
             raise UsageError("a caller does not come through the local door")
         call = caller.get("call")
         return self.identify_token(
@@ -118,6 +127,16 @@ class Identities:
             return None
         actor = _configured(spec.token, door)
         return actor if actor.token == token else None
+
+    def is_still(self, actor: Actor) -> bool:
+        """Whether who was identified so still is."""
+        if actor.session is not None:
+            present = self._context.sessions.present()
+            if not any(session.name == actor.session for session in present):
+                return False
+        if actor.behind is not None and not self.is_still(actor.behind):
+            return False
+        return actor.token is None or self._opener(actor.token, actor.door) is not None
 
     def refuse_stranger(self, door: Door, asked: str) -> None:
         """Put on record that somebody without a valid token was turned away."""

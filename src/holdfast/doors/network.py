@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.app.application import Application
-from holdfast.engine.listeners import Listeners
+from holdfast.engine.listeners import Listener, Listeners, PortTaken
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.service_spec import DoorSpec, Settings
 
 if TYPE_CHECKING:
     from holdfast.doors.tcp import TcpDoor
+    from holdfast.engine.taken_ports import TakenPorts
 
 _log = logger("doors")
 
@@ -32,6 +33,8 @@ class NetworkDoors:
         listeners: Listeners,
         announce: Callable[..., None],
         addresses: dict[str, str],
+        notes: dict[str, str],
+        taken: Callable[[], TakenPorts],
     ) -> None:
         self._application = application
         self._tcp: TcpDoor | None = None
@@ -41,6 +44,8 @@ class NetworkDoors:
         self._work: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._addresses = addresses
+        self._notes = notes
+        self._taken = taken
 
     def on_settings(self, settings: Settings) -> None:
         self._wanted = settings.door
@@ -75,25 +80,22 @@ class NetworkDoors:
 
     async def _apply(self, wanted: DoorSpec | None) -> None:
         if wanted is None:
-            if self._tcp is not None:
-                await self._tcp.close()
-            self._listeners.close("tcp")
-            self._addresses.pop("tcp", None)
+            await self._close()
+            self._notes.pop("tcp", None)
             return
-        loop = asyncio.get_running_loop()
         host = wanted.host.strip("[]")
         host = "127.0.0.1" if host == "localhost" else host
         try:
-            listener = self._listeners.open(
-                "tcp", host, wanted.port, is_port_given=wanted.is_port_given
-            )
+            listener, note = await self._listener(host, wanted)
         except HoldfastError as error:
-            self._addresses.pop("tcp", None)
-            who = await loop.run_in_executor(None, self._listeners.holder, wanted.port)
-            why = f"{error.message}{f' by {who}' if who else ''}"
-            _log.error("the tcp door stays closed: %s", why)
-            self._announce(Kind.DOOR_FAILED, door="tcp", port=wanted.port, reason=why)
+            await self._close()
+            self._notes["tcp"] = error.message
+            _log.error("the tcp door stays closed: %s", error.message)
+            self._announce(Kind.DOOR_FAILED, door="tcp", port=wanted.port, reason=error.message)
             return
+        self._notes.pop("tcp", None)
+        if note:
+            self._notes["tcp"] = note
         if self._tcp is None:
             # Not at the supervisor's start: the first answer must not wait for it.
             from holdfast.doors.tcp import TcpDoor
@@ -103,4 +105,20 @@ class NetworkDoors:
         is_new = self._addresses.get("tcp") != listener.address
         self._addresses["tcp"] = listener.address
         if is_new:
-            self._announce(Kind.DOOR_OPENED, door="tcp", address=listener.address)
+            more = {"note": note} if note else {}
+            self._announce(Kind.DOOR_OPENED, door="tcp", address=listener.address, **more)
+
+    async def _listener(self, host: str, wanted: DoorSpec) -> tuple[Listener, str]:
+        """Where to listen, and what is to be said of it; a port of others is left to them."""
+        given = wanted.is_port_given
+        try:
+            return self._listeners.open("tcp", host, wanted.port, is_port_given=given), ""
+        except PortTaken:
+            settled = await self._taken().settle("tcp", host, wanted.port, is_port_given=given)
+        return settled.listener, f"{settled.note}, so {settled.listener.port} is used"
+
+    async def _close(self) -> None:
+        if self._tcp is not None:
+            await self._tcp.close()
+        self._listeners.close("tcp")
+        self._addresses.pop("tcp", None)

@@ -6,19 +6,26 @@ socket is held by the keeper: a gate that is killed comes back on the same one.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.state_tables import OpenRun
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.attendants import Attendants
 from holdfast.engine.declaration import Declaration
+from holdfast.engine.http_door import SOCKET, HttpDoor
 from holdfast.engine.listeners import Listeners
 from holdfast.engine.ports import Open, Ports
 from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.engine.survivors import Survivors, unknown_exit
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.service_spec import (
     UNLIMITED,
     HttpSpec,
@@ -29,12 +36,14 @@ from holdfast.vocabulary.service_spec import (
     StopSpec,
 )
 
-NAME = "holdfast.gate"
-SOCKET = "http"
+NAME = GATE_SERVICE
+RELAYS = "mcp"
+"""The Unix socket of the relays of assistants."""
 START_AFTER_SECONDS = 0.5
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.gate.main import main; main()"
 _VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _LOG_BYTES = 1024 * 1024
+_LEFT = "left behind by an earlier Holdfast"
 _log = logger("gate")
 
 
@@ -45,27 +54,35 @@ class Gate:
         self,
         ports: Ports,
         listeners: Listeners,
+        door: HttpDoor,
         *,
         state: str,
         new_future: NewFuture,
-        addresses: dict[str, str],
+        survivors: Survivors,
     ) -> None:
         self._ports = ports._replace(admission=Open(), attendants=Attendants())
         self._listeners = listeners
         self.line_socket = ""
+        self.relay_socket = ""
         self._state = state
         self._new_future = new_future
-        self._addresses = addresses
+        self.door = door
+        self._survivors = survivors
+        self._ending: asyncio.Future[bool] | None = None
         self._wanted: HttpSpec | None = None
+        self._mcp: McpSpec | None = None
         self._has_begun = False
         self._is_ending = False
         self._runner: RestoredRunner | None = None
         self._left_over: dict[str, Any] | None = None
+        self._left_behind: list[OpenRun] = []
+        self._foreign: set[str] = set()
 
     def on_settings(self, settings: Settings) -> None:
         wanted = settings.http if settings.http is not None and settings.http.enabled else None
-        if wanted != self._wanted:
-            self._wanted = wanted
+        mcp = settings.mcp if settings.mcp.enabled is not False and wanted is not None else None
+        if (wanted, mcp) != (self._wanted, self._mcp):
+            self._wanted, self._mcp = wanted, mcp
             if self._has_begun:
                 self._apply()
 
@@ -83,6 +100,22 @@ class Gate:
             self._ports.recorder.forget(run_id)
         return {**facts, **rest}
 
+    def leave_behind(self, runs: list[OpenRun]) -> None:
+        """Gates of which the history says that they run, and of which the keeper knows nothing."""
+        self._left_behind += runs
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that is the gate now."""
+        if self._runner is not None and self._runner.run is not None:
+            return self._runner.run.run_id
+        return str(self._left_over["run_id"]) if self._left_over is not None else None
+
+    def try_again(self) -> None:
+        """Who held the port may be gone."""
+        if self._has_begun and self._wanted is not None and self.door.has_failed:
+            self._apply()
+
     def begin(self) -> None:
         """The keeper has handed over what it holds."""
         self._has_begun = True
@@ -92,9 +125,9 @@ class Gate:
         """Take a notice that is about the gate; says whether it was."""
         if notice.get("service") != NAME:
             return False
-        if self._runner is None:
+        if self._runner is None or notice["run_id"] in self._foreign:
             if notice["notice"] == "exit":
-                self._ports.recorder.forget(notice["run_id"])
+                self._ports.recorder.run_ended(notice, None, _LEFT)
         elif notice["notice"] == "exit":
             self._runner.on_exit(notice)
         elif notice["notice"] == "ended":
@@ -107,36 +140,54 @@ class Gate:
         if self._runner is not None:
             self._runner.is_retiring = True
             await self._runner.stop(grace=None)
+        self._listeners.close_unix(RELAYS, self.relay_socket)
 
     def _apply(self) -> None:
         wanted = self._wanted
         if wanted is None:
-            self._addresses.pop(SOCKET, None)
-            self._listeners.close(SOCKET)
+            self.door.close()
+            self._end_leftovers_soon()
+            self._listeners.close_unix(RELAYS, self.relay_socket)
             if self._runner is not None:
                 self._runner.stop()
             return
-        try:
-            listener = self._listeners.open(
-                SOCKET, wanted.host, wanted.port, is_port_given=wanted.is_port_given
-            )
-        except HoldfastError as error:
-            _log.error("there is no HTTP: %s", error.message)
-            self._ports.recorder.event(
-                Kind.DOOR_FAILED, door=SOCKET, port=wanted.port, reason=error.message
-            )
-            return
-        scheme = "https" if wanted.certificate else "http"
-        address = f"{scheme}://{listener.address}"
-        listener.sock.close()
-        if self._addresses.get(SOCKET) != address:
-            self._addresses[SOCKET] = address
-            self._ports.recorder.event(Kind.DOOR_OPENED, door=SOCKET, address=address)
+        self.door.open(wanted, self._on_open, self._end_left_behind)
+
+    def _on_open(self, wanted: HttpSpec) -> None:
+        self._end_leftovers_soon()
+        self._open_mcp()
         if self._runner is None and self._left_over is None:
             # Its imports would take the time of the services that are being started.
             self._ports.call_later(START_AFTER_SECONDS, self._begin_late)
         else:
             self._run(wanted)
+
+    def _end_leftovers_soon(self) -> None:
+        """One at another port would go on serving it, as the line that it asks is there again."""
+        if self._left_behind:
+            self._ending = asyncio.ensure_future(self._end_left_behind())
+
+    async def _end_left_behind(self) -> bool:
+        """End gates of an earlier Holdfast, if the keeper finds that they are what they seem."""
+        runs, self._left_behind = self._left_behind, []
+        self._foreign |= {run.run_id for run in runs}
+        has_lived = False
+        for run in runs:
+            if await self._survivors.end(run):
+                has_lived = True
+            else:
+                self._ports.recorder.run_ended(unknown_exit(run), None, _LEFT)
+        return has_lived
+
+    def _open_mcp(self) -> None:
+        if self._mcp is None:
+            self._listeners.close_unix(RELAYS, self.relay_socket)
+            return
+        try:
+            self._listeners.open_unix(RELAYS, self.relay_socket)
+        except HoldfastError as error:
+            _log.error("assistants cannot connect: %s", error.message)
+            self._mcp = None
 
     def _begin_late(self) -> None:
         if self._wanted is not None and not self._is_ending:
@@ -169,8 +220,16 @@ class Gate:
             "HOLDFAST_GATE_INSTANCE": os.path.basename(self._state),
             "ALLOWED_ORIGINS": ",".join(wanted.allowed_origins),
         }
-        if wanted.certificate and wanted.key:
-            env |= {"HOLDFAST_GATE_CERT": wanted.certificate, "HOLDFAST_GATE_KEY": wanted.key}
+        if (files := self.door.certificate(wanted)) is not None:
+            env |= {"HOLDFAST_GATE_CERT": files[0], "HOLDFAST_GATE_KEY": files[1]}
+            env["HOLDFAST_GATE_SELF_MADE"] = wanted.host if wanted.self_made else ""
+        # Another place is another run: a socket is passed on at the start only.
+        env["HOLDFAST_GATE_ADDRESS"] = self.door.address
+        sockets = [SOCKET]
+        if self._mcp is not None:
+            env["HOLDFAST_GATE_MCP"] = msgspec.json.encode(self._mcp).decode()
+            sockets.append(RELAYS)
+        env["HOLDFAST_GATE_SOCKETS"] = ",".join(sockets)
         path = [entry for entry in sys.path if entry and os.path.isdir(entry)]
         return ServiceSpec(
             name=NAME,
@@ -184,5 +243,5 @@ class Gate:
             stop=StopSpec(grace=3.0),
             log=LogSpec(max_size=_LOG_BYTES, total_size=2 * _LOG_BYTES),
             origin="gate",
-            sockets=(f"listen:{SOCKET}",),
+            sockets=tuple(f"listen:{name}" for name in sockets),
         )

@@ -1,7 +1,7 @@
 """Listening sockets of the network doors: bound here, held by the keeper.
 
 A new supervisor goes on with the same sockets, so no connection is refused meanwhile. A port
-that somebody else has is left to them; who it is, is told.
+that somebody else has is never taken from them: `taken_ports` finds out who that is.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import os
 import socket
 from typing import NamedTuple
 
-from holdfast.adapters import processes
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.vocabulary.errors import Failed
 
 TRIES = 50
 BACKLOG = 128
+
+
+class PortTaken(Failed):
+    """Somebody listens there already."""
 
 
 class Listener(NamedTuple):
@@ -40,30 +43,79 @@ class Listeners:
     def open(self, name: str, host: str, port: int, *, is_port_given: bool) -> Listener:
         """The socket of a door, the one that is held already where it is the same.
 
-        Without a given port the next free one will do.
+        Raises PortTaken if somebody else listens there; the one that was held stays open then.
         """
-        asked = f"{host} {port} {int(is_port_given)}"
         held = self._link.held.get(_key(name))
-        if held is not None and self._link.kept.get(_key(name)) == asked:
+        if held is not None and self._link.kept.get(_key(name)) == _asked(
+            host, port, is_port_given
+        ):
             return _listener(socket.socket(fileno=os.dup(held)))
-        self.close(name)
-        sock = _bound(host, port, 1 if is_port_given else TRIES)
-        self._link.hold(_key(name), os.dup(sock.fileno()))
-        self._link.keep(_key(name), asked)
-        return _listener(sock)
+        try:
+            sock = _bound(host, port)
+        except PortTaken:
+            if held is None or not _is_at(held, port):
+                raise
+            # It is ours, at another address of the same port.
+            self.close(name)
+            sock = _bound(host, port)
+        return self._hold(name, sock, _asked(host, port, is_port_given))
+
+    def open_next(self, name: str, host: str, port: int) -> Listener:
+        """The first free port behind one that is taken, for who did not ask for that very one."""
+        for number in range(port + 1, min(port + TRIES, 65536)):
+            try:
+                sock = _bound(host, number)
+            except PortTaken:
+                continue
+            return self._hold(name, sock, _asked(host, port, False))
+        raise PortTaken(f"ports {port} to {port + TRIES - 1} on {host} are all in use")
 
     def close(self, name: str) -> None:
         """Give the socket back; who connects is refused from now on."""
         self._link.release(_key(name))
         self._link.keep(_key(name), None)
 
-    def holder(self, port: int) -> str | None:
-        """Who has a port; slow, for another thread."""
-        return processes.holder_of_port(port)
+    def open_unix(self, name: str, path: str) -> None:
+        """Listen at a Unix socket that only this user can open."""
+        held = self._link.held.get(_key(name))
+        if held is not None and self._link.kept.get(_key(name)) == path and os.path.exists(path):
+            return
+        self.close_unix(name, path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            try:
+                sock.bind(path)
+                os.chmod(path, 0o600)
+                sock.listen(BACKLOG)
+            except OSError as error:
+                raise Failed(f"cannot listen at {path}: {error.strerror}") from error
+            self._link.hold(_key(name), os.dup(sock.fileno()))
+            self._link.keep(_key(name), path)
+
+    def close_unix(self, name: str, path: str) -> None:
+        self.close(name)
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+
+    def _hold(self, name: str, sock: socket.socket, asked: str) -> Listener:
+        self.close(name)
+        self._link.hold(_key(name), os.dup(sock.fileno()))
+        self._link.keep(_key(name), asked)
+        return _listener(sock)
 
 
 def _key(name: str) -> str:
     return f"listen:{name}"
+
+
+def _asked(host: str, port: int, is_port_given: bool) -> str:
+    return f"{host} {port} {int(is_port_given)}"
+
+
+def _is_at(descriptor: int, port: int) -> bool:
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        return bool(sock.getsockname()[1] == port)
 
 
 def _listener(sock: socket.socket) -> Listener:
@@ -71,20 +123,19 @@ def _listener(sock: socket.socket) -> Listener:
     return Listener(sock, host, port)
 
 
-def _bound(host: str, port: int, tries: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in range(port, min(port + tries, 65536)):
+    try:
         sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((host.strip("[]"), number))
-            sock.listen(BACKLOG)
-        except OSError as error:
-            sock.close()
-            if error.errno != errno.EADDRINUSE:
-                raise Failed(f"cannot listen on {host}:{number}: {error.strerror}") from error
-            continue
-        return sock
-    raise Failed(
-        f"port {port} on {host} is in use", "choose another `port:`, or end the other program"
-    )
+    except OSError as error:
+        raise Failed(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host.strip("[]"), port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"port {port} on {host} is in use") from None
+        raise Failed(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return sock

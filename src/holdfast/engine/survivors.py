@@ -16,8 +16,10 @@ from holdfast.adapters.state_tables import OpenRun
 from holdfast.engine.declaration import Declaration, recording
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.service_spec import ServiceSpec
 
+END_SECONDS = 2.0
 _log = logger("survivors")
 _WHY = "it ended while neither keeper nor supervisor was there"
 
@@ -50,15 +52,20 @@ class Survivors:
         adopted = []
         for name in [name for name in self._roster.open_runs if name not in self._roster.runners]:
             for run in self._roster.open_runs.pop(name):
-                spec = ServiceSpec(
-                    name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
-                )
+                spec = _unknown_spec(name)
                 answer = await self._adopt(run, spec)
                 if answer is not None and name not in self._roster.runners:
                     runner, _, _ = self._roster.declare(Declaration(spec))
                     runner.adopt(answer, is_survivor=True)
                     adopted.append(name)
         return adopted
+
+    async def end(self, run: OpenRun) -> bool:
+        """End what is left of a run of our own; says whether it lived."""
+        if await self._adopt(run, _unknown_spec(run.service)) is None:
+            return False
+        await self._link.ask({"do": "end", "run_id": run.run_id, "grace": END_SECONDS})
+        return True
 
     async def _look_for_strays(self) -> None:
         """Runs that began just before keeper and supervisor died are not in the database."""
@@ -76,7 +83,11 @@ class Survivors:
             name, run_id = found["service"], found["run_id"]
             runner, record = roster.runners.get(name), roster.records.get(name)
             last = runner or record
-            if run_id in known or (last is not None and last.accounted == run_id):
+            if (
+                name == GATE_SERVICE
+                or run_id in known
+                or (last is not None and last.accounted == run_id)
+            ):
                 continue
             number = (last.number if last is not None else 0) + 1
             _log.warning("%s: process %d was started, but not recorded", name, found["pid"])
@@ -98,7 +109,7 @@ class Survivors:
         answer = await self._adopt(run, spec)
         if answer is None:
             if runner.run is None or runner.run.run_id != run.run_id:
-                runner.account(_unknown_exit(run))
+                runner.account(unknown_exit(run))
             return False
         if runner.run is not None:
             # A newer instance runs already: there is only one, ever.
@@ -136,7 +147,14 @@ class Survivors:
         return answer
 
 
-def _unknown_exit(run: OpenRun) -> dict[str, Any]:
+def _unknown_spec(name: str) -> ServiceSpec:
+    return ServiceSpec(
+        name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
+    )
+
+
+def unknown_exit(run: OpenRun) -> dict[str, Any]:
+    """What can be said of a run that ended unseen."""
     return {
         "run_id": run.run_id,
         "service": run.service,

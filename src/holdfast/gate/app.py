@@ -13,8 +13,8 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.channel import Channel
-from holdfast.gate.failures import refusal
 from holdfast.gate.browser import Browser
+from holdfast.gate.failures import refusal
 from holdfast.gate.guard import Allowed, Guard
 from holdfast.gate.mcp.door import McpDoor
 from holdfast.gate.pages import Pages

@@ -2,6 +2,8 @@
 
 A page of another site must not reach Holdfast through a visitor's browser, neither by a form
 nor by a name that suddenly means this machine. Programs send none of these headers but Host.
+A cookie is believed only together with the proof that one of our own pages sent it. What is
+turned away goes on record.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name
 from holdfast.gate.failures import refusal
+from holdfast.gate.refusals import Refusals
+from holdfast.vocabulary.names import BROWSER_HOST
 
 LARGEST_BODY = 8 * 1024 * 1024
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]", BROWSER_HOST)
 _SAME = frozenset({"same-origin", "none"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Allowed(NamedTuple):
@@ -25,6 +32,8 @@ class Allowed(NamedTuple):
 
     hosts: frozenset[str]
     origins: frozenset[str]
+    own: frozenset[str] = frozenset()
+    """Origins of our own pages: only those may use a cookie."""
 
     @classmethod
     def at(cls, host: str, port: int, *, is_tls: bool, origins: Iterable[str] = ()) -> Allowed:
@@ -32,55 +41,101 @@ class Allowed(NamedTuple):
         names = {name for name in names if name not in ("0.0.0.0", "[::]")}
         hosts = {f"{name}:{port}" for name in names}
         scheme = "https" if is_tls else "http"
-        own = {f"{scheme}://{name}" for name in hosts}
+        own = frozenset(f"{scheme}://{name}" for name in hosts)
         given = {origin.rstrip("/").lower() for origin in origins}
+        # By such a name a proxy in front of us is called, which shows our own pages, too.
         hosts |= {origin.partition("://")[2] for origin in given}
-        return cls(frozenset(hosts), frozenset(own | given))
+        return cls(frozenset(hosts), own | given, own)
+
+    def is_own(self, origin: str, host: str) -> bool:
+        """Whether a page of this origin is one of ours, as the browser was shown it."""
+        return origin in self.own or (origin in self.origins and origin.endswith(f"://{host}"))
+
+
+class _Turned(NamedTuple):
+    """Why a request goes no further."""
+
+    status: int
+    reason: str
+    code: str = "refused"
+    hint: str = ""
+    by: str = ""
+
+    def answer(self) -> Response:
+        return refusal(self.status, self.reason, self.code, self.hint)
 
 
 class Guard:
     """Middleware around everything."""
 
-    def __init__(self, app: ASGIApp, allowed: Allowed) -> None:
+    def __init__(self, app: ASGIApp, allowed: Allowed, refusals: Refusals) -> None:
         self._app = app
         self._allowed = allowed
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        answer = self._look(scope)
-        if answer is None:
+        turned = self._look(scope)
+        if turned is None:
             await self._app(scope, _bounded(receive), send)
-        elif scope["type"] == "http":
-            await answer(scope, receive, send)
+            return
+        if turned.status == 403:
+            self._refusals.tell(scope, turned.reason, turned.by)
+        if scope["type"] == "http":
+            await turned.answer()(scope, receive, send)
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
 
-    def _look(self, scope: Scope) -> Response | None:
+    def _look(self, scope: Scope) -> _Turned | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         if host not in self._allowed.hosts:
-            return refusal(
-                403, f'"{host}" is not a name of this Holdfast', "refused",
-                "use 127.0.0.1, or add the origin to allowed_origins",
-            )  # fmt: skip
+            reason = f'"{host[:100]}" is not a name of this Holdfast'
+            hint = "use 127.0.0.1, or add the origin to allowed_origins"
+            return _Turned(403, reason, hint=hint)
         origin = headers.get("origin")
-        if origin is not None and origin.lower() not in self._allowed.origins:
-            return refusal(
-                403, f'pages of "{origin[:200]}" may not use this Holdfast', "refused",
-                "add the origin to allowed_origins",
-            )  # fmt: skip
+        if origin is not None:
+            origin = origin.lower()
+            if origin not in self._allowed.origins:
+                reason = f'pages of "{origin[:100]}" may not use this Holdfast'
+                hint = "add the origin to allowed_origins"
+                return _Turned(403, reason, hint=hint, by=origin)
         site = headers.get("sec-fetch-site")
         if origin is None and site is not None and site not in _SAME:
             is_link = scope.get("method") == "GET" and headers.get("sec-fetch-mode") == "navigate"
             if not is_link or str(scope["path"]).startswith("/api"):
-                return refusal(403, "a page of another site asked for this", "refused")
+                return _Turned(403, "a page of another site asked for this", by="another site")
+        if "cookie" in headers:
+            turned = self._look_at_cookie(scope, headers, host, origin)
+            if turned is not None:
+                return turned
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
-            return refusal(413, f"a body has at most {LARGEST_BODY} bytes", "usage")
+            return _Turned(413, f"a body has at most {LARGEST_BODY} bytes", "usage")
         return None
+
+    def _look_at_cookie(
+        self, scope: Scope, headers: Headers, host: str, origin: str | None
+    ) -> _Turned | None:
+        """A browser sends a cookie whoever made it ask; so what changes something, or stays
+        open, needs more."""
+        is_socket = scope["type"] == "websocket"
+        if not is_socket and scope["method"] in _SAFE:
+            return None
+        connection = HTTPConnection(scope)
+        if cookie_name(scope) not in connection.cookies or bearer_of(connection):
+            return None
+        is_ours = origin is not None and self._allowed.is_own(origin, host)
+        if not is_socket:
+            is_ours = is_ours or (origin is None and headers.get("sec-fetch-site") == "same-origin")
+        if is_ours and (is_socket or PAGE_HEADER in headers):
+            return None
+        reason = "a cookie alone changes nothing: no page of ours sent this"
+        hint = f"pages send {PAGE_HEADER}; programs use a token instead of a cookie"
+        return _Turned(403, reason, hint=hint, by=origin or "")
 
 
 class TooLarge(Exception):

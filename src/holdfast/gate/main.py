@@ -12,11 +12,14 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 import uvicorn
 
 from holdfast.gate.app import build
+from holdfast.gate.certificate import Certificate
 from holdfast.gate.guard import Allowed
+from holdfast.gate.mcp.door import McpDoor
 
 GRACE_SECONDS = 2
 ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
@@ -31,14 +34,20 @@ LISTEN_FD = 3
 
 def main() -> None:
     environ = os.environ
-    sock = socket.socket(fileno=LISTEN_FD)
+    names = environ.get("HOLDFAST_GATE_SOCKETS", "http").split(",")
+    sockets = {name: socket.socket(fileno=LISTEN_FD + n) for n, name in enumerate(names)}
+    sock = sockets["http"]
     # What the kernel keeps for a viewer who does not read; connections inherit it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     host, port = sock.getsockname()[:2]
-    certificate, key = environ.get("HOLDFAST_GATE_CERT"), environ.get("HOLDFAST_GATE_KEY")
+    certificate = _certificate(environ)
     origins = [word for word in environ.get("ALLOWED_ORIGINS", "").split(",") if word]
-    allowed = Allowed.at(host, port, is_tls=bool(certificate), origins=origins)
-    app = build(environ["HOLDFAST_GATE_LINE"], allowed, environ.get("HOLDFAST_GATE_INSTANCE", ""))
+    allowed = Allowed.at(host, port, is_tls=certificate is not None, origins=origins)
+    line = environ["HOLDFAST_GATE_LINE"]
+    mcp = McpDoor.of(environ.get("HOLDFAST_GATE_MCP"), line, allowed)
+    leaving: list[Callable[[], None]] = []
+    instance = environ.get("HOLDFAST_GATE_INSTANCE", "")
+    app = build(line, allowed, instance, mcp, leave=lambda: leaving[0]())
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -54,25 +63,53 @@ def main() -> None:
         server_header=False,
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
+        ssl_certfile=certificate.path if certificate else None,
+        ssl_keyfile=certificate.key if certificate else None,
     )
     sys.stdout.write(f"listening on {host}:{port}\n")
     sys.stdout.flush()
-    Server(config, environ["HOLDFAST_GATE_LINE"]).run(sockets=[sock])
+    server = Server(config, line, certificate)
+    leaving.append(server.leave)
+    if mcp is not None:
+        server.after_startup.append(lambda: mcp.begin(sockets.get("mcp")))
+    server.run(sockets=[sock])
+
+
+def _certificate(environ: Mapping[str, str]) -> Certificate | None:
+    path, key = environ.get("HOLDFAST_GATE_CERT"), environ.get("HOLDFAST_GATE_KEY")
+    if not path or not key:
+        return None
+    certificate = Certificate(path, key, environ.get("HOLDFAST_GATE_SELF_MADE") or None)
+    certificate.ensure()
+    return certificate
 
 
 class Server(uvicorn.Server):
     """Ends itself when nobody is behind it any more."""
 
-    def __init__(self, config: uvicorn.Config, line_socket: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, line_socket: str, certificate: Certificate | None = None
+    ) -> None:
         super().__init__(config)
+        self._certificate = certificate
+        self._renewing: asyncio.Task[None] | None = None
         self._line_socket = line_socket
         self._watching: asyncio.Task[None] | None = None
+        self.after_startup: list[Callable[[], None]] = []
+        """What begins once requests are answered."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._watching = asyncio.get_running_loop().create_task(self._leave_when_alone())
+        if self._certificate is not None and self.config.ssl is not None:
+            renewing = self._certificate.keep_current(self.config.ssl)
+            self._renewing = asyncio.get_running_loop().create_task(renewing)
+        for begin in self.after_startup:
+            begin()
+
+    def leave(self) -> None:
+        """End, after what was asked is answered."""
+        self.should_exit = True
 
     async def _leave_when_alone(self) -> None:
         """A supervisor that was replaced is back within seconds; one that is gone is not."""

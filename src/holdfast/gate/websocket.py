@@ -25,6 +25,8 @@ from holdfast.gate.viewers import Feeds
 DOOR = "websocket"
 PROTOCOL = "holdfast"
 TOKEN_PROTOCOL = "holdfast.token."  # noqa: S105 - the name of it
+PAGE_PROTOCOL = "holdfast.page."
+"""What a page of ours adds to its cookie: a browser sends no header of ours here."""
 
 
 class WebSocketDoor:
@@ -53,7 +55,9 @@ def _caller(scope: Scope, offered: list[str]) -> Caller | None:
         if name.startswith(TOKEN_PROTOCOL):
             return Caller(name[len(TOKEN_PROTOCOL) :], DOOR)
     try:
-        return caller_of(HTTPConnection(scope), DOOR)
+        pages = [name for name in offered if name.startswith(PAGE_PROTOCOL)]
+        page = pages[0][len(PAGE_PROTOCOL) :] if pages else ""
+        return caller_of(HTTPConnection(scope), DOOR, page)
     except Unauthorized:
         return None
 
@@ -62,4 +66,5 @@ def _chosen(offered: list[str]) -> str | None:
     """A browser wants one of those that it offered; better one without a secret."""
     if PROTOCOL in offered:
         return PROTOCOL
-    return next((name for name in offered if name.startswith(TOKEN_PROTOCOL)), None)
+    secret = (TOKEN_PROTOCOL, PAGE_PROTOCOL)
+    return next((name for name in offered if name.startswith(secret)), None)

@@ -56,6 +56,8 @@ GRANTED: dict[Role, frozenset[Permission]] = {
     Role.STRANGER: frozenset(),
 }
 
+_OURS = (Door.CLI, Door.GATE)
+"""Doors that `allowed_commands` does not bind: they are not of the network."""
 _REASONS: dict[Role, str] = {
     Role.OWNER: "the owner of this Holdfast may do everything",
     Role.ADMIN: "an admin may do everything",
@@ -108,7 +110,7 @@ def _in_lockdown(
 ) -> Verdict:
     """Reading goes on for people; changes are an admin's, and only those that stop something."""
     hint = "`holdfast unlock` ends it; it takes an admin"
-    if actor.role is Role.AGENT:
+    if actor.role is Role.AGENT and actor.door is not Door.GATE:
         return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
     is_admin = Permission.ADMINISTER in GRANTED[actor.role]
     if command.effect is Effect.READS or (command.in_lockdown and is_admin):
@@ -135,7 +137,7 @@ def _by_rights(
             return Verdict(False, f"who opened its session may not: {opener.reason}")
     if command.greets and _needed(command) in GRANTED[actor.role]:
         return Verdict(True, "everybody who is known may greet")
-    if allowed is not None and actor.door is not Door.CLI and command.name not in allowed:
+    if allowed is not None and actor.door not in _OURS and command.name not in allowed:
         why = f"allowed_commands are {_listed(allowed)}"
         return Verdict(False, why, "allowlist", "the configuration says so, under security")
     if _needed(command) not in GRANTED[actor.role] and not _is_given(actor, command):

@@ -16,6 +16,8 @@ SERVICE_NAME_RULE = (
 
 IDENTITY_HEADER = "X-Holdfast-Instance"
 """Says in every answer of a gate whose it is."""
+GATE_SERVICE = "holdfast.gate"
+"""By what the gate's runs are called; it is in no list of services."""
 HAND_OVER_PATH = "/handover"
 BROWSER_HOST = "holdfast.localhost"
 """This machine, by a name whose cookies no other program of it is shown."""

@@ -53,6 +53,10 @@ def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Http
     if (certificate is None) is not (key is None):
         message = "a certificate and its key belong together"
         reading.note(tls.node, tls.path, message, "write tls: {certificate: …, key: …}")
+    self_made = tls.get("mode") == "self"
+    if self_made and certificate is not None:
+        message = "either a certificate is given, or one is made"
+        reading.note(tls.at("mode"), tls.path_of("mode"), message, "leave out mode: self")
     given = reading.environ.get("ALLOWED_ORIGINS", "").split(",")
     origins = (*security.get("allowed_origins", ()), *(word.strip() for word in given))
     host = str(chosen.get("host", "127.0.0.1")).strip("[]")
@@ -63,6 +67,7 @@ def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Http
         is_port_given="http_port" in chosen,
         certificate=certificate,
         key=key,
+        self_made=self_made,
         allowed_origins=tuple(dict.fromkeys(word for word in origins if word)),
     )
 

@@ -189,12 +189,15 @@ AUTHENTICATION = Block(
     ],
     definition="authentication",
 )
+TLS_MODE = Choice("self", "off", aliases={"true": "self", "false": "off", "on": "self"})
 TLS = Block(
     [
+        Key("mode", TLS_MODE, "self: make a certificate for this machine.", "off"),
         Key("certificate", Text(), "A file with the certificate and its chain (PEM)."),
         Key("key", Text(), "A file with its private key (PEM)."),
     ],
     definition="tls",
+    synonyms={"cert": "certificate", "certfile": "certificate", "keyfile": "key"},
 )
 SECURITY = Block(
     [
@@ -221,7 +224,7 @@ _GLOBAL = [
     Key("tcp", Boolean(), "Open the control door.", True),
     Key("http", Boolean(), "Serve HTTP: REST, WebSocket and what follows.", True),
     Key("http_port", Integer(0, 65535), "The port of HTTP.", 3001),
-    Key("tls", TLS, "Serve HTTPS with this certificate."),
+    Key("tls", WordOrBlock("mode", TLS), "Serve HTTPS: with this certificate, or `self`."),
     Key("log_level", LogLevel(), "How much Holdfast's own log says.", "info"),
     LOG_FORMAT,
     ALERTS,

@@ -185,7 +185,7 @@ def _finish(
     path: str | None,
 ) -> Configuration:
     chosen = _chosen(reading, values, settings)
-    door = door_of(reading, values, chosen)
+    door, http = door_of(reading, values, chosen), http_of(reading, values, chosen)
     builder = ServiceBuilder(reading, values)
     written: dict[str, Values] = values.get("services", {})
     services = builder.build(written)
@@ -202,7 +202,7 @@ def _finish(
         services=services,
         settings=Settings(
             door=door,
-            http=http_of(reading, values, chosen),
+            http=http,
             groups=groups,
             templates=templates_of(reading, values, written),
             alerts=values.get("alerts", ()),

@@ -26,6 +26,10 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         state=context.state,
         actor=actor.name,
         role=actor.role.value,
+        runtime_mode=context.authority.modes.now,
+        lockdown=context.authority.told_lockdown(),
+        doors=context.doors,
+        fingerprint=context.gate.door.fingerprint,
     )
 
 

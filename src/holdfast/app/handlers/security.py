@@ -34,15 +34,15 @@ def create_token(context: Context, command: CreateToken) -> TokenResult:
     made = context.tokens.create(
         command.token_name, role, expires_in=command.expires_in, scopes=scopes
     )
-    return TokenResult(token=_told(made.token), text=made.text)
+    return TokenResult(token=told_of(made.token), text=made.text)
 
 
 def list_tokens(context: Context, command: ListTokens) -> TokensResult:
-    return TokensResult(tokens=[_told(token) for token in context.tokens.list()])
+    return TokensResult(tokens=[told_of(token) for token in context.tokens.list()])
 
 
 def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
-    return TokenResult(token=_told(context.tokens.revoke(command.token)))
+    return TokenResult(token=told_of(context.tokens.revoke(command.token)))
 
 
 def audit(
@@ -100,12 +100,14 @@ def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(given)
 
 
-def _told(token: Token) -> TokenInfo:
+def told_of(token: Token) -> TokenInfo:
+    """What everybody may know of a token."""
     scopes = msgspec.to_builtins(token.scopes)
     return TokenInfo(
         id=token.id,
         name=token.name,
         role=token.role.value,
+        kind=token.kind,
         created_at=token.created_at,
         expires_at=token.expires_at,
         scopes={name: value for name, value in scopes.items() if value is not None},

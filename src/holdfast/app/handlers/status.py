@@ -43,6 +43,9 @@ def _status(context: Context, command: Status) -> StatusResult:
             selectors=roster.labels() or msgspec.UNSET,
             alerts=context.trouble.alerts.counts() or msgspec.UNSET,
             doors=context.doors,
+            **context.authority.status(),
+            door_notes=context.door_notes or msgspec.UNSET,
+            fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
         ),
         services={runner.name: runner.status() for runner in runners},
     )
