@@ -1,0 +1,10 @@
+"""Files below the configured roots: opened beneath a descriptor, changed by replacing, undoable.
+
+Blocking throughout: the application calls it in threads. Decides nothing about who may ask.
+"""
+
+from __future__ import annotations
+
+from holdfast.adapters.files.service import Files
+
+__all__ = ["Files"]

@@ -1,0 +1,176 @@
+"""Opening what is below a folder, and nothing else, whatever others rename meanwhile.
+
+Links are never followed and mounts never entered. The kernel sees to it (`openat2`) where it can;
+elsewhere every name is opened by itself beneath the descriptor of the one before. Both behave
+alike, down to the error: ELOOP for a link, EXDEV for a mount.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import stat
+import sys
+from collections.abc import Callable, Sequence
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_PATH: int = getattr(os, "O_PATH", 0)
+_GLANCE = _PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Enough to see what something is, and too little to wake it up."""
+_STEP = (_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPENAT2 = 437
+_BENEATH = 0x01 | 0x02 | 0x04 | 0x08
+"""RESOLVE_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS and _BENEATH."""
+_MOST_TRIES = 20
+
+Opener = Callable[[int, Sequence[str], int], int]
+"""From the descriptor of a folder, names below it and flags to a descriptor; raises OSError."""
+
+
+class _How(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+class _Kernel:
+    """`openat2` of Linux 5.6 and later."""
+
+    def __init__(self) -> None:
+        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        self._syscall.restype = ctypes.c_long
+
+    def __call__(self, folder: int, names: Sequence[str], flags: int) -> int:
+        path = os.fsencode("/".join(names) or ".")
+        how = _How(flags | os.O_CLOEXEC, 0, _BENEATH)
+        for _ in range(_MOST_TRIES):
+            opened: int = self._syscall(
+                ctypes.c_long(_OPENAT2),
+                ctypes.c_int(folder),
+                ctypes.c_char_p(path),
+                ctypes.byref(how),
+                ctypes.c_size_t(ctypes.sizeof(how)),
+            )
+            if opened >= 0:
+                return opened
+            code = ctypes.get_errno()
+            if code not in (errno.EAGAIN, errno.EINTR):
+                break
+        raise OSError(code, os.strerror(code), os.fsdecode(path))
+
+
+def by_steps(folder: int, names: Sequence[str], flags: int) -> int:
+    """One name after the other, each opened beneath the one before."""
+    if not names:
+        return os.open(".", flags | os.O_CLOEXEC, dir_fd=folder)
+    mount = _mount_of(folder)
+    here = folder
+    try:
+        for number, name in enumerate(names):
+            is_last = number == len(names) - 1
+            above, here = here, _step(here, name, flags if is_last else _STEP)
+            if above != folder:
+                os.close(above)
+            if _mount_of(here) != mount:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    except BaseException:
+        if here != folder:
+            os.close(here)
+        raise
+    return here
+
+
+def _step(folder: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.EMLINK) and _is_link(folder, name):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+
+
+def _is_link(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _mount_of(descriptor: int) -> int:
+    """A number of the mount, which tells even two mounts of one file system apart."""
+    if sys.platform == "linux":
+        try:
+            with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
+                for line in file:
+                    if line.startswith(b"mnt_id:"):
+                        return int(line.split()[1])
+        except OSError:
+            pass
+    return os.fstat(descriptor).st_dev
+
+
+def best() -> Opener:
+    """The kernel's own way if it has one here."""
+    if sys.platform != "linux" or platform.machine() == "alpha":
+        return by_steps
+    kernel = _Kernel()
+    try:
+        here = os.open("/", _STEP)
+        try:
+            os.close(kernel(here, (), _STEP))
+        finally:
+            os.close(here)
+    except OSError:  # an old kernel, or a filter of system calls
+        return by_steps
+    return kernel
+
+
+class NoFile(OSError):
+    """There is something, but no file: a folder, a pipe, a device, a socket."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(errno.EINVAL, kind)
+        self.kind = kind
+
+
+def open_file(opener: Opener, folder: int, names: Sequence[str]) -> tuple[int, os.stat_result]:
+    """A descriptor to read a file with; never waits, and wakes no device up."""
+    if _PATH:
+        glance = opener(folder, names, _GLANCE)
+        try:
+            _check_file(os.fstat(glance).st_mode)
+        finally:
+            os.close(glance)
+    opened = opener(folder, names, FILE)
+    try:
+        facts = os.fstat(opened)
+        _check_file(facts.st_mode)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened, facts
+
+
+def _check_file(mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if not stat.S_ISREG(mode):
+        raise NoFile(kind_of(mode))
+
+
+def kind_of(mode: int) -> str:
+    for is_kind, kind in (
+        (stat.S_ISREG, "file"),
+        (stat.S_ISDIR, "directory"),
+        (stat.S_ISLNK, "link"),
+        (stat.S_ISFIFO, "pipe"),
+        (stat.S_ISSOCK, "socket"),
+    ):
+        if is_kind(mode):
+            return kind
+    return "device"

@@ -1,0 +1,217 @@
+"""Taking changes back: what was interrupted, and what somebody wants undone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from holdfast.adapters.files import replacing
+from holdfast.adapters.files.beneath import FOLDER, Opener
+from holdfast.adapters.files.reading import ETAG_LENGTH
+from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.store import MOST_RECORDS, ChangeStore, Entry, Record, State
+from holdfast.adapters.own_log import logger
+from holdfast.rules.file_access import Located, Root
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.file_results import ChangedFile, FileChange
+
+PathOf = Callable[[Entry], str]
+_log = logger("files")
+
+
+def located_of(entry: Entry) -> Located:
+    """The place of an entry, whatever the roots are now."""
+    parts = tuple(os.fsdecode(unquote_to_bytes(entry.path)).split("/"))
+    return Located(Root(entry.root, entry.folder, entry.folder, True), parts)
+
+
+def is_of(entry: Entry, located: Located) -> bool:
+    own = located_of(entry)
+    return own.root.path == located.root.path and own.parts == located.parts
+
+
+def etag_in(state: State | None) -> str | None:
+    return None if state is None else state.hash[:ETAG_LENGTH]
+
+
+def told_file(entry: Entry, path: str, *, undone: bool = False) -> ChangedFile:
+    before, after = entry.before, entry.after
+    return ChangedFile(
+        path=path,
+        outcome="created" if before is None else "deleted" if after is None else "replaced",
+        etag=etag_in(after),
+        etag_before=etag_in(before),
+        bytes=after.size if after else 0,
+        bytes_before=before.size if before else 0,
+        undone=undone,
+    )
+
+
+class Undone:
+    """Which files of which changes were undone, found out by reading from the newest on."""
+
+    def __init__(self) -> None:
+        self._by_change: dict[str, set[tuple[str, str]]] = {}
+
+    def take(self, record: Record) -> None:
+        if record.undoes is not None and record.state == "done":
+            places = {(one.folder, one.path) for one in self.entries_left(record)}
+            self._by_change.setdefault(record.undoes, set()).update(places)
+
+    def has(self, record: Record, entry: Entry) -> bool:
+        return (entry.folder, entry.path) in self._by_change.get(record.id, ())
+
+    def entries_left(self, record: Record) -> list[Entry]:
+        return [entry for entry in record.entries if not self.has(record, entry)]
+
+
+def told(
+    store: ChangeStore, located: Located | None, limit: int, path_of: PathOf
+) -> tuple[list[FileChange], bool]:
+    """The newest changes, and whether there are more."""
+    found: list[FileChange] = []
+    undone = Undone()
+    for record in _recent(store):
+        undone.take(record)
+        entries = [e for e in record.entries if located is None or is_of(e, located)]
+        if not entries:
+            continue
+        if len(found) == limit:
+            return found, True
+        files = [told_file(e, path_of(e), undone=undone.has(record, e)) for e in entries]
+        found.append(
+            FileChange(
+                change=record.id,
+                time=record.time,
+                command=record.command,
+                actor=record.actor,
+                session=record.session,
+                files=files,
+                undoes=record.undoes,
+                state=record.state,
+                left=list(record.left),
+            )
+        )
+    return found, False
+
+
+def newest_to_undo(
+    store: ChangeStore, located: Located | None, session: str | None
+) -> tuple[Record, list[Entry]] | None:
+    """The newest change of which something is left to be undone."""
+    undone = Undone()
+    for record in _recent(store):
+        undone.take(record)
+        if record.undoes is not None or record.state != "done":
+            continue
+        if session is not None and record.session != session:
+            continue
+        left = undone.entries_left(record)
+        wanted = [e for e in left if located is None or is_of(e, located)]
+        if wanted:
+            return record, wanted
+    return None
+
+
+def _recent(store: ChangeStore) -> Iterator[Record]:
+    for number, record in enumerate(store.records()):
+        if number == MOST_RECORDS:
+            return
+        yield record
+
+
+def recover(store: ChangeStore, opener: Opener) -> list[Record]:
+    """Take back what a supervisor that died had begun; tells what became of each."""
+    if not store.has_interrupted():
+        return []
+    settled = []
+    with store.locked():
+        for record in store.interrupted():
+            left = roll_back(record, store, opener)
+            state = "unclear" if left else "rolled_back"
+            settled.append(msgspec.structs.replace(record, state=state, left=tuple(left)))
+            store.settle(settled[-1])
+    return settled
+
+
+def roll_back(record: Record, store: ChangeStore, opener: Opener) -> list[str]:
+    """Give every file back what it was; tells those that could not be."""
+    left = []
+    for entry in reversed(record.entries):
+        located = located_of(entry)
+        try:
+            if _give_back(entry, located, store, opener):
+                continue
+        except (OSError, HoldfastError) as error:
+            _log.error("%r cannot be given back: %s", located.absolute, error)
+        left.append(os.fsencode(located.relative).decode("utf-8", "replace"))
+    return left
+
+
+def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opener) -> bool:
+    """Whether the file is what it was before."""
+    root = os.open(located.root.path, FOLDER)
+    try:
+        try:
+            folder = opener(root, located.parts[:-1], FOLDER)
+        except FileNotFoundError:
+            is_done = entry.before is None
+        else:
+            try:
+                is_done = _restore(entry, folder, located.parts[-1], store)
+            finally:
+                os.close(folder)
+        remove_folders(root, located.parts, entry.made, opener)
+        return is_done
+    finally:
+        os.close(root)
+
+
+def _restore(entry: Entry, folder: int, name: str, store: ChangeStore) -> bool:
+    if entry.temporary:
+        replacing.drop(folder, entry.temporary)
+    before, now = entry.before, replacing.see(folder, name)
+    if is_as(now, before):
+        if before is not None and now is not None and now.state.mode != before.mode:
+            os.chmod(name, before.mode & 0o777, dir_fd=folder)
+        return True
+    if not is_as(now, entry.after):
+        return False  # somebody else was here: what they wrote is not ours to remove
+    if before is None:
+        os.unlink(name, dir_fd=folder)
+    else:
+        data = store.get(before.hash)
+        if data is None:
+            return False
+        temporary = entry.temporary or f".holdfast.tmp.{int(time.time() * 1000)}"
+        like = None if now is None else name
+        replacing.prepare(folder, temporary, data, before, like)
+        put = replacing.put_new if now is None else replacing.put_over
+        put(folder, temporary, name)
+    os.fsync(folder)
+    return True
+
+
+def is_as(now: Seen | None, state: State | None, other: State | None = None) -> bool:
+    """Whether a file is as it was; the mode counts if it is all that sets two states apart."""
+    if now is None or state is None:
+        return now is None and state is None
+    if other is not None and other.hash == state.hash and other.mode != state.mode:
+        return now.state.hash == state.hash and now.state.mode == state.mode
+    return now.state.hash == state.hash
+
+
+def remove_folders(root: int, parts: tuple[str, ...], count: int, opener: Opener) -> None:
+    """The innermost folders on the way to a file, as long as they are empty."""
+    for depth in range(len(parts) - 1, len(parts) - 1 - count, -1):
+        with suppress(OSError):
+            above = opener(root, parts[: depth - 1], FOLDER)
+            try:
+                os.rmdir(parts[depth - 1], dir_fd=above)
+            finally:
+                os.close(above)

@@ -1,0 +1,237 @@
+"""One change of one or more files: all of it or none, also if Holdfast dies in the middle.
+
+In order: what was there goes to the store, what is to be done is recorded, what replaces each file
+is written beside it; then each file is checked once more and replaced, and the record closed. Until
+then everything can be taken back, by who did it or by the next supervisor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
+from urllib.parse import quote_from_bytes
+
+import msgspec
+
+from holdfast.adapters.files import replacing
+from holdfast.adapters.files.beneath import FOLDER, Opener
+from holdfast.adapters.files.changes import roll_back
+from holdfast.adapters.files.reading import WHOLE
+from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.roots import Roots
+from holdfast.adapters.files.store import ChangeStore, Entry, Record, State
+from holdfast.adapters.own_log import logger
+from holdfast.rules.file_access import Located
+from holdfast.vocabulary.errors import Conflict, Failed, Refused
+
+_log = logger("files")
+
+
+class About(NamedTuple):
+    """On whose behalf."""
+
+    command: str
+    actor: str
+    session: str | None = None
+    undoes: str | None = None
+
+
+class Wanted(NamedTuple):
+    """What one file is to be."""
+
+    located: Located
+    seen: Seen | None
+    """What it was when this was decided; nothing: there was none."""
+    data: bytes | None
+    """Nothing: it is deleted."""
+    like: State | None = None
+    """Whose mode and owner it gets; nothing: its own, or those of a new file."""
+    executable: bool | None = None
+
+
+class Step:
+    """One file of a change under way."""
+
+    def __init__(self, wanted: Wanted, entry: Entry) -> None:
+        self.wanted = wanted
+        self.entry = entry
+        self.folder = -1
+        """The descriptor of the folder that it is in."""
+
+    @property
+    def name(self) -> str:
+        return self.wanted.located.parts[-1]
+
+
+class Changer:
+    """Carries changes out; used by one thread at a time."""
+
+    def __init__(self, store: ChangeStore) -> None:
+        self._store = store
+
+    def see(self, roots: Roots, located: Located) -> Seen | None:
+        """The file to be changed; nothing if there is none."""
+        with roots.opened_root(located.root) as root, roots.explained(located):
+            try:
+                folder = roots.opener(root, located.parts[:-1], FOLDER)
+            except FileNotFoundError:
+                return None
+            try:
+                return replacing.see(folder, located.parts[-1])
+            finally:
+                os.close(folder)
+
+    def carry_out(self, roots: Roots, wanted: Sequence[Wanted], about: About) -> Record:
+        """Raises, with nothing changed, if any part of it cannot be done."""
+        change = self._store.new_id()
+        steps = [self._step(roots, one, change, n) for n, one in enumerate(wanted)]
+        record = Record(
+            id=change,
+            time=time.time(),
+            command=about.command,
+            actor=about.actor,
+            session=about.session,
+            undoes=about.undoes,
+            entries=tuple(step.entry for step in steps),
+        )
+        with self._store.locked():
+            for step in steps:
+                if step.wanted.seen is not None:
+                    self._store.put(step.wanted.seen.data)
+            self._store.begin(record)
+            try:
+                with ExitStack() as opened:
+                    self._replace(roots, steps, opened)
+            except BaseException as error:
+                self._take_back(record, error, roots.opener)
+                raise
+            self._store.finish(record)
+        return record
+
+    def _step(self, roots: Roots, wanted: Wanted, change: str, number: int) -> Step:
+        located = wanted.located
+        roots.admit_change(located)
+        if wanted.data is not None and len(wanted.data) > WHOLE:
+            raise Refused(f"a file of more than {WHOLE // 1024**2} MiB is not written")
+        before = None if wanted.seen is None else wanted.seen.state
+        digits = int(change[-8:], 16)
+        entry = Entry(
+            root=located.root.name,
+            folder=located.root.path,
+            path=quote_from_bytes(os.fsencode(located.relative), safe="/"),
+            before=before,
+            after=None if wanted.data is None else _after(wanted, before),
+            temporary="" if wanted.data is None else f".holdfast.tmp.{digits}{number:04}",
+            made=0 if before is not None or wanted.data is None else self._missing(roots, located),
+        )
+        return Step(wanted, entry)
+
+    def _missing(self, roots: Roots, located: Located) -> int:
+        """How many folders on the way are not there yet."""
+        with roots.opened_root(located.root) as root, roots.explained(located):
+            for count in range(len(located.parts)):
+                try:
+                    os.close(roots.opener(root, located.parts[: -1 - count], FOLDER))
+                except FileNotFoundError:
+                    continue
+                return count
+        return 0
+
+    def _replace(self, roots: Roots, steps: list[Step], opened: ExitStack) -> None:
+        for step in steps:
+            located, wanted = step.wanted.located, step.wanted
+            root = opened.enter_context(roots.opened_root(located.root))
+            with roots.explained(located):
+                step.folder = self._folder(roots, root, located.parts[:-1], step.entry.made)
+                opened.callback(os.close, step.folder)
+                if wanted.data is not None:
+                    replacing.prepare(
+                        step.folder,
+                        step.entry.temporary,
+                        wanted.data,
+                        _dressed(wanted),
+                        None if wanted.seen is None else step.name,
+                    )
+                    if wanted.executable is not None:
+                        _make_executable(step.folder, step.entry.temporary, wanted.executable)
+        for step in steps:
+            if not replacing.is_still(step.folder, step.name, step.wanted.seen):
+                raise changed_meanwhile(roots, step.wanted.located)
+        for step in steps:
+            with roots.explained(step.wanted.located):
+                self._put(roots, step)
+        for folder in {os.fstat(step.folder).st_ino: step.folder for step in steps}.values():
+            os.fsync(folder)
+
+    def _put(self, roots: Roots, step: Step) -> None:
+        if step.wanted.data is None:
+            os.unlink(step.name, dir_fd=step.folder)
+        elif step.wanted.seen is not None:
+            replacing.put_over(step.folder, step.entry.temporary, step.name)
+        else:
+            try:
+                replacing.put_new(step.folder, step.entry.temporary, step.name)
+            except FileExistsError:
+                raise changed_meanwhile(roots, step.wanted.located) from None
+
+    def _folder(self, roots: Roots, root: int, parts: tuple[str, ...], made: int) -> int:
+        """The folder of a file; as many of its names as were missing are made."""
+        for depth in range(len(parts) - made, len(parts)):
+            above = roots.opener(root, parts[:depth], FOLDER)
+            try:
+                with suppress(FileExistsError):
+                    os.mkdir(parts[depth], 0o777, dir_fd=above)
+            finally:
+                os.close(above)
+        return roots.opener(root, parts, FOLDER)
+
+    def _take_back(self, record: Record, error: BaseException, opener: Opener) -> None:
+        left = roll_back(record, self._store, opener)
+        if not left:
+            self._store.abandon(record)
+            return
+        _log.error("a change could not be taken back as a whole: %s: %s", record.id, left)
+        self._store.settle(msgspec.structs.replace(record, state="unclear", left=tuple(left)))
+        raise Failed(
+            f"it failed ({error}), and these files could not be given back: {', '.join(left)}",
+            f"`holdfast files changes` tells about {record.id}",
+        ) from error
+
+
+def _after(wanted: Wanted, before: State | None) -> State:
+    assert wanted.data is not None
+    like = wanted.like or before
+    hashed = hashlib.sha256(wanted.data).hexdigest()
+    if like is None:
+        return State(hashed, len(wanted.data), 0, 0, 0)
+    mode = like.mode & 0o777
+    if wanted.executable is not None:
+        mode = with_executable(mode, is_executable=wanted.executable)
+    return State(hashed, len(wanted.data), mode, like.uid, like.gid)
+
+
+def _dressed(wanted: Wanted) -> State | None:
+    """Whose mode and owner a file gets."""
+    return wanted.like or (None if wanted.seen is None else wanted.seen.state)
+
+
+def with_executable(mode: int, *, is_executable: bool) -> int:
+    """As git does it: who may read may run."""
+    return mode | (mode & 0o444) >> 2 if is_executable else mode & ~0o111
+
+
+def _make_executable(folder: int, name: str, is_executable: bool) -> None:
+    mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & 0o777
+    os.chmod(name, with_executable(mode, is_executable=is_executable), dir_fd=folder)
+
+
+def changed_meanwhile(roots: Roots, located: Located) -> Conflict:
+    return Conflict(
+        f'"{roots.shown(located)}" was changed meanwhile; nothing was done',
+        "read it again",
+        {"path": roots.told(located)},
+    )

@@ -1,0 +1,160 @@
+"""What a patch makes of the files that it names; finds every reason why it does not fit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from holdfast.adapters.files.changing import Changer, Wanted
+from holdfast.adapters.files.reading import etag_of
+from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.roots import Roots
+from holdfast.rules import patching, texts
+from holdfast.rules.file_access import Located, locate
+from holdfast.rules.unified_diff import FilePatch, parse
+from holdfast.vocabulary.errors import Conflict, HoldfastError
+from holdfast.vocabulary.file_results import PatchedFile
+
+MOST_REASONS = 20
+
+
+class Planned(NamedTuple):
+    """What is to be done, and what will be told of it."""
+
+    wanted: list[Wanted]
+    files: list[PatchedFile]
+
+
+class _Reject(Exception):
+    """Why one file cannot be patched."""
+
+    def __init__(self, reason: str, **more: Any) -> None:
+        super().__init__(reason)
+        self.more = more
+
+
+class Planner:
+    """One patch."""
+
+    def __init__(self, roots: Roots, changer: Changer, root: str | None) -> None:
+        self._roots = roots
+        self._changer = changer
+        self._root = root or roots.roots[0].name
+        self._used: set[str] = set()
+
+    def plan(self, patch: str) -> Planned:
+        """Raises Conflict with all reasons if any part does not fit."""
+        planned = Planned([], [])
+        rejects: list[dict[str, Any]] = []
+        for one in parse(patch):
+            path = one.new if one.new is not None else one.old
+            try:
+                wanted, told = self._file(one)
+                planned.wanted.extend(wanted)
+                planned.files.append(told)
+            except _Reject as reject:
+                rejects.append({"path": path, "reason": str(reject), **reject.more})
+            except HoldfastError as error:
+                rejects.append({"path": path, "reason": error.message})
+        if rejects:
+            lines = [f"{one['path']}: {one['reason']}" for one in rejects[:MOST_REASONS]]
+            more = len(rejects) - MOST_REASONS
+            lines += [f"… and {more} more"] if more > 0 else []
+            raise Conflict(
+                "the patch does not fit, and nothing was changed:\n" + "\n".join(lines),
+                "read the files again and make the patch anew",
+                {"rejects": rejects[:MOST_REASONS]},
+            )
+        return planned
+
+    def _file(self, one: FilePatch) -> tuple[list[Wanted], PatchedFile]:
+        if one.old is None:
+            return self._created(one)
+        source, seen = self._existing(one.old)
+        if one.new is None:
+            return self._deleted(one, source, seen)
+        target = source if one.new == one.old else self._claimed(one.new)
+        if not one.hunks and one.executable is None and target is source:
+            raise _Reject("the patch changes nothing of it")
+        data, offset = self._patched(one, seen.data)
+        facts: dict[str, Any] = {**_counts(one), "offset": offset, **_sizes(data, seen)}
+        if target is source:
+            wanted = [Wanted(source, seen, data, executable=one.executable)]
+            return wanted, PatchedFile(path=self._roots.told(source), outcome="changed", **facts)
+        if self._changer.see(self._roots, target) is not None:
+            raise _Reject("there is a file of this name already")
+        made = Wanted(target, None, data, like=seen.state, executable=one.executable)
+        wanted = [made] if one.is_copy else [Wanted(source, seen, None), made]
+        told = PatchedFile(
+            path=self._roots.told(target),
+            outcome="copied" if one.is_copy else "renamed",
+            previous_path=self._roots.told(source),
+            **facts,
+        )
+        return wanted, told
+
+    def _created(self, one: FilePatch) -> tuple[list[Wanted], PatchedFile]:
+        assert one.new is not None
+        target = self._claimed(one.new)
+        if self._changer.see(self._roots, target) is not None:
+            raise _Reject("it is to be made, but there is a file of this name already")
+        data, _ = self._patched(one, b"")
+        told = PatchedFile(
+            path=self._roots.told(target), outcome="created", **_counts(one), **_sizes(data, None)
+        )
+        return [Wanted(target, None, data, executable=one.executable or None)], told
+
+    def _deleted(
+        self, one: FilePatch, source: Located, seen: Seen
+    ) -> tuple[list[Wanted], PatchedFile]:
+        data, _ = self._patched(one, seen.data)
+        if texts.decode(data)[0]:
+            raise _Reject("it is to be deleted, but has more lines than the patch removes")
+        told = PatchedFile(
+            path=self._roots.told(source),
+            outcome="deleted",
+            **_counts(one),
+            etag_before=etag_of(seen.data),
+        )
+        return [Wanted(source, seen, None)], told
+
+    def _existing(self, path: str) -> tuple[Located, Seen]:
+        located = self._claimed(path)
+        seen = self._changer.see(self._roots, located)
+        if seen is None:
+            raise _Reject("there is no such file")
+        return located, seen
+
+    def _claimed(self, path: str) -> Located:
+        located = locate(self._roots.roots, path, self._root)
+        self._roots.admit_change(located)
+        if located.relative in self._used:
+            raise _Reject("the patch names it twice")
+        self._used.add(located.relative)
+        return located
+
+    def _patched(self, one: FilePatch, data: bytes) -> tuple[bytes, int]:
+        if not one.hunks:
+            return data, 0
+        try:
+            text, form = texts.decode(data)
+        except texts.NotText as error:
+            raise _Reject(f"it cannot be patched: {error}") from None
+        try:
+            patched = patching.apply(text, form, one.hunks)
+        except patching.Misfit as misfit:
+            more = {"region": misfit.region} if misfit.region else {}
+            number = misfit.hunk.number
+            raise _Reject(f"part {number}: {misfit.reason}", part=number, **more) from None
+        return texts.encode(patched.text, form), patched.offset
+
+
+def _counts(one: FilePatch) -> dict[str, Any]:
+    return {
+        "added": sum(hunk.added for hunk in one.hunks),
+        "removed": sum(hunk.removed for hunk in one.hunks),
+    }
+
+
+def _sizes(data: bytes, seen: Seen | None) -> dict[str, Any]:
+    before = None if seen is None else etag_of(seen.data)
+    return {"etag": etag_of(data), "etag_before": before, "bytes": len(data)}

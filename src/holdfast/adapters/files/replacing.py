@@ -1,0 +1,166 @@
+"""Replacing files within one open folder: atomically, and never written through a hard link.
+
+Works on names beneath the descriptor of a folder only, so nothing that is renamed above it
+matters. Mode, owner and extended attributes go over to what replaces a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from typing import NamedTuple
+
+from holdfast.adapters.files.beneath import NoFile, kind_of
+from holdfast.adapters.files.reading import WHOLE
+from holdfast.adapters.files.store import State
+from holdfast.vocabulary.errors import Refused
+
+NEW_MODE = 0o666
+_KEPT_BITS = 0o777
+"""Permissions. What would run as somebody else is not kept, as with any write."""
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Seen(NamedTuple):
+    """A file as it was read: enough to notice that it is another one now."""
+
+    data: bytes
+    facts: os.stat_result
+
+    @property
+    def state(self) -> State:
+        facts = self.facts
+        hashed = hashlib.sha256(self.data).hexdigest()
+        return State(hashed, len(self.data), facts.st_mode & 0o7777, facts.st_uid, facts.st_gid)
+
+
+def see(folder: int, name: str) -> Seen | None:
+    """The whole file; nothing if there is none. Raises for what is no file or too large."""
+    try:
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _check(facts)
+    try:
+        opened = os.open(name, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        facts = os.fstat(opened)
+        _check(facts)
+        with open(opened, "rb", closefd=False) as file:
+            data = file.read(WHOLE + 1)
+        if len(data) > WHOLE:
+            raise _too_large()
+        return Seen(data, facts)
+    finally:
+        os.close(opened)
+
+
+def _check(facts: os.stat_result) -> None:
+    if stat.S_ISLNK(facts.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if not stat.S_ISREG(facts.st_mode):
+        raise NoFile(kind_of(facts.st_mode))
+    if facts.st_size > WHOLE:
+        raise _too_large()
+
+
+def _too_large() -> Refused:
+    return Refused(
+        f"a file of more than {WHOLE // 1024**2} MiB is not changed",
+        "its backup would be too large",
+    )
+
+
+def is_still(folder: int, name: str, seen: Seen | None) -> bool:
+    """Whether the file is the one that was read, untouched."""
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return seen is None
+    if seen is None:
+        return False
+    was = seen.facts
+    return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (
+        was.st_dev, was.st_ino, was.st_size, was.st_mtime_ns, was.st_ctime_ns
+    )  # fmt: skip
+
+
+def prepare(
+    folder: int, temporary: str, data: bytes, state: State | None, like: str | None
+) -> None:
+    """Write what will replace a file, beside it and on disk; with its mode, owner and attributes.
+
+    Without a state it is a new file, with the mode that new files have here.
+    """
+    opened = os.open(temporary, _MAKE, NEW_MODE if state is None else 0o600, dir_fd=folder)
+    try:
+        with open(opened, "wb", closefd=False) as file:
+            file.write(data)
+        if state is not None:
+            _keep_owner(opened, state)
+            if like is not None:
+                _copy_attributes(folder, like, opened)
+            os.fchmod(opened, state.mode & _KEPT_BITS)
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _keep_owner(opened: int, state: State) -> None:
+    facts = os.fstat(opened)
+    if (facts.st_uid, facts.st_gid) == (state.uid, state.gid):
+        return
+    try:
+        os.fchown(opened, state.uid, state.gid)
+    except PermissionError:
+        owner = f"user {state.uid}, group {state.gid}"
+        raise Refused(
+            f"it belongs to {owner}, and would not after being replaced", "ask its owner"
+        ) from None
+
+
+def _copy_attributes(folder: int, name: str, opened: int) -> None:
+    if not hasattr(os, "listxattr"):
+        return
+    try:
+        source = os.open(name, _READ, dir_fd=folder)
+    except OSError:
+        return
+    try:
+        for attribute in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(opened, attribute, os.getxattr(source, attribute))
+    except OSError:
+        pass
+    finally:
+        os.close(source)
+
+
+def put_new(folder: int, temporary: str, name: str) -> None:
+    """Give a prepared file its name; raises FileExistsError if somebody was first."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if not is_still(folder, name, None):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        os.unlink(temporary, dir_fd=folder)
+
+
+def put_over(folder: int, temporary: str, name: str) -> None:
+    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def drop(folder: int, name: str) -> None:
+    """Remove a file that may be gone."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)

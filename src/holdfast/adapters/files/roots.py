@@ -1,0 +1,186 @@
+"""The roots in force: paths become places, what is denied is refused, errors are put into words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from holdfast.adapters.files.beneath import FOLDER, NoFile, Opener, best, open_file
+from holdfast.rules.file_access import Denials, Located, Root, locate, shown, told
+from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
+from holdfast.vocabulary.file_spec import FilesSpec
+from holdfast.vocabulary.names import closest
+
+DEFAULT_ROOT = "project"
+MOST_NAMES = 2000
+Never = Callable[[], Sequence[tuple[str, str]]]
+"""Files and folders that are never opened, each with the reason."""
+
+
+class Roots:
+    """The roots of one configuration."""
+
+    def __init__(
+        self, spec: FilesSpec, project: str, never: Never, opener: Opener | None = None
+    ) -> None:
+        self.roots = [
+            Root(root.name, os.path.realpath(root.path), root.path, root.write)
+            for root in spec.roots
+        ] or [Root(DEFAULT_ROOT, os.path.realpath(project), project)]
+        self.denials = Denials(spec.deny, [(os.path.realpath(path), why) for path, why in never()])
+        self.opener = opener or best()
+
+    def locate(self, path: str, root: str | None = None) -> Located:
+        """What a path means, if it may be looked at."""
+        located = locate(self.roots, path, root)
+        self.admit(located)
+        return located
+
+    def admit(self, located: Located) -> None:
+        """Raises Refused for what is denied."""
+        reason = self.denials.reason(located)
+        if reason is not None:
+            raise Refused(f'"{self.shown(located)}" is denied: {reason}', "", self._about(located))
+
+    def admit_change(self, located: Located) -> None:
+        """Raises Refused for what may not be changed."""
+        self.admit(located)
+        if not located.root.is_writable:
+            raise Refused(
+                f'the root "{located.root.name}" is read-only',
+                "`files: {roots: {NAME: {path: …, write: true}}}` lets files be changed",
+                self._about(located),
+            )
+        if not located.parts:
+            raise UsageError("this is a root itself, not a file")
+
+    def told(self, located: Located) -> str:
+        return told(self.roots, located)
+
+    def shown(self, located: Located) -> str:
+        return shown(self.told(located))
+
+    def _about(self, located: Located) -> dict[str, str]:
+        return {"path": self.told(located)}
+
+    @contextmanager
+    def opened_root(self, root: Root) -> Iterator[int]:
+        try:
+            descriptor = os.open(root.path, FOLDER)
+        except OSError as error:
+            raise NotFound(
+                f'the root "{root.name}" ({root.path}) cannot be opened: {error.strerror}'
+            ) from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def opened(self, located: Located) -> Iterator[tuple[int, os.stat_result]]:
+        """A file, to be read."""
+        with self.opened_root(located.root) as root, self.explained(located):
+            descriptor, facts = open_file(self.opener, root, located.parts)
+            try:
+                yield descriptor, facts
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def opened_folder(self, located: Located) -> Iterator[int]:
+        with self.opened_root(located.root) as root, self.explained(located):
+            descriptor = self.opener(root, located.parts, FOLDER)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def explained(self, located: Located) -> Iterator[None]:
+        """Errors of the system as errors that say what to do."""
+        try:
+            yield
+        except OSError as error:
+            raise self.error_of(error, located) from None
+
+    def error_of(self, error: OSError, located: Located) -> HoldfastError:
+        name, about = self.shown(located), self._about(located)
+        if isinstance(error, NoFile):
+            hint = "`list_files` lists it" if error.kind == "directory" else "only files are read"
+            return Refused(f'"{name}" is a {error.kind}, not a file', hint, about)
+        if error.errno == errno.ENOENT:
+            return NotFound(f'there is no "{name}"', self._guess(located), about)
+        if error.errno == errno.ELOOP:
+            return Refused(*self._link(located), about)
+        if error.errno == errno.EXDEV:
+            return Refused(
+                f'"{name}" is on another mount than its root',
+                "make that folder a root of its own",
+                about,
+            )
+        if error.errno == errno.ENOTDIR:
+            return NotFound(f'there is no "{name}": a part of it is no folder', "", about)
+        if error.errno == errno.ENAMETOOLONG:
+            return UsageError(f'"{name}": a name is too long for the file system', "", about)
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return Refused(f'"{name}": the system does not permit it', "", about)
+        if error.errno in (errno.ENXIO, errno.ENODEV):
+            return Refused(f'"{name}" is no file', "only files are read", about)
+        return Failed(f'"{name}": {error.strerror or error}', "", about)
+
+    def _link(self, located: Located) -> tuple[str, str]:
+        """Which of the names is a link, and where it leads."""
+        try:
+            with self.opened_root(located.root) as root:
+                for depth in range(1, len(located.parts) + 1):
+                    target = self._target(root, located.parts[:depth])
+                    if target is not None:
+                        return self._about_link(located, depth, target)
+        except (OSError, HoldfastError):
+            pass
+        return f'"{self.shown(located)}" leads through a link', "links are not followed"
+
+    def _target(self, root: int, parts: tuple[str, ...]) -> str | None:
+        folder = self.opener(root, parts[:-1], FOLDER)
+        try:
+            return os.readlink(parts[-1], dir_fd=folder)
+        except OSError:
+            return None
+        finally:
+            os.close(folder)
+
+    def _about_link(self, located: Located, depth: int, target: str) -> tuple[str, str]:
+        link = Located(located.root, located.parts[:depth])
+        message = f'"{self.shown(link)}" is a link, and links are not followed'
+        folder = os.path.dirname(link.absolute)
+        led = os.path.normpath(os.path.join(folder, target, *located.parts[depth:]))
+        try:
+            meant = locate(self.roots, led)
+        except HoldfastError:
+            return message, "it leads out of the roots"
+        return message, f'it leads to "{self.shown(meant)}": name that'
+
+    def _guess(self, located: Located) -> str:
+        """What else is in the folder, if it is near."""
+        if not located.parts:
+            return ""
+        folder = Located(located.root, located.parts[:-1])
+        try:
+            with self.opened_root(located.root) as root:
+                descriptor = self.opener(root, folder.parts, FOLDER)
+                try:
+                    with os.scandir(descriptor) as found:
+                        names = [one.name for one, _ in zip(found, range(MOST_NAMES), strict=False)]
+                finally:
+                    os.close(descriptor)
+        except (OSError, HoldfastError):
+            return "`list_files` lists what there is"
+        near = closest(located.parts[-1], names)
+        if near is None:
+            return "`list_files` lists what there is"
+        meant = Located(located.root, (*folder.parts, near))
+        if self.denials.reason(meant) is not None:
+            return "`list_files` lists what there is"
+        return f'did you mean "{self.shown(meant)}"?'

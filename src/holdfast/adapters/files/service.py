@@ -1,0 +1,373 @@
+"""Files as commands ask for them: read, list, write, edit, patch, undo.
+
+Reads are done by a few threads, changes by one, in the order in which they were asked: two never
+mix. Everything here may block and is called in those threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from holdfast.adapters.files import changes, reading
+from holdfast.adapters.files.beneath import Opener, best
+from holdfast.adapters.files.changing import About, Changer, Wanted
+from holdfast.adapters.files.listing import Lister, Look
+from holdfast.adapters.files.patches import Planner
+from holdfast.adapters.files.reading import etag_of
+from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.roots import Never, Roots
+from holdfast.adapters.files.store import ChangeStore, Entry, Record
+from holdfast.rules import differences, edits, texts
+from holdfast.rules.file_access import Located, locate
+from holdfast.vocabulary.commands.files import (
+    ApplyPatch,
+    EditFile,
+    FileChanges,
+    ListFiles,
+    ReadFile,
+    UndoFiles,
+    WriteFile,
+)
+from holdfast.vocabulary.errors import Conflict, NotFound, Refused, ResourceExceeded, UsageError
+from holdfast.vocabulary.file_results import (
+    ChangesResult,
+    FileContent,
+    FileEdited,
+    FileListing,
+    FileWritten,
+    PatchResult,
+    UndoResult,
+)
+from holdfast.vocabulary.file_spec import FilesSpec
+
+READERS = 4
+MOST_WAITING = 256
+"""Requests that wait for a thread; more are refused."""
+ANY_ETAG = "*"
+MOST_CHANGES_TOLD = 500
+T = TypeVar("T")
+
+
+class Files:
+    """The files of one Holdfast."""
+
+    def __init__(
+        self,
+        state: str,
+        project: str,
+        settings: Callable[[], FilesSpec],
+        never: Never = tuple,
+        opener: Opener | None = None,
+    ) -> None:
+        self._project = project
+        self._settings = settings
+        self._never = never
+        self._opener = opener or best()
+        self._store = ChangeStore(os.path.join(state, "files"))
+        self._changer = Changer(self._store)
+        self._cached: tuple[Any, Roots] | None = None
+        self._readers = ThreadPoolExecutor(READERS, "files")
+        self._writer = ThreadPoolExecutor(1, "file-changes")
+        self._waiting = 0
+
+    @property
+    def roots(self) -> Roots:
+        """Those of the settings now."""
+        key = (self._settings(), tuple(self._never()))
+        if self._cached is None or self._cached[0] != key:
+            self._cached = key, Roots(key[0], self._project, lambda: key[1], self._opener)
+        return self._cached[1]
+
+    async def beside(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Do something that changes nothing, beside other such things."""
+        return await self._in(self._readers, call, *arguments)
+
+    async def in_order(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Do something that changes files, after what was asked before it."""
+        return await self._in(self._writer, call, *arguments)
+
+    async def _in(self, threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any) -> T:
+        if self._waiting >= MOST_WAITING:
+            raise ResourceExceeded("too many requests about files wait", "ask again in a moment")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, call, *arguments)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown(wait=False, cancel_futures=True)
+
+    def recover(self) -> list[Record]:
+        """Take back what a supervisor that died had begun."""
+        return changes.recover(self._store, self._opener)
+
+    def read(self, command: ReadFile) -> FileContent:
+        roots = self.roots
+        located = roots.locate(command.path, command.root)
+        wanted = reading.Wanted(
+            command.offset,
+            command.limit,
+            command.tail,
+            command.from_byte,
+            command.max_bytes,
+            command.encoding == "base64",
+        )
+        with roots.opened(located) as (descriptor, facts):
+            part = reading.read(descriptor, facts, wanted)
+        return FileContent(
+            path=roots.told(located),
+            root=located.root.name,
+            etag=part.etag,
+            size=part.size,
+            modified=facts.st_mtime,
+            content=part.content,
+            bytes=part.taken,
+            encoding=part.encoding,
+            lossy=part.is_lossy,
+            bom=part.has_mark,
+            line_ending=part.ending,
+            first_line=part.first_line,
+            lines=part.lines,
+            total_lines=part.total_lines,
+            truncated=part.next_byte is not None,
+            next_offset=part.next_offset,
+            next_byte=part.next_byte,
+        )
+
+    def look(self, command: ListFiles) -> FileListing:
+        roots = self.roots
+        folder = roots.locate(command.path, command.root)
+        after = None
+        if command.cursor is not None:
+            place = locate(roots.roots, command.cursor)
+            after = place.parts[len(folder.parts) :]
+            if place.root != folder.root or place.parts[: len(folder.parts)] != folder.parts:
+                raise UsageError("this cursor is of another folder")
+        look = Look(command.depth, command.hidden, command.ignored, command.limit, after)
+        listed = Lister(roots, folder, look).look()
+        cursor = None
+        if listed.last is not None:
+            cursor = roots.told(Located(folder.root, (*folder.parts, *listed.last)))
+        return FileListing(
+            path=roots.told(folder),
+            root=folder.root.name,
+            entries=listed.entries,
+            ignored=listed.ignored,
+            truncated=cursor is not None,
+            cursor=cursor,
+        )
+
+    def write(self, command: WriteFile, about: About) -> FileWritten:
+        roots = self.roots
+        located = self._to_change(roots, command.path, command.root)
+        seen = self._changer.see(roots, located)
+        self._check_etag(roots, located, seen, command.etag, is_needed=True)
+        data, form = self._content(command, seen)
+        before = None if seen is None else etag_of(seen.data)
+        outcome = "created" if seen is None else "replaced"
+        change = None
+        if seen is not None and seen.data == data:
+            outcome = "unchanged"
+        elif not command.dry_run:
+            change = self._carry_out(roots, [Wanted(located, seen, data)], about).id
+        return FileWritten(
+            path=roots.told(located),
+            outcome=outcome,
+            etag=etag_of(data),
+            etag_before=before,
+            bytes=len(data),
+            encoding=form.encoding if form else "base64",
+            line_ending=form.ending if form else None,
+            change=change,
+            dry_run=command.dry_run,
+        )
+
+    def _content(self, command: WriteFile, seen: Seen | None) -> tuple[bytes, texts.Form | None]:
+        if command.encoding == "base64":
+            try:
+                return base64.b64decode(command.content, validate=True), None
+            except (binascii.Error, ValueError):
+                raise UsageError("content is no base64") from None
+        form = texts.Form()
+        if seen is not None:
+            try:
+                form = texts.decode(seen.data)[1]
+            except texts.NotText:
+                pass
+        text = texts.in_form_of(command.content, form)
+        if form.mark:
+            text = text.removeprefix("\ufeff")
+        return texts.encode(text, form), form._replace(ending=texts.ending_of(text))
+
+    def edit(self, command: EditFile, about: About) -> FileEdited:
+        roots = self.roots
+        located = self._to_change(roots, command.path, command.root)
+        seen = self._existing(roots, located)
+        self._check_etag(roots, located, seen, command.etag, is_needed=False)
+        try:
+            text, form = texts.decode(seen.data)
+        except texts.NotText as error:
+            raise Refused(f'"{roots.shown(located)}" is no text: {error}') from None
+        edited = edits.apply(text, form, command.edits)
+        data = texts.encode(edited.text, form)
+        change = None
+        if not command.dry_run:
+            change = self._carry_out(roots, [Wanted(located, seen, data)], about).id
+        path = roots.told(located)
+        return FileEdited(
+            path=path,
+            etag=etag_of(data),
+            etag_before=etag_of(seen.data),
+            bytes=len(data),
+            replaced=edited.replaced,
+            diff=differences.unified(text, edited.text, path),
+            change=change,
+            dry_run=command.dry_run,
+        )
+
+    def patch(self, command: ApplyPatch, about: About) -> PatchResult:
+        roots = self.roots
+        planned = Planner(roots, self._changer, command.root).plan(command.patch)
+        change = None
+        if not command.dry_run:
+            change = self._carry_out(roots, planned.wanted, about).id
+        return PatchResult(files=planned.files, change=change, dry_run=command.dry_run)
+
+    def undo(self, command: UndoFiles, about: About) -> UndoResult:
+        roots = self.roots
+        located = None
+        if command.path is not None:
+            located = self._to_change(roots, command.path, command.root)
+        record, entries = self._to_undo(command.change, located, about.session)
+        found = [self._undone(roots, entry, is_forced=command.force) for entry in entries]
+        wanted = [one for one in found if one is not None]
+        change = None
+        if not command.dry_run and wanted:
+            change = self._carry_out(roots, wanted, about._replace(undoes=record.id)).id
+            self._remove_folders(roots, entries)
+        files = [
+            changes.told_file(
+                Entry(
+                    root=entry.root,
+                    folder=entry.folder,
+                    path=entry.path,
+                    before=entry.after,
+                    after=entry.before,
+                ),
+                self._told_entry(roots, entry),
+            )
+            for entry in entries
+        ]
+        return UndoResult(undone=record.id, files=files, change=change, dry_run=command.dry_run)
+
+    def _remove_folders(self, roots: Roots, entries: list[Entry]) -> None:
+        """Those that were made for files which are gone again."""
+        for entry in entries:
+            if entry.before is None and entry.made:
+                located = changes.located_of(entry)
+                with roots.opened_root(located.root) as root:
+                    changes.remove_folders(root, located.parts, entry.made, self._opener)
+
+    def _to_undo(
+        self, change: str | None, located: Located | None, session: str | None
+    ) -> tuple[Record, list[Entry]]:
+        if change is None:
+            found = changes.newest_to_undo(self._store, located, session)
+            if found is None:
+                raise NotFound("there is no change to undo", "`file_changes` tells them")
+            return found
+        record = self._store.record(change)
+        if record is None:
+            raise NotFound(f'no change "{change}" is kept', "`file_changes` tells them")
+        if record.state == "rolled_back":
+            raise Conflict(f"{change} was taken back already, when Holdfast died in the middle")
+        entries = [e for e in record.entries if located is None or changes.is_of(e, located)]
+        if not entries:
+            raise NotFound(f"{change} did not change that file")
+        return record, entries
+
+    def _undone(self, roots: Roots, entry: Entry, *, is_forced: bool) -> Wanted | None:
+        kept = changes.located_of(entry)
+        root = next((root for root in roots.roots if root.path == entry.folder), None)
+        if root is None:
+            raise Refused(f'"{entry.root}" ({entry.folder}) is no root any more')
+        located = Located(root, kept.parts)
+        roots.admit_change(located)
+        seen = self._changer.see(roots, located)
+        if changes.is_as(seen, entry.before, entry.after):
+            return None  # it is so already
+        if not is_forced and not changes.is_as(seen, entry.after):
+            raise Conflict(
+                f'"{roots.shown(located)}" was changed since; nothing was undone',
+                "look at it first; `force` undoes it all the same",
+                {"path": roots.told(located)},
+            )
+        if entry.before is None:
+            return Wanted(located, seen, None)
+        data = self._store.get(entry.before.hash)
+        if data is None:
+            raise NotFound(f'what "{roots.shown(located)}" was before is not kept any more')
+        return Wanted(located, seen, data, like=entry.before)
+
+    def tell_changes(self, command: FileChanges) -> ChangesResult:
+        roots = self.roots
+        located = None
+        if command.path is not None:
+            located = roots.locate(command.path, command.root)
+        limit = max(1, min(command.limit, MOST_CHANGES_TOLD))
+        found, is_cut = changes.told(
+            self._store, located, limit, lambda entry: self._told_entry(roots, entry)
+        )
+        return ChangesResult(changes=found, truncated=is_cut)
+
+    def _told_entry(self, roots: Roots, entry: Entry) -> str:
+        return roots.told(changes.located_of(entry))
+
+    def _carry_out(self, roots: Roots, wanted: list[Wanted], about: About) -> Record:
+        record = self._changer.carry_out(roots, wanted, about)
+        with self._store.locked():
+            self._store.prune(self._settings().backups)
+        return record
+
+    def _to_change(self, roots: Roots, path: str, root: str | None) -> Located:
+        located = locate(roots.roots, path, root)
+        roots.admit_change(located)
+        return located
+
+    def _existing(self, roots: Roots, located: Located) -> Seen:
+        seen = self._changer.see(roots, located)
+        if seen is None:
+            raise roots.error_of(FileNotFoundError(2, "No such file"), located)
+        return seen
+
+    def _check_etag(
+        self,
+        roots: Roots,
+        located: Located,
+        seen: Seen | None,
+        etag: str | None,
+        *,
+        is_needed: bool,
+    ) -> None:
+        if etag == ANY_ETAG or (etag is None and (seen is None or not is_needed)):
+            return
+        now = None if seen is None else etag_of(seen.data)
+        if now == etag:
+            return
+        about = {"path": roots.told(located), "etag": now}
+        if etag is None:
+            raise Conflict(
+                f'"{roots.shown(located)}" is there already',
+                'read it and give its etag, or etag: "*" to replace whatever it is',
+                about,
+            )
+        is_gone = "is gone" if seen is None else "is not the one that was read"
+        raise Conflict(f'"{roots.shown(located)}" {is_gone}', "read it again", about)

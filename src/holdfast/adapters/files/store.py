@@ -1,0 +1,235 @@
+"""What files were before each change, outside the tree: contents by their hash, and records.
+
+A change is a record that lies in `pending` while its files are replaced and is moved to `changes`
+when all are: what is found in `pending` at a start was interrupted. Owns its folder in the state
+folder and its retention; touches no file of the user.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.vocabulary.file_spec import BackupSpec
+
+PRUNE_EVERY_SECONDS = 3600.0
+MOST_RECORDS = 5000
+"""How far back a search among the records goes."""
+_log = logger("files")
+_BEGIN = "change-"
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file as it was, or is to be."""
+
+    hash: str
+    size: int
+    mode: int
+    uid: int
+    gid: int
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file of a change; `before` or `after` is missing where the file is."""
+
+    root: str
+    folder: str
+    """The root's own path."""
+    path: str
+    """Below the root, percent-encoded: names need not be text."""
+    before: State | None = None
+    after: State | None = None
+    temporary: str = ""
+    """The name, beside the file, of what replaces it."""
+    made: int = 0
+    """How many folders on the way to it, from the inside, were made for it."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change."""
+
+    id: str
+    time: float
+    command: str
+    actor: str
+    entries: tuple[Entry, ...]
+    session: str | None = None
+    undoes: str | None = None
+    state: str = "done"
+    left: tuple[str, ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Record)
+
+
+class ChangeStore:
+    """Contents and records of one Holdfast."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._objects, self._changes, self._pending = (
+            os.path.join(folder, name) for name in ("objects", "changes", "pending")
+        )
+        self._pruned = 0.0
+        self._new_bytes = 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One change at a time, also while one supervisor takes over from another."""
+        for folder in (self._objects, self._changes, self._pending):
+            os.makedirs(folder, 0o700, exist_ok=True)
+        with open(os.path.join(self._folder, "lock"), "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def new_id(self) -> str:
+        """Ids sort by the time of their making."""
+        return f"{_BEGIN}{int(time.time() * 1000):011x}{os.urandom(4).hex()}"
+
+    def put(self, data: bytes) -> str:
+        """Keep a content, on disk before this returns; gives its hash."""
+        name = hashlib.sha256(data).hexdigest()
+        path = self._object(name)
+        if os.path.exists(path):
+            return name
+        folder = os.path.dirname(path)
+        os.makedirs(folder, 0o700, exist_ok=True)
+        _write(path, data)
+        _sync_folder(folder)
+        self._new_bytes += len(data)
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """A content; nothing if it is not kept any more, or is not what it was."""
+        try:
+            with open(self._object(name), "rb") as file:
+                data = file.read()
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == name else None
+
+    def begin(self, record: Record) -> None:
+        """On disk before any file is touched."""
+        _write(os.path.join(self._pending, f"{record.id}.json"), _encode(record))
+        _sync_folder(self._pending)
+
+    def finish(self, record: Record) -> None:
+        """All of it is done."""
+        name = f"{record.id}.json"
+        os.rename(os.path.join(self._pending, name), os.path.join(self._changes, name))
+
+    def abandon(self, record: Record) -> None:
+        """None of it is done: as if it had never been asked."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._pending, f"{record.id}.json"))
+
+    def settle(self, record: Record) -> None:
+        """It was interrupted, and this is what became of it."""
+        _write(os.path.join(self._pending, f"{record.id}.json"), _encode(record))
+        self.finish(record)
+
+    def interrupted(self) -> list[Record]:
+        found = [self._read(os.path.join(self._pending, name)) for name in _names(self._pending)]
+        return [record for record in found if record is not None]
+
+    def has_interrupted(self) -> bool:
+        return bool(_names(self._pending))
+
+    def records(self) -> Iterator[Record]:
+        """Newest first."""
+        for name in sorted(_names(self._changes), reverse=True):
+            record = self._read(os.path.join(self._changes, name))
+            if record is not None:
+                yield record
+
+    def record(self, change: str) -> Record | None:
+        if not change.removeprefix(_BEGIN).isalnum():
+            return None
+        return self._read(os.path.join(self._changes, f"{change}.json"))
+
+    def _read(self, path: str) -> Record | None:
+        try:
+            with open(path, "rb") as file:
+                return _decoder.decode(file.read())
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            _log.warning("the record of a change cannot be read: %s: %s", path, error)
+            return None
+
+    def prune(self, spec: BackupSpec) -> None:
+        """Forget what is too old or too much; the newest change always stays."""
+        now = time.time()
+        is_due = now - self._pruned > PRUNE_EVERY_SECONDS
+        if not is_due and self._new_bytes < spec.max_size // 10:
+            return
+        self._pruned, self._new_bytes = now, 0
+        kept: set[str] = set()
+        size = 0
+        names = sorted(_names(self._changes), reverse=True)
+        for number, name in enumerate(names):
+            record = self._read(os.path.join(self._changes, name))
+            if record is None:
+                self._forget([name])
+                continue
+            sizes = {one.before.hash: one.before.size for one in record.entries if one.before}
+            more = sum(length for name, length in sizes.items() if name not in kept)
+            is_too_much = now - record.time > spec.keep or size + more > spec.max_size
+            if kept and is_too_much:
+                self._forget(names[number:])
+                break
+            kept |= sizes.keys()
+            size += more
+        kept |= {e.before.hash for r in self.interrupted() for e in r.entries if e.before}
+        self._sweep(kept)
+
+    def _forget(self, names: list[str]) -> None:
+        for name in names:
+            with suppress(OSError):
+                os.unlink(os.path.join(self._changes, name))
+
+    def _sweep(self, kept: set[str]) -> None:
+        for shard in os.listdir(self._objects):
+            folder = os.path.join(self._objects, shard)
+            for name in os.listdir(folder):
+                if shard + name not in kept:
+                    with suppress(OSError):
+                        os.unlink(os.path.join(folder, name))
+
+    def _object(self, name: str) -> str:
+        return os.path.join(self._objects, name[:2], name[2:])
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [n for n in os.listdir(folder) if n.startswith(_BEGIN) and n.endswith(".json")]
+    except FileNotFoundError:
+        return []
+
+
+def _write(path: str, data: bytes) -> None:
+    beside = f"{path}.new"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(beside, path)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
