@@ -41,7 +41,21 @@ class Now:
     now = Settings()
 
 
+class NoGate:
+    run_id = None
+
+
+class Unlocked:
+    now = None
+
+
+class Calm:
+    lockdown, advanced = Unlocked(), None
+
+
 class Desk:
+    gate, authority = NoGate(), Calm()
+
     def __init__(self, link: Link) -> None:
         self.link = link
         self.settings = Now()

@@ -34,7 +34,7 @@ class FakeApplication:
             raise Refused("another user", "no")
         return Actor(self.role, "test")
 
-    def dispatch(self, actor: Actor, command: Command) -> Any:
+    def dispatch(self, actor: Actor, command: Command, key: object = None) -> Any:
         match command.name:
             case "status":
                 self.answered += 1

@@ -59,13 +59,16 @@ class Call:
     def connect(self) -> Connection:
         """The one connection of this call, made when first needed."""
         if self._connection is None:
-            self._connection = reach(self.places)
+            self.use(reach(self.places))
+            assert self._connection is not None
         return self._connection
 
     def use(self, connection: Connection | None) -> None:
         """Speak over this connection from now on."""
         self.close()
         self._connection = connection
+        if connection is not None:
+            connection.on_notice = self._on_notice
 
     def close(self) -> None:
         if self._connection is not None:
@@ -94,6 +97,10 @@ class Call:
     def see_if_alive(self) -> None:
         """Whether the supervisor is only busy; SupervisorHung when it answers nobody."""
         reach(self.places, any_version=True).close()
+
+    def _on_notice(self, notice: dict[str, Any]) -> None:
+        """It waits for somebody's approval."""
+        self.note(str(notice.get("message") or notice))
 
     def say(self, text: str = "") -> None:
         sys.stdout.write(text + "\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import _socket
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
@@ -39,6 +39,8 @@ class Connection:
         self._buffer = b""
         self._aside: list[Frame] = []
         self._last_id = 0
+        self.on_notice: Callable[[Frame], object] = lambda notice: None
+        """Told what an answer has to wait for."""
         # `socket` would cost every call of the CLI as much as all of this package.
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._socket.settimeout(connect_seconds)
@@ -119,6 +121,11 @@ class Connection:
 
     def _read(self, seconds: float | None) -> Frame:
         deadline = None if seconds is None else time.monotonic() + seconds
+        while "notice" in (frame := self._next(deadline)):
+            self.on_notice(frame["notice"])
+        return frame
+
+    def _next(self, deadline: float | None) -> Frame:
         pieces = [self._buffer]
         while b"\n" not in pieces[-1]:
             if deadline is not None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
+from holdfast.app.confirming import Waiting
 from holdfast.doors.failures import told
 from holdfast.doors.lines import Lines
 from holdfast.vocabulary import codec
@@ -142,6 +143,8 @@ class LineConnection(asyncio.Protocol):
         if isinstance(answer, Result):
             self._write(codec.answer(request_id, answer))
             return
+        if caller is None and isinstance(answer, Waiting):
+            self._write(codec.notice(request_id, answer.notice))
         key = object() if request_id is None else request_id
         serving = self._serve(key, request_id, answer, caller)
         self._tasks[key] = asyncio.get_running_loop().create_task(serving)

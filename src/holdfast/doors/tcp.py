@@ -15,6 +15,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from holdfast.app.application import Application
+from holdfast.app.confirming import Waiting
 from holdfast.doors import wording, words
 from holdfast.doors.failures import told
 from holdfast.doors.lines import Lines
@@ -207,6 +208,8 @@ class TcpConnection(asyncio.Protocol):
                     self._write(codec.item(request.id, item))
             self._say(request, {"message": "done"})
             return
+        if isinstance(answer, Waiting) and not request.is_json:
+            self._write(answer.notice["message"].encode() + b"\n")
         self._say(request, answer if isinstance(answer, Result) else await answer)
 
     def _say(self, request: Request, result: Result | dict[str, Any]) -> None:

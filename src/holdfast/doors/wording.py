@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.vocabulary.authority import ApprovalInfo, ApprovalsResult, ModeResult
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.results import LogsResult, Result, StatusResult
@@ -15,6 +16,10 @@ def of_result(result: Result | dict[str, Any]) -> str:
     """Never empty, never more than the answer says."""
     if isinstance(result, StatusResult):
         return _status(result)
+    if isinstance(result, ModeResult):
+        return f"{result.runtime_mode}, {result.service_count} services. {result.message}".rstrip()
+    if isinstance(result, ApprovalsResult):
+        return "\n".join(map(_approval, result.waiting)) or "nothing waits for approval"
     if isinstance(result, LogsResult):
         return "\n".join(line.text for line in result.lines) or "nothing was printed"
     facts = msgspec.to_builtins(result)
@@ -36,6 +41,8 @@ def _status(result: StatusResult) -> str:
         f"holdfast {own.version}: {own.status}, up {format_duration(own.uptime)},"
         f" {own.managed_services} services"
     ]
+    if own.lockdown is not msgspec.UNSET:
+        lines.append(f"LOCKED DOWN by {own.lockdown['by']}: {own.lockdown['reason']}")
     for name, one in result.services.items():
         words = [f"{name}: {one.status}"]
         if one.pid is not None:
@@ -48,6 +55,10 @@ def _status(result: StatusResult) -> str:
             words.append(one.reason)
         lines.append(", ".join(words))
     return "\n".join(lines)
+
+
+def _approval(one: ApprovalInfo) -> str:
+    return f"{one.approval}: {one.actor} asks {one.command} {one.arguments}; {one.reason}"
 
 
 def _outcome(one: Any) -> str:

@@ -33,6 +33,11 @@ health [SERVICE…]     probe services now
 logs SERVICE [N]      the last lines of what a service printed
 reload [FILE]         apply the changed configuration
 shutdown              stop everything, Holdfast too
+lockdown REASON…      refuse every change, until unlock
+unlock                end the lockdown
+approvals             what waits for approval
+approve ID, reject ID decide about it
+mode [MODE]           tell or change the runtime mode
 help                  this
 quit                  hang up
 JSON is understood as well: {"command": "status"}, "Status", {"Restart": {"service": "web"}}"""
@@ -152,8 +157,28 @@ def _from_words(words: list[str]) -> Request:
             return Request("reload", {"config": rest[0]} if rest else {}, False)
         case "shutdown":
             return Request("shutdown", {}, False)
+        case "lockdown" | "unlock" | "approvals" | "approve" | "reject" | "mode":
+            return _about_authority(word, rest)
         case _:
             known = ["status", "start", "stop", "restart", "health", "logs", "reload", "shutdown"]
+            known += ["lockdown", "unlock", "approvals", "approve", "reject", "mode"]
             guess = closest(word, known)
             message = f'no word "{word}"' + (f'; did you mean "{guess}"?' if guess else "")
             raise UsageError(message, "help lists the words")
+
+
+def _about_authority(word: str, rest: list[str]) -> Request:
+    match word, rest:
+        case "lockdown", [_, *_]:
+            return Request("lockdown", {"reason": " ".join(rest)}, False)
+        case "unlock" | "approvals", []:
+            return Request(word, {}, False)
+        case "approve" | "reject", [approval, *reason]:
+            more = {"reason": " ".join(reason)} if reason else {}
+            return Request(word, {"approval": approval, **more}, False)
+        case "mode", []:
+            return Request("get_mode", {}, False)
+        case "mode", [mode]:
+            return Request("set_mode", {"mode": mode}, False)
+        case _:
+            raise UsageError(f"{word} needs other words", "help lists the words")

@@ -60,5 +60,10 @@ def failure(request_id: object, error: HoldfastError) -> bytes:
     return _encoder.encode({"id": request_id, "ok": False, "error": error.as_fields()}) + b"\n"
 
 
+def notice(request_id: object, value: Any) -> bytes:
+    """What is said before the answer, to who may have to wait for it."""
+    return _encoder.encode({"id": request_id, "notice": value}) + b"\n"
+
+
 def item(request_id: object, value: Any) -> bytes:
     return _encoder.encode({"id": request_id, "item": value}) + b"\n"
