@@ -24,6 +24,7 @@ SAFE_TO_REPEAT = frozenset(
     {
         *("status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events"),
         *("prune", "plan", "reload", "alerts", "explain", "metrics", "workflows", "scale"),
+        *("get_mode", "approvals", "unlock"),
     }
 )
 

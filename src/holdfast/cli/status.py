@@ -34,10 +34,12 @@ def status(call: Call) -> int:
 def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> list[str]:
     """The whole answer for people."""
     services: dict[str, dict[str, Any]] = result["services"]
+    notices = notices_of(result.get("supervisor") or {}, paint)
     if not services:
-        return ["no services yet; `holdfast run -- COMMAND` or a holdfast.yaml brings some"]
+        empty = "no services yet; `holdfast run -- COMMAND` or a holdfast.yaml brings some"
+        return [*notices, empty]
     rows = [row_of(name, service) for name, service in services.items()]
-    lines = screen.table(HEADS, rows, paint, columns, state_column=1)
+    lines = [*notices, *screen.table(HEADS, rows, paint, columns, state_column=1)]
     troubled = [name for name, service in services.items() if service["status"] in TROUBLED]
     supervisor: dict[str, Any] = result.get("supervisor") or {}
     counts: dict[str, int] = supervisor.get("alerts") or {}
@@ -53,6 +55,18 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
         lines.append(paint(f"why? holdfast {verb}", "dim"))
     if len(troubled) > 3:
         lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
+    return lines
+
+
+def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
+    """What holds for all of them."""
+    lines = []
+    if lockdown := supervisor.get("lockdown"):
+        since = f" since {_moment(lockdown['since'])}" if lockdown.get("since") else ""
+        told = f"LOCKED DOWN{since} by {lockdown['by']}: {lockdown['reason']} (holdfast unlock)"
+        lines.append(paint(told, "red"))
+    if waiting := supervisor.get("approvals"):
+        lines.append(paint(f"waiting for approval: {waiting} (holdfast approvals)", "yellow"))
     return lines
 
 

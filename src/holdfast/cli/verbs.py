@@ -5,6 +5,7 @@ Adding a verb is adding a row here and a function where the row points. Imports 
 
 from __future__ import annotations
 
+from holdfast.cli.authority_verbs import AUTHORITY_VERBS
 from holdfast.cli.health_verbs import HEALTH_VERBS
 from holdfast.cli.instance_verbs import INSTANCE_VERBS
 from holdfast.cli.mcp_verbs import MCP_VERBS
@@ -356,6 +357,7 @@ VERBS = (
     *TROUBLE_VERBS,
     *MCP_VERBS,
     *SECURITY_VERBS,
+    *AUTHORITY_VERBS,
     *SESSION_VERBS,
     Verb(
         "doctor",
