@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import types
 import typing
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -18,15 +19,17 @@ from holdfast.vocabulary.errors import UsageError
 JSON = "application/json"
 
 
-async def fields_of(request: Request, command: type[Command]) -> dict[str, Any]:
+async def fields_of(
+    request: Request, command: type[Command], takes: frozenset[str] | None = None
+) -> dict[str, Any]:
     """What path, query and body say; raises UsageError for what cannot be understood."""
     if request.method == "POST":
         fields = await _from_body(request)
-        for name in fields:
-            check_name(name, command)
+        check_names(fields, command, takes)
         if request.scope["query_string"]:
             raise UsageError("arguments go into the body, not into the query")
     elif request.scope["query_string"]:
+        check_names(request.query_params, command, takes)
         fields = _from_query(request, command)
     else:
         fields = {}
@@ -40,7 +43,6 @@ def _from_query(request: Request, command: type[Command]) -> dict[str, Any]:
     hints = kinds_of(command)
     given: dict[str, Any] = {}
     for name in request.query_params:
-        check_name(name, command)
         values = request.query_params.getlist(name)
         if is_list(hints[name]):
             given[name] = [word for value in values for word in value.split(",") if word]
@@ -51,11 +53,12 @@ def _from_query(request: Request, command: type[Command]) -> dict[str, Any]:
     return given
 
 
-def check_name(name: str, command: type[Command]) -> None:
-    known = kinds_of(command)
-    if name not in known:
-        hint = f"known: {', '.join(known) or 'none'}"
-        raise UsageError(f'{command.name} has no argument "{name[:100]}"', hint)
+def check_names(names: Iterable[str], command: type[Command], takes: frozenset[str] | None) -> None:
+    known = [name for name in kinds_of(command) if takes is None or name in takes]
+    for name in names:
+        if name not in known:
+            hint = f"known: {', '.join(known) or 'none'}"
+            raise UsageError(f'{command.name} has no argument "{name[:100]}" here', hint)
 
 
 def converted(text: str, kind: Any, name: str) -> Any:

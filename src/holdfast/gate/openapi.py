@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 import holdfast
+from holdfast.gate import examples
 from holdfast.gate.arguments import JSON, is_list, kinds_of
 from holdfast.gate.failures import STATUS, TITLES
+from holdfast.gate.pages import CURSOR, METRICS_TYPE
 from holdfast.gate.server_sent import EVENT_STREAM
-from holdfast.vocabulary.commands import COMMANDS, Command
-from holdfast.vocabulary.commands.command import Door
+from holdfast.gate.ways import Way, ways
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.log_part import LogPart
 
-_PATH_PARAMETER = re.compile(r"{(\w+)}")
 _REFERENCE = "#/components/schemas/{name}"
+_TEXT = {"type": "string"}
 PROBLEM = {
     "type": "object",
-    "required": ["type", "title", "status", "detail", "code"],
+    "required": ["type", "title", "status", "detail", "code", "hint"],
     "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
+        "type": {"type": "string", "description": "`urn:holdfast:error:` and the code."},
+        "title": _TEXT,
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What happened."},
         "code": {"type": "string", "description": "Stable: programs decide by it."},
@@ -29,100 +31,128 @@ PROBLEM = {
         "details": {"type": "object"},
     },
 }
+_ABOUT = """Keeps processes running. Every command of Holdfast, over HTTP.
+
+Show a token as `Authorization: Bearer TOKEN`; `holdfast token create NAME` makes one. Errors are \
+problem details (RFC 9457) with a stable `code`. What answers `text/event-stream` is told as it \
+happens to who asks for that in `Accept`, and `Last-Event-ID` goes on where one was."""
 
 
 def offered() -> list[type[Command]]:
-    return [
-        command
-        for command in COMMANDS.values()
-        if command.route is not None and Door.REST in command.doors
-    ]
+    return list(dict.fromkeys(way.command for way in ways()))
 
 
 def describe() -> dict[str, Any]:
     """The whole document."""
-    commands = offered()
-    answers = {command.name: command.answers for command in commands}
-    kinds: list[Any] = [*commands, *dict.fromkeys(answers.values())]
+    found = ways()
+    commands = list(dict.fromkeys(way.command for way in found))
+    kinds: list[Any] = [*commands, *dict.fromkeys(way.answers for way in found), LogPart]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     by_kind = dict(zip(kinds, schemas, strict=True))
+
+    def schema_of(kind: Any) -> dict[str, Any]:
+        own: dict[str, Any] = components[by_kind[kind]["$ref"].rpartition("/")[2]]
+        return own
+
     paths: dict[str, Any] = {}
-    for command in commands:
-        assert command.route is not None
-        method, path = command.route
-        own = components[command.__name__]
-        answer = by_kind[answers[command.name]]
-        paths.setdefault(path, {})[method.lower()] = _operation(command, own, answer)
-    for command in commands:
-        # What a path or a query says is told there; a body's schema is told in place.
-        components.pop(command.__name__, None)
+    for way in found:
+        operation = _operation(way, schema_of(way.command), by_kind[way.answers])
+        paths.setdefault(way.path, {})[way.method.lower()] = operation
+    for path, operation in _pages(schema_of(LogPart)).items():
+        paths[path] = {"get": operation}
+    # What a path or a query says is told there; a body's schema is told in place.
+    unused = {by_kind[kind]["$ref"].rpartition("/")[2] for kind in (*commands, LogPart)}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Holdfast",
-            "version": holdfast.__version__,
-            "description": "Keeps processes running. Every command of Holdfast, over HTTP.",
-        },
+        "info": {"title": "Holdfast", "version": holdfast.__version__, "description": _ABOUT},
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "paths": {**paths, **_own_paths()},
+        "tags": [{"name": name} for name in dict.fromkeys(_tag(way.command) for way in found)],
+        "paths": paths,
         "components": {
-            "schemas": {**components, "Problem": PROBLEM},
+            "schemas": {
+                **{name: schema for name, schema in components.items() if name not in unused},
+                "Problem": PROBLEM,
+            },
+            "responses": {"Problem": _problem_response()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _operation(command: type[Command], own: dict[str, Any], answer: dict[str, Any]) -> Any:
-    assert command.route is not None
-    method, path = command.route
+def _tag(command: type[Command]) -> str:
+    return command.__module__.rpartition(".")[2]
+
+
+def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    command = way.command
     summary, _, rest = (command.__doc__ or command.name).strip().partition("\n\n")
-    in_path = set(_PATH_PARAMETER.findall(path))
-    properties: dict[str, Any] = own.get("properties", {})
-    content: dict[str, Any] = {JSON: {"schema": answer}}
-    if command.streams:
-        content[EVENT_STREAM] = {"schema": {"type": "string"}}
+    content: dict[str, Any] = {
+        JSON: {"schema": answer, "example": examples.answer(way.answers)},
+    }
+    is_told = "follow" in command.__struct_fields__ or command.name == "logs"
+    if is_told:
+        content[EVENT_STREAM] = {"schema": _TEXT}
     operation: dict[str, Any] = {
-        "operationId": command.name,
-        "summary": " ".join(summary.split()),
+        "operationId": way.operation,
+        "summary": way.summary or " ".join(summary.split()),
         "description": " ".join(rest.split()),
-        "tags": [command.__module__.rpartition(".")[2]],
-        "responses": {
-            "200": {"description": "Done.", "content": content},
-            "default": _problem_response(),
-        },
+        "tags": [_tag(command)],
+        "responses": _responses({"description": "Done.", "content": content}),
+        "x-holdfast-command": command.name,
         "x-holdfast-permission": command.permission.value,
         "x-holdfast-effect": command.effect.value,
     }
-    parameters = [_parameter(name, properties[name], "path", command) for name in sorted(in_path)]
-    others = {name: schema for name, schema in properties.items() if name not in in_path}
-    if method == "GET":
-        required = set(own.get("required", ()))
-        parameters += [
-            {**_parameter(name, schema, "query", command), "required": name in required}
-            for name, schema in others.items()
-        ]
-    else:
-        body = {
-            "type": "object",
-            "properties": others,
-            "required": [name for name in own.get("required", ()) if name in others],
-            "additionalProperties": False,
-        }
-        operation["requestBody"] = {
-            "required": bool(body["required"]),
-            "content": {JSON: {"schema": body}},
-        }
+    shown = examples.request(command)
+    parameters = [
+        _parameter(name, own["properties"].get(name, _TEXT), "path", shown.get(name, "web"))
+        for name in way.parameters
+    ]
+    others = {
+        name: schema
+        for name, schema in own.get("properties", {}).items()
+        if name not in way.parameters and (way.takes is None or name in way.takes)
+    }
+    required = set(own.get("required", ())) & others.keys()
+    if way.method == "GET":
+        parameters += [_query(name, schema, command, shown) for name, schema in others.items()]
+    elif others:
+        operation["requestBody"] = _body(others, required, shown)
+    if is_told and way.method == "GET":
+        parameters.append(
+            {"name": "Last-Event-ID", "in": "header", "required": False, "schema": _TEXT}
+        )
     if parameters:
         operation["parameters"] = parameters
     return operation
 
 
-def _parameter(name: str, schema: Any, where: str, command: type[Command]) -> dict[str, Any]:
-    parameter = {"name": name, "in": where, "required": True, "schema": schema}
-    if where == "query" and is_list(kinds_of(command)[name]):
-        parameter |= {"style": "form", "explode": True}
-    return parameter
+def _query(name: str, schema: Any, command: type[Command], shown: dict[str, Any]) -> dict[str, Any]:
+    required = next(it.required for it in msgspec.structs.fields(command) if it.encode_name == name)
+    found = {**_parameter(name, schema, "query", shown.get(name)), "required": required}
+    if is_list(kinds_of(command)[name]):
+        found |= {"style": "form", "explode": True}
+    return found
+
+
+def _body(others: dict[str, Any], required: set[str], shown: dict[str, Any]) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": others,
+        "required": [name for name in others if name in required],
+        "additionalProperties": False,
+    }
+    example = {name: value for name, value in shown.items() if name in others}
+    return {"required": bool(required), "content": {JSON: {"schema": schema, "example": example}}}
+
+
+def _parameter(name: str, schema: Any, where: str, example: Any) -> dict[str, Any]:
+    found = {"name": name, "in": where, "required": True, "schema": schema}
+    return found if example is None else {**found, "example": example}
+
+
+def _responses(done: dict[str, Any]) -> dict[str, Any]:
+    return {"200": done, "default": {"$ref": "#/components/responses/Problem"}}
 
 
 def _problem_response() -> dict[str, Any]:
@@ -145,25 +175,40 @@ def _problem_response() -> dict[str, Any]:
     }
 
 
-def _own_paths() -> dict[str, Any]:
-    def simple(summary: str) -> dict[str, Any]:
-        answer = {"type": "object", "required": ["status"], "properties": {"status": _TEXT}}
-        return {
-            "get": {
-                "summary": summary,
-                "operationId": re.sub(r"\W+", "_", summary.lower()).strip("_"),
-                "security": [],
-                "responses": {
-                    "200": {"description": "Yes.", "content": {JSON: {"schema": answer}}},
-                    "default": _problem_response(),
-                },
-            }
-        }
-
-    return {
-        "/health": simple("Whether the gate answers"),
-        "/ready": simple("Whether the supervisor answers"),
+def _pages(part: dict[str, Any]) -> dict[str, Any]:
+    """What is no command of its own."""
+    log = {
+        **_page("log", "Download a service's log", {"application/octet-stream": {}}),
+        "description": "As a file of any size. `cursor` to `until_cursor`, `since` to `until`, "
+        f"`run` and `tail` choose a part. `{CURSOR}` tells where to read on.",
+        "parameters": [
+            _parameter("service", _TEXT, "path", "web"),
+            *(
+                {"name": name, "in": "query", "required": False, "schema": schema}
+                for name, schema in part["properties"].items()
+            ),
+        ],
     }
+    done = log["responses"]["200"]
+    done["content"]["text/plain"] = {"schema": _TEXT}
+    done["headers"] = {CURSOR: {"schema": _TEXT, "description": "Where to read on."}}
+    return {
+        "/api/services/{service}/log": log,
+        "/metrics": _page(
+            "prometheus", "Every number of `metrics`, for Prometheus",
+            {METRICS_TYPE.partition(";")[0]: {"schema": _TEXT}},
+        ),
+        "/health": _open_page("health", "Whether the gate answers", "ok"),
+        "/ready": _open_page("ready", "Whether the supervisor answers", "ready"),
+    }  # fmt: skip
 
 
-_TEXT = {"type": "string"}
+def _page(name: str, summary: str, content: dict[str, Any]) -> dict[str, Any]:
+    responses = _responses({"description": "Done.", "content": content})
+    return {"operationId": name, "summary": summary, "tags": ["pages"], "responses": responses}
+
+
+def _open_page(name: str, summary: str, said: str) -> dict[str, Any]:
+    schema = {"type": "object", "required": ["status"], "properties": {"status": _TEXT}}
+    example = {"status": said, "version": holdfast.__version__}
+    return {**_page(name, summary, {JSON: {"schema": schema, "example": example}}), "security": []}

@@ -59,7 +59,7 @@ class RestDoor:
         leaving = Leaving(request.receive)
         try:
             caller = caller_of(request)
-            fields = await fields_of(request, way.command)
+            fields = await fields_of(request, way.command, way.takes)
             if way.given is not None:
                 fields = way.given(fields)
             if wants_stream(request, way, fields):

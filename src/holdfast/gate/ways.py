@@ -35,6 +35,8 @@ class Way(NamedTuple):
     shape: Callable[[bytes, Fields], bytes] | None = None
     """The answer as this path tells it."""
     summary: str = ""
+    takes: frozenset[str] | None = None
+    """The command's fields that it takes beside those of its path; None: all."""
 
     @property
     def parameters(self) -> list[str]:
@@ -50,7 +52,7 @@ def _more() -> list[Way]:
         Way("GET", "/api/services", status, "services", status.answers, summary=_ALL),
         Way(
             "GET", "/api/services/{service}", status, "service", ServiceStatus,
-            lambda fields: {"services": [fields["service"]]}, shapes.one_service, _ONE,
+            lambda fields: {"services": [fields["service"]]}, shapes.one_service, _ONE, frozenset(),
         ),
         Way(
             "GET", f"{system}/status", status, "system_status", SystemStatus,
