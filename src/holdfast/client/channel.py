@@ -47,6 +47,8 @@ class Caller(NamedTuple):
 
     token: str
     door: str
+    call: str | None = None
+    """The tool call that this is a part of, for who looks later."""
 
 
 class Channel:
@@ -60,9 +62,20 @@ class Channel:
         self._connecting = asyncio.Lock()
 
     async def ask(
-        self, command: str, fields: Frame, caller: Caller | None, *, is_repeatable: bool
+        self,
+        command: str,
+        fields: Frame,
+        caller: Caller | None,
+        *,
+        is_repeatable: bool,
+        key: str | None = None,
     ) -> Frame:
-        """The answer to one command; raises the error that came instead."""
+        """The answer to one command; raises the error that came instead.
+
+        Under a `key` it is done once, however often it is asked.
+        """
+        if key is not None:
+            fields = {**fields, "key": key}
         answer = await self.ask_text(command, fields, caller, is_repeatable=is_repeatable)
         found: Frame = json.loads(answer) or {}
         return found
@@ -130,6 +143,8 @@ class Channel:
         frame = {**fields, "id": request, "command": command}
         if caller is not None:
             frame["caller"] = {"token": caller.token, "door": caller.door}
+            if caller.call is not None:
+                frame["caller"]["call"] = caller.call
         return request, _line(frame)
 
     def _line_now(self) -> _Line | None:

@@ -7,6 +7,7 @@ A call that is repeated, because the gate or the supervisor died under it, has t
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from holdfast.vocabulary.mcp_spec import McpSpec
 LONGEST_SECONDS = 50.0
 """Clients give up at 60."""
 PROGRESS_SECONDS = 2.0
+SCOPE = "holdfast.client"
+"""Where a request over HTTP carries its client."""
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -43,15 +46,28 @@ class Client:
 class Call:
     """What a tool works with."""
 
-    def __init__(self, client: Client, key: str | None, progress: Progress | None = None) -> None:
+    def __init__(
+        self, client: Client, tool: str, key: str | None, progress: Progress | None = None
+    ) -> None:
         self.client = client
-        self._key = key
+        self._key = key or uuid.uuid4().hex
         self._progress = progress
-        self._count = 0
+        self._caller = client.caller._replace(call=tool)
+        self._changes = 0
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The answer to one command; raises the error that came instead."""
-        return await self.client.ask(command, **fields)
+        """The answer to one command; raises the error that came instead.
+
+        What changes something gets a key: asked again after a death of ours, it is answered
+        what was done the first time.
+        """
+        key = None
+        if COMMANDS[command].effect is not Effect.READS:
+            self._changes += 1
+            key = f"{self._key}/{self._changes}"
+        return await self.client.channel.ask(
+            command, fields, self._caller, is_repeatable=True, key=key
+        )
 
     async def meanwhile(self, work: Awaitable[Any], seconds: float, what: str) -> Any:
         """Await something and tell now and then how long it has been."""

@@ -22,7 +22,7 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import caller_of
 from holdfast.gate.failures import Unauthorized, problem
 from holdfast.gate.guard import Allowed
-from holdfast.gate.mcp.call import Client
+from holdfast.gate.mcp.call import SCOPE, Client
 from holdfast.vocabulary.errors import HoldfastError, Refused
 from holdfast.vocabulary.mcp_spec import McpSpec
 
@@ -102,7 +102,7 @@ class McpDoor:
             return
         await self._loaded.wait()
         assert self._http is not None
-        scope["holdfast.client"] = Client(self._channel, caller, self._offer)
+        scope[SCOPE] = Client(self._channel, caller, self._offer)
         await self._http.answer(scope, receive, send)
 
     async def _know(self, caller: Caller) -> None:

@@ -19,6 +19,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
 
 from holdfast.gate.guard import LARGEST_BODY, Allowed
+from holdfast.gate.mcp.call import SCOPE
 
 IDLE_SECONDS = 30 * 60
 MOST_SESSIONS = 1000
@@ -59,7 +60,7 @@ class HttpTransport:
             await asyncio.Event().wait()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        token = scope["holdfast.client"].caller.token
+        token = scope[SCOPE].caller.token
         owner = sha256(token.encode()).hexdigest()
         access = AccessToken(token="", client_id=owner, scopes=[])
         scope["user"] = AuthenticatedUser(access)

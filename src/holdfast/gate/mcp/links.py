@@ -19,12 +19,14 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from holdfast.client.channel import Caller, Channel
+from holdfast.client.connection import Unreachable
 from holdfast.gate.mcp.call import Client
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.mcp_spec import McpSpec
 
 LONGEST_LINE = 16 * 1024 * 1024
 GREETING_SECONDS = 10.0
+HOLD_AGAIN_SECONDS = 0.2
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +53,7 @@ class Links:
         try:
             client = await self._greeted(reader, writer)
             if client is not None:
-                await self._speak(client, reader, writer)
+                await self._stay(client, reader, writer)
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
             _log.info("a relay was lost: %s", error)
         finally:
@@ -80,6 +82,47 @@ class Links:
         except msgspec.MsgspecError as error:
             raise UsageError(f"not a greeting: {error}") from None
         return Client(self._channel, Caller(greeting.token, "mcp"), narrowed(self._offer, greeting))
+
+    async def _stay(
+        self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Hold the session for as long as somebody speaks."""
+        loop = asyncio.get_running_loop()
+        holding = loop.create_task(self._hold(client))
+        speaking = loop.create_task(self._speak(client, reader, writer))
+        try:
+            await asyncio.wait([holding, speaking], return_when=asyncio.FIRST_COMPLETED)
+            if speaking.done():
+                speaking.result()
+        finally:
+            for task in (holding, speaking):
+                task.cancel()
+            await asyncio.gather(holding, speaking, return_exceptions=True)
+            await self._leave(client)
+
+    async def _hold(self, client: Client) -> None:
+        """Returns when the session is over; a new supervisor is told that somebody is here."""
+        while True:
+            channel = Channel(self._line_socket)
+            try:
+                async for _ in channel.stream("hold_session", {}, client.caller):
+                    pass
+                return
+            except Unreachable:
+                await asyncio.sleep(HOLD_AGAIN_SECONDS)
+            except HoldfastError:
+                return
+            finally:
+                await channel.close()
+
+    async def _leave(self, client: Client) -> None:
+        """A session that nothing runs for ends at once; another one after its grace."""
+        try:
+            renewed = await client.ask("renew_session")
+            if not renewed["session"]["owns"]:
+                await client.ask("close_session")
+        except HoldfastError as error:
+            _log.info("a session was not closed: %s", error.message)
 
     async def _speak(
         self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

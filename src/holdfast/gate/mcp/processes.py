@@ -313,5 +313,3 @@ async def send(call: Call, given: SendArguments) -> Answer:
     lines, _ = answers.newest(answers.told(result["lines"]), answers.DEFAULT_BYTES)
     told = answers.fenced(lines) if lines else "it printed nothing yet"
     return Answer(f"{told}\n-- next cursor {result['cursor']}")
-
-

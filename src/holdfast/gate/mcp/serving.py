@@ -16,7 +16,7 @@ class Serving:
     def __init__(
         self, channel: Channel, line_socket: str, offer: McpSpec, allowed: Allowed
     ) -> None:
-        self.server = make_server()
+        self.server = make_server(lambda: Channel(line_socket))
         self.links = Links(self.server, channel, line_socket, offer)
         self.http = HttpTransport(self.server, allowed, has_sse=offer.legacy_sse)
 

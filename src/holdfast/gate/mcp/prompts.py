@@ -1,0 +1,115 @@
+"""Three requests that people make of assistants, put into words with what is known now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from holdfast.gate.mcp import answers
+from holdfast.gate.mcp.call import Client
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.secrets import redact
+
+
+class Prompt(NamedTuple):
+    """One request, and the one thing that it is about."""
+
+    name: str
+    about: str
+    argument: str
+    meaning: str
+    is_required: bool
+    work: Callable[[Client, str], Awaitable[str]]
+
+    def described(self) -> dict[str, Any]:
+        argument = {
+            "name": self.argument,
+            "description": self.meaning,
+            "required": self.is_required,
+        }
+        return {"name": self.name, "description": self.about, "arguments": [argument]}
+
+
+async def _diagnose(client: Client, name: str) -> str:
+    known = (await client.ask("explain", service=name))["explanations"][0]
+    result = await client.ask("logs", service=name, tail=60, max_bytes=answers.DEFAULT_BYTES)
+    lines, _ = answers.newest(answers.told(result["lines"]), answers.DEFAULT_BYTES)
+    return "\n".join(
+        [
+            f"Find out what is wrong with the service {name} and say how to mend it.",
+            "What Holdfast knows of it:",
+            answers.fenced([f"{known['summary']}", f"next: {known['next']}", *_hints(known)]),
+            "What it printed last:",
+            answers.fenced(lines or ["(nothing)"]),
+            "Read more with `logs`, look at the code with `read` and `search`, and restart it "
+            "with `control` only once you know the cause. Verify with `wait`.",
+        ]
+    )
+
+
+def _hints(known: dict[str, Any]) -> list[str]:
+    happened = [redact(str(one.get("text", ""))) for one in known.get("happened") or ()]
+    return [*(f"happened: {text}" for text in happened[-10:]), *(known.get("hints") or ())]
+
+
+async def _explain_restarts(client: Client, name: str) -> str:
+    runs = (await client.ask("runs", service=name, limit=10))["runs"]
+    fields = ("number", "started_at", "duration", "exit_code", "signal", "reason", "error_type")
+    told = [
+        json.dumps({key: run[key] for key in fields if run.get(key) is not None}) for run in runs
+    ]
+    return "\n".join(
+        [
+            f"Explain why the service {name} was restarted, run by run, and what the pattern is.",
+            "Its newest runs, the latest first:",
+            answers.fenced([redact(line) for line in told] or ["(none)"]),
+            "Read the end of each run with `logs` and its number in `run`; distinguish crashes "
+            "from what people asked for.",
+        ]
+    )
+
+
+async def _review_changes(client: Client, since: str) -> str:
+    begin = since or "the last commit"
+    rev = f" with rev {since}" if since else ""
+    return (
+        f"Review what changed in this project since {begin}. Use `git` with op log and op diff"
+        f"{rev}, then `status` and `logs` to see whether services still do their work. Tell "
+        "mistakes first, each with file and line, then what should be tested."
+    )
+
+
+TABLE = (
+    Prompt(
+        "diagnose", "Find out what is wrong with a service", "service", "its name", True, _diagnose
+    ),
+    Prompt(
+        "explain_restarts",
+        "Explain why a service was restarted",
+        "service",
+        "its name",
+        True,
+        _explain_restarts,
+    ),
+    Prompt(
+        "review_changes",
+        "Review what changed in the project",
+        "since",
+        "a commit, branch or tag",
+        False,
+        _review_changes,
+    ),
+)
+PROMPTS = {prompt.name: prompt for prompt in TABLE}
+
+
+async def text_of(client: Client, prompt: Prompt, arguments: dict[str, str]) -> str:
+    """The words of a prompt; raises UsageError for what it does not take."""
+    for name in arguments:
+        if name != prompt.argument:
+            raise UsageError(f'{prompt.name} has no argument "{name}"; known: {prompt.argument}')
+    value = arguments.get(prompt.argument, "")
+    if prompt.is_required and not value:
+        raise UsageError(f"{prompt.name} needs {prompt.argument}")
+    return await prompt.work(client, value)
