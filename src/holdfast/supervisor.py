@@ -254,7 +254,9 @@ class Machinery:
         later, new_future = self._loop.call_later, self._loop.create_future
         lockdown = Lockdown(LockdownFile(self._state), link, store, clock)
         self._file_watches.is_held = lambda: lockdown.now is not None
-        return Authority(modes, lockdown, Approvals(link, store, clock, later, new_future))
+        approvals = Approvals(link, store, clock, later, new_future)
+        approvals.on_decided = modes.count_decision
+        return Authority(modes, lockdown, approvals)
 
     def _build_doors(self, runtime: str) -> None:
         context = self._context

@@ -26,6 +26,7 @@ MOST_TOKENS = 1000
 LOGIN_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 NOTHING = Scopes(commands=())
 LONGEST_NAME = 100
+LONGEST_SECONDS = 100 * 365.25 * 86400
 LONGEST_TOKEN = 200
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 _log = logger("tokens")
@@ -103,8 +104,8 @@ class Tokens:
             raise UsageError(f'a token "{name}" exists already', "revoke it first")
         if len(self._all) >= MOST_TOKENS:
             raise Refused(f"there are {MOST_TOKENS} tokens already", "revoke some")
-        if expires_in is not None and expires_in <= 0:
-            raise UsageError("a token cannot expire before it is made", "for example 30d")
+        if expires_in is not None and not 0 < expires_in <= LONGEST_SECONDS:
+            raise UsageError("a token expires within a hundred years", "for example 30d")
         made = self._new(name, role, expires_in, scopes)
         self._store({**self._valid(), made.token.id: made.token})
         return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from holdfast.vocabulary.actors import Actor, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Permission
 from holdfast.vocabulary.errors import Refused, UnknownService
+
+_PATCHED = re.compile(r"^(?:---|\+\+\+) (?:[ab]/)?([^\t\n\r]+)", re.MULTILINE)
 
 
 def targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
@@ -80,7 +83,12 @@ def _has_any(command: Command) -> bool:
 
 
 def paths_of(command: Command) -> tuple[str, ...]:
-    """The files that a command names."""
+    """The files that a command names; everything (`.`) for one that could and names none."""
+    patch: Any = getattr(command, "patch", None)
+    if isinstance(patch, str):
+        return tuple(dict.fromkeys(_PATCHED.findall(patch))) or (".",)
+    if not {"path", "paths"} & set(command.__struct_fields__):
+        return ()
     one: Any = getattr(command, "path", None)
     several: Any = getattr(command, "paths", None)
-    return (*((one,) if isinstance(one, str) else ()), *(several or ()))
+    return (*((one,) if isinstance(one, str) else ()), *(several or ())) or (".",)

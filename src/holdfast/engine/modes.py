@@ -125,6 +125,11 @@ class Modes:
         if self.container.advanced_services is not None:
             self.container.advanced_services.use(settings)
 
+    def count_decision(self, state: str) -> None:
+        """An approval ended so."""
+        if self.container.advanced_services is not None:
+            self.container.advanced_services.tallies.decided(state)
+
     def why_not(self, mode: Mode) -> str | None:
         """Why it cannot be set: something that restricts requests would be left out."""
         settings = self._settings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from starlette.responses import JSONResponse
 
 from holdfast.client.connection import Unreachable
@@ -52,6 +54,8 @@ def problem(error: HoldfastError) -> JSONResponse:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if status == 503:
         headers["Retry-After"] = "1"
+    if "retry_after" in error.details:
+        headers["Retry-After"] = str(max(1, ceil(float(error.details["retry_after"]))))
     return refusal(status, error.message, error.code, error.hint, headers, error.details)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from posixpath import normpath
 from typing import NamedTuple
 
 from holdfast.vocabulary.actors import Actor, Role, Target
@@ -94,7 +95,7 @@ def _is_about(policy: PolicySpec, request: Request, local: Local) -> bool:
     if policy.effect == "confirm" and not can_wait(command):
         return False
     return (
-        _is_of(policy.actors, *_names_of(actor))
+        _is_of(policy.actors, *_names_of(actor, policy))
         and _is_of(policy.roles, actor.role.value)
         and _is_of(policy.doors, actor.door.value)
         and _is_of(policy.commands, command.name)
@@ -109,10 +110,12 @@ def can_wait(command: Command | type[Command]) -> bool:
     return command.effect is not Effect.READS and command.name not in NEVER_CONFIRMED
 
 
-def _names_of(actor: Actor) -> tuple[str, ...]:
-    """As the audit calls it, and a token or session by its own name."""
-    names = [actor.name, actor.name.removeprefix("token ")]
-    return (*names, actor.session) if actor.session is not None else tuple(names)
+def _names_of(actor: Actor, policy: PolicySpec) -> tuple[str, ...]:
+    """As the audit calls it, and a token or session by its own name. A session's client calls
+    itself as it likes: that allows nothing."""
+    if actor.session is None:
+        return (actor.name, actor.name.removeprefix("token "))
+    return (actor.session,) if policy.effect == "allow" else (actor.session, actor.name)
 
 
 def _is_of(patterns: tuple[str, ...] | None, *names: str) -> bool:
@@ -135,8 +138,21 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
 def _is_about_paths(policy: PolicySpec, paths: Sequence[str]) -> bool:
     if policy.paths is None:
         return True
-    found = [_is_of(policy.paths, path) for path in paths]
-    return bool(found) and (all(found) if policy.effect == "allow" else any(found))
+    if policy.effect == "allow":
+        return bool(paths) and all(_is_of(policy.paths, _plain(path)) for path in paths)
+    return any(_touches(_plain(path), pattern) for path in paths for pattern in policy.paths)
+
+
+def _touches(path: str, pattern: str) -> bool:
+    """Whether a path is such a one, or may hold some: a folder, or everything."""
+    if path == "." or fnmatchcase(path, pattern):
+        return True
+    return pattern.startswith(f"{path}/") or fnmatchcase(f"{path}/", pattern)
+
+
+def _plain(path: str) -> str:
+    """Without the turns by which one file has many names."""
+    return normpath(path) if path else "."
 
 
 def is_within(window: Window, moment: datetime) -> bool:
