@@ -6,6 +6,9 @@ file with these, so that it does not depend on who asks.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.engine.ports import Keeper
@@ -26,3 +29,19 @@ def remember(keeper: Keeper, caller: Caller) -> None:
 def recall(kept: dict[str, str]) -> Caller | None:
     """None before the first `up`."""
     return msgspec.json.decode(kept[KEPT], type=Caller) if KEPT in kept else None
+
+
+class CallersEnvironment:
+    """The environment of the last `up`, or our own before it; read anew when it changes."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._text: str | None = None
+        self._environ: Mapping[str, str] = os.environ
+
+    def __call__(self) -> Mapping[str, str]:
+        text = self._keeper.kept.get(KEPT)
+        if text is not self._text:
+            said = recall(dict(self._keeper.kept))
+            self._text, self._environ = text, said.environment if said is not None else os.environ
+        return self._environ

@@ -37,8 +37,9 @@ class Task(NamedTuple):
     environ: str | None = None
     """Key of an environment in the keeper's memory that it starts from."""
     user: str | None = None
-    on_output: Callable[[str, bytes], None] | None = None
-    """Told what it prints: stream (out, err) and bytes."""
+    on_output: Callable[[str, bytes], bool | None] | None = None
+    """Told what it prints: stream (out, err) and bytes. True says that this is enough: the task
+    is ended, and its result says killed."""
     run_id: str | None = None
     """Given by who wants to find it again after a supervisor's death."""
 
@@ -75,18 +76,25 @@ class TaskResult(NamedTuple):
 class _Tail(asyncio.Protocol):
     """The last bytes of one stream."""
 
-    def __init__(self, stream: str, on_output: Callable[[str, bytes], None] | None) -> None:
+    def __init__(
+        self,
+        stream: str,
+        on_output: Callable[[str, bytes], bool | None] | None,
+        on_enough: Callable[[], None],
+    ) -> None:
         self.data = bytearray()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream = stream
         self._on_output = on_output
+        self._on_enough = on_enough
 
     def data_received(self, data: bytes) -> None:
         self.data += data
         if len(self.data) > 2 * TAIL_BYTES:
             del self.data[:-TAIL_BYTES]
-        if self._on_output is not None:
-            self._on_output(self._stream, data)
+        if self._on_output is not None and self._on_output(self._stream, data):
+            self._on_output = None
+            self._on_enough()
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():
@@ -160,7 +168,7 @@ class Tasks:
         transports: list[asyncio.ReadTransport] = []
         is_timeout = False
         try:
-            await self._open(reply["spares"], task, tails, transports)
+            await self._open(reply["spares"], task, run_id, tails, transports)
             done, _ = await asyncio.wait(
                 [live.exit], timeout=max(0.0, began + task.timeout - monotonic())
             )
@@ -186,11 +194,12 @@ class Tasks:
         self,
         fds: dict[str, int],
         task: Task,
+        run_id: str,
         tails: list[_Tail],
         transports: list[asyncio.ReadTransport],
     ) -> None:
         for stream in ("out", "err"):
-            tail = _Tail(stream, task.on_output)
+            tail = _Tail(stream, task.on_output, lambda: self._end(run_id))
             tails.append(tail)
             file = os.fdopen(fds.pop(stream), "rb", 0)
             transport, _ = await self._loop.connect_read_pipe(lambda tail=tail: tail, file)  # type: ignore[misc]

@@ -1,0 +1,222 @@
+"""What git prints, as values. Every format is one that git keeps stable: -z and porcelain v2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.vocabulary.git_results import GitBranch, GitCommitInfo, GitConflict, GitFile
+
+CHANGES = {
+    "A": "added",
+    "M": "modified",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "T": "type changed",
+    "U": "unmerged",
+}
+CONFLICTS = {
+    "DD": "both deleted",
+    "AU": "added by us",
+    "UD": "deleted by them",
+    "UA": "added by them",
+    "DU": "deleted by us",
+    "AA": "both added",
+    "UU": "both modified",
+}
+LOG_FORMAT = "%H%x00%an%x00%ae%x00%at%x00%P%x00%D%x00%s%x00%x01"
+BRANCH_FORMAT = (
+    "%(refname)%00%(objectname)%00%(committerdate:unix)%00%(HEAD)"
+    "%00%(upstream:short)%00%(upstream:track,nobracket)%00%(symref)%00%(contents:subject)%00"
+)
+_BRANCH_FIELDS = 8
+
+
+class WorkTree(NamedTuple):
+    """What `status` says, with paths as git names them."""
+
+    branch: str | None
+    head: str | None
+    upstream: str | None
+    ahead: int | None
+    behind: int | None
+    stashes: int
+    staged: list[GitFile]
+    changed: list[GitFile]
+    untracked: list[str]
+    conflicts: list[GitConflict]
+
+
+def text_of(data: bytes) -> str:
+    """Bytes of a name; those that are no UTF-8 survive."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def parse_status(data: bytes) -> WorkTree:
+    """The output of `git status --porcelain=v2 -z --branch --show-stash`."""
+    head: dict[str, str] = {}
+    staged: list[GitFile] = []
+    changed: list[GitFile] = []
+    untracked: list[str] = []
+    conflicts: list[GitConflict] = []
+    items = iter(text_of(data).split("\0"))
+    for item in items:
+        kind = item[:1]
+        if kind == "#":
+            _, name, value = item.split(" ", 2)
+            head[name] = value
+        elif kind == "?":
+            untracked.append(item[2:])
+        elif kind == "1":
+            _, states, *_, path = item.split(" ", 8)
+            _add(staged, changed, states, path, None)
+        elif kind == "2":
+            _, states, *_, path = item.split(" ", 9)
+            _add(staged, changed, states, path, next(items, None))
+        elif kind == "u":
+            _, states, *_, path = item.split(" ", 10)
+            conflicts.append(GitConflict(path=path, kind=CONFLICTS.get(states, states)))
+    branch, oid = head.get("branch.head"), head.get("branch.oid")
+    ahead, _, behind = head.get("branch.ab", "").partition(" ")
+    return WorkTree(
+        None if branch == "(detached)" else branch,
+        None if oid == "(initial)" else oid,
+        head.get("branch.upstream"),
+        int(ahead) if ahead else None,
+        -int(behind) if behind else None,
+        int(head.get("stash", "0")),
+        staged,
+        changed,
+        untracked,
+        conflicts,
+    )
+
+
+def _add(
+    staged: list[GitFile], changed: list[GitFile], states: str, path: str, old: str | None
+) -> None:
+    in_index, in_tree = states[:1], states[1:2]
+    if in_index != ".":
+        name = CHANGES.get(in_index, in_index)
+        moved = old if in_index in "RC" else None
+        staged.append(GitFile(path=path, change=name, old_path=moved))
+    if in_tree != ".":
+        name = CHANGES.get(in_tree, in_tree)
+        moved = old if in_tree in "RC" else None
+        changed.append(GitFile(path=path, change=name, old_path=moved))
+
+
+def parse_name_status(data: bytes) -> list[GitFile]:
+    """The output of `--name-status -z`."""
+    found = []
+    items = iter(text_of(data).split("\0"))
+    for item in items:
+        if not item:
+            continue
+        change = CHANGES.get(item[0], item[0])
+        old = next(items, None) if item[0] in "RC" else None
+        found.append(GitFile(path=next(items, ""), change=change, old_path=old))
+    return found
+
+
+class Counted(NamedTuple):
+    """Lines added and removed in a file; None: it is binary."""
+
+    path: str
+    old_path: str | None
+    added: int | None
+    removed: int | None
+
+
+def parse_numstat(data: bytes) -> list[Counted]:
+    """The output of `--numstat -z`."""
+    found = []
+    items = iter(text_of(data).split("\0"))
+    for item in items:
+        if item.count("\t") < 2:
+            continue
+        added, removed, path = item.split("\t", 2)
+        old = None
+        if not path:
+            old, path = next(items, ""), next(items, "")
+        found.append(Counted(path, old, _number(added), _number(removed)))
+    return found
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def stat_of(files: list[Counted], most: int = 200) -> str:
+    """A summary of all files, a line each."""
+    lines = []
+    for one in files[:most]:
+        name = one.path if one.old_path is None else f"{one.old_path} => {one.path}"
+        size = "binary" if one.added is None else f"+{one.added} -{one.removed}"
+        lines.append(f"{size}\t{name}")
+    if len(files) > most:
+        lines.append(f"… {len(files) - most} more files")
+    added = sum(one.added or 0 for one in files)
+    removed = sum(one.removed or 0 for one in files)
+    lines.append(f"{len(files)} files, +{added} -{removed}")
+    return "\n".join(lines)
+
+
+def parse_log(data: bytes) -> list[GitCommitInfo]:
+    """The output of `git log --format=LOG_FORMAT`."""
+    found = []
+    for entry in data.split(b"\0\x01"):
+        fields = entry.strip(b"\n").decode("utf-8", "replace").split("\0")
+        if len(fields) < 7:
+            continue
+        commit, author, email, time, parents, names, subject = fields[:7]
+        found.append(
+            GitCommitInfo(
+                commit=commit,
+                author=author,
+                email=email,
+                time=float(time or 0),
+                subject=subject,
+                parents=parents.split(),
+                names=_names(names),
+            )
+        )
+    return found
+
+
+def _names(text: str) -> list[str]:
+    """Refs of a commit; ours are nobody's business."""
+    found = []
+    for word in text.split(", "):
+        name = word.removeprefix("HEAD -> ").removeprefix("tag: ")
+        if name and not name.startswith("refs/holdfast/"):
+            found.append(name)
+    return found
+
+
+def parse_branches(data: bytes) -> Iterator[GitBranch]:
+    """The output of `git for-each-ref --format=BRANCH_FORMAT`."""
+    for line in data.split(b"\0\n"):
+        fields = line.strip(b"\n").decode("utf-8", "replace").split("\0")
+        if len(fields) < _BRANCH_FIELDS:
+            continue
+        ref, commit, time, head, upstream, track, symref, subject = fields[:_BRANCH_FIELDS]
+        if symref:
+            continue
+        is_remote = ref.startswith("refs/remotes/")
+        yield GitBranch(
+            name=ref.split("/", 2)[2],
+            commit=commit,
+            subject=subject,
+            time=float(time or 0),
+            current=head == "*",
+            remote=is_remote,
+            upstream=upstream or None,
+            track=track or None,
+        )
+
+
+def named_files(text: str) -> list[str]:
+    """The files that an error of git lists, one behind each tab."""
+    return [line[1:] for line in text.splitlines() if line.startswith("\t")]

@@ -1,0 +1,138 @@
+"""The folder from which git sees a work tree byte for byte. Blocking: use a thread.
+
+A checkpoint must give back exactly what was there, and must run nothing: so git is shown a
+repository of ours with its own index and configuration, in which no attribute changes a file on
+its way; objects go to the real repository's store.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from holdfast.adapters.git.repository import Repository
+from holdfast.rules.file_access import Denials
+
+LARGEST_FILE = 32 * 1024 * 1024
+_AS_IT_IS = "* -text -filter -ident -working-tree-encoding -merge -diff\n"
+_CONFIG = """[core]
+\trepositoryformatversion = 1
+\tbare = false
+\tautocrlf = false
+\tsafecrlf = false
+\tsymlinks = true
+\tlogAllRefUpdates = false
+\tpreloadIndex = true
+[extensions]
+\tobjectFormat = {format}
+"""
+
+
+class Shadow(NamedTuple):
+    """Where it is, and the environment that leads git there."""
+
+    folder: str
+    env: dict[str, str]
+
+
+def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool) -> Shadow:
+    """Make the folder, or bring it up to date. `may_seed`: no attribute changes any file, so
+    that the real index is a true beginning."""
+    key = f"{repository.git_dir}\0{repository.work_tree}".encode("utf-8", "surrogateescape")
+    folder = os.path.join(state, "git", blake2b(key, digest_size=12).hexdigest())
+    os.makedirs(f"{folder}/refs", mode=0o700, exist_ok=True)
+    os.makedirs(f"{folder}/info", mode=0o700, exist_ok=True)
+    _write(f"{folder}/HEAD", "ref: refs/heads/none\n")
+    _write(f"{folder}/config", _CONFIG.format(format=objects))
+    _write(f"{folder}/info/attributes", _AS_IT_IS)
+    _write(f"{folder}/info/exclude", _excluded(repository))
+    if not os.path.exists(f"{folder}/index") and may_seed:
+        try:
+            shutil.copyfile(f"{repository.git_dir}/index", f"{folder}/index")
+        except OSError:
+            free(f"{folder}/index")
+    free(f"{folder}/index.lock")
+    env = {
+        "GIT_DIR": folder,
+        "GIT_OBJECT_DIRECTORY": f"{repository.common_dir}/objects",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Holdfast",
+        "GIT_AUTHOR_EMAIL": "holdfast@localhost",
+        "GIT_COMMITTER_NAME": "Holdfast",
+        "GIT_COMMITTER_EMAIL": "holdfast@localhost",
+    }
+    return Shadow(folder, env)
+
+
+def has_attributes(repository: Repository) -> bool:
+    """Whether attributes are kept beside the work tree."""
+    return os.path.exists(f"{repository.common_dir}/info/attributes")
+
+
+def forget_index(shadow: Shadow) -> None:
+    """Begin anew: every file is looked at."""
+    free(f"{shadow.folder}/index")
+
+
+class Candidates(NamedTuple):
+    """Files that a checkpoint would take, less those it must not."""
+
+    left_out: list[str]
+    """Denied, in other repositories, or too large."""
+    too_large: list[str]
+
+
+def sift(repository: Repository, denials: Denials, paths: Iterable[str]) -> Candidates:
+    left_out: list[str] = []
+    too_large: list[str] = []
+    for path in paths:
+        if path.endswith("/") or denials.reason(repository.place_of(path)) is not None:
+            left_out.append(path)
+        elif _size(f"{repository.work_tree}/{path}") > LARGEST_FILE:
+            left_out.append(path)
+            too_large.append(path)
+    return Candidates(left_out, too_large)
+
+
+def leave_out(shadow: Shadow, paths: Iterable[str]) -> None:
+    """Untracked files that are not taken, as patterns that mean exactly them."""
+    lines = "".join(f"/{_escaped(path)}\n" for path in paths if "\n" not in path)
+    path = f"{shadow.folder}/info/exclude"
+    with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(lines)
+
+
+def free(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _escaped(path: str) -> str:
+    return "".join(f"\\{letter}" if letter in "*?[]\\!# " else letter for letter in path)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _excluded(repository: Repository) -> str:
+    try:
+        with open(
+            f"{repository.common_dir}/info/exclude", encoding="utf-8", errors="surrogateescape"
+        ) as file:
+            return file.read(1 << 20).rstrip("\n") + "\n"
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)

@@ -1,0 +1,348 @@
+"""Handlers of the commands that read a repository."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from holdfast.adapters.git import answers
+from holdfast.adapters.git.repository import Repository
+from holdfast.app.context import Context
+from holdfast.app.handlers.offered import offered
+from holdfast.engine.repositories import failure_of
+from holdfast.rules import excerpts
+from holdfast.rules import git_safety as safety
+from holdfast.rules.excerpts import Excerpt
+from holdfast.rules.file_access import Denials
+from holdfast.vocabulary.commands.git import (
+    GitBlame,
+    GitBranches,
+    GitDiff,
+    GitLog,
+    GitShow,
+    GitStatus,
+)
+from holdfast.vocabulary.errors import NotFound, Refused, UsageError
+from holdfast.vocabulary.git_results import (
+    GitBranchesResult,
+    GitConflict,
+    GitFile,
+    GitLogResult,
+    GitStatusResult,
+    GitTextResult,
+)
+
+STATUS = (
+    *("status", "--porcelain=v2", "-z", "--branch", "--show-stash", "--untracked-files=normal"),
+    *("--ignore-submodules=dirty", "--find-renames"),
+)
+PATCH = (
+    *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"),
+    *("--submodule=short", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+UNDER_WAY = (
+    ("MERGE_HEAD", "merge"),
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+SETTLE = "edit these files, then git_add them"
+_STALE = "this text is another one by now"
+
+
+async def chosen(
+    context: Context, name: str | None, *, is_changed: bool = False, may_be_missing: bool = False
+) -> Repository:
+    """The repository that is meant; to be changed it must lie in a root that may be written."""
+    roots = offered(context)
+    located = roots.locate(name or ".")
+    if is_changed and not located.root.is_writable:
+        raise Refused(
+            f'the root "{located.root.name}" is read-only',
+            "`files: {roots: {NAME: {path: …, write: true}}}` lets it be changed",
+        )
+    find = context.repositories.find
+    return await find(located, roots.roots, may_be_missing=may_be_missing)
+
+
+def inside(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
+    """Paths of a request as git names them; raises for what is denied or elsewhere."""
+    roots = offered(context)
+    return [repository.inside(roots.locate(path)) for path in paths]
+
+
+def told(context: Context, repository: Repository, path: str) -> str:
+    end = "/" if path.endswith("/") else ""
+    return offered(context).told(repository.place_of(path)) + end
+
+
+def named(context: Context, repository: Repository) -> str:
+    return offered(context).told(repository.place)
+
+
+async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
+    repository = await chosen(context, command.repository)
+    under_way, output = await asyncio.gather(
+        context.in_thread(under_way_in, repository), context.repositories.run(repository, *STATUS)
+    )
+    if not output.is_success:
+        raise failure_of(output, "status")
+    # An answer that was cut ends in the middle of an entry.
+    data = output.out[: output.out.rfind(b"\0") + 1] if output.is_cut else output.out
+    tree = answers.parse_status(data)
+    whole = not output.is_cut
+    return status_of(context, repository, tree, command.limit, under_way, is_whole=whole)
+
+
+def status_of(
+    context: Context,
+    repository: Repository,
+    tree: answers.WorkTree,
+    limit: int,
+    under_way: str | None,
+    *,
+    is_whole: bool = True,
+) -> GitStatusResult:
+    counts = {
+        "staged": len(tree.staged),
+        "changed": len(tree.changed),
+        "untracked": len(tree.untracked),
+        "conflicts": len(tree.conflicts),
+    }
+    return GitStatusResult(
+        repository=named(context, repository),
+        branch=tree.branch,
+        head=tree.head,
+        upstream=tree.upstream,
+        ahead=tree.ahead,
+        behind=tree.behind,
+        clean=not (tree.staged or tree.changed or tree.conflicts),
+        staged=files_told(context, repository, tree.staged[:limit]),
+        changed=files_told(context, repository, tree.changed[:limit]),
+        untracked=[told(context, repository, path) for path in tree.untracked[:limit]],
+        conflicts=conflicts_told(context, repository, tree.conflicts[:limit]),
+        counts={name: number for name, number in counts.items() if number},
+        stashes=tree.stashes,
+        under_way=under_way,
+        next=_next(tree, under_way),
+        complete=is_whole and max(counts.values()) <= limit,
+    )
+
+
+def files_told(context: Context, repository: Repository, files: Sequence[GitFile]) -> list[GitFile]:
+    return [
+        GitFile(
+            path=told(context, repository, one.path),
+            change=one.change,
+            old_path=None if one.old_path is None else told(context, repository, one.old_path),
+        )
+        for one in files
+    ]
+
+
+def conflicts_told(
+    context: Context, repository: Repository, conflicts: Sequence[GitConflict]
+) -> list[GitConflict]:
+    return [
+        GitConflict(path=told(context, repository, one.path), kind=one.kind) for one in conflicts
+    ]
+
+
+def under_way_in(repository: Repository) -> str | None:
+    """What was begun and is not finished."""
+    for name, what in UNDER_WAY:
+        if os.path.lexists(f"{repository.git_dir}/{name}"):
+            return what
+    return None
+
+
+def _next(tree: answers.WorkTree, under_way: str | None) -> str | None:
+    if tree.conflicts:
+        end = ", then git_commit without paths" if under_way == "merge" else ""
+        return SETTLE + end
+    if under_way == "merge":
+        return "git_commit without paths finishes the merge"
+    return None if under_way is None else f"the {under_way} is finished or ended with git itself"
+
+
+async def git_diff(context: Context, command: GitDiff) -> GitTextResult:
+    repository = await chosen(context, command.repository)
+    paths = inside(context, repository, command.paths)
+    words, revision = await _compared(context, repository, command)
+    first = ("diff", *PATCH, f"--unified={command.context}", *words)
+    return await _patch(
+        context, repository, first, paths, command.cursor, command.max_bytes, revision
+    )
+
+
+async def _compared(
+    context: Context, repository: Repository, command: GitDiff
+) -> tuple[list[str], str | None]:
+    """What is compared with what, as commits; names of a caller are resolved first."""
+    staged = ["--cached"] if command.staged else []
+    if command.rev is None:
+        return staged, None
+    ends = safety.split_range(command.rev)
+    git = context.repositories
+    if ends is None:
+        commit = await git.commit_of(repository, command.rev)
+        return [*staged, commit], commit
+    if command.staged:
+        raise UsageError("what is staged is compared with one commit, not with two")
+    first, dots, second = ends
+    one, other = await asyncio.gather(
+        git.commit_of(repository, first), git.commit_of(repository, second)
+    )
+    return [f"{one}{dots}{other}"], f"{one}{dots}{other}"
+
+
+async def git_show(context: Context, command: GitShow) -> GitTextResult:
+    repository = await chosen(context, command.repository)
+    paths = inside(context, repository, command.paths)
+    commit = await context.repositories.commit_of(repository, command.rev)
+    words = ("show", *PATCH, "--no-show-signature", "--no-mailmap", "--no-notes")
+    first = (*words, "--format=fuller", "--date=iso-strict", "--decorate=no", commit)
+    return await _patch(
+        context, repository, first, paths, command.cursor, command.max_bytes, commit
+    )
+
+
+async def _patch(
+    context: Context,
+    repository: Repository,
+    words: Sequence[str],
+    paths: Sequence[str],
+    cursor: str | None,
+    most: int,
+    revision: str | None,
+) -> GitTextResult:
+    """Differences without files that are denied, a piece at a time."""
+    git = context.repositories
+    listed = [words[0], "--numstat", "-z", *words[1:]]
+    if words[0] == "show":
+        listed.insert(1, "--format=")
+        listed.remove("--format=fuller")
+    output = await git.check(repository, *listed, "--", *safety.literal_paths(paths))
+    files = answers.parse_numstat(output.out)
+    hidden = _hidden(files, repository, offered(context).denials)
+    wanted = safety.literal_paths(paths, sorted(hidden))
+    place = excerpts.decode(cursor)
+    excerpt = Excerpt(place, most)
+    await git.check(repository, *words, "--", *wanted, excerpt=excerpt)
+    if excerpt.is_stale:
+        raise UsageError(_STALE, "ask again without the cursor")
+    data, after = excerpt.piece()
+    seen = [one for one in files if one.path not in hidden]
+    notes = [f"{len(hidden)} files are not shown: they are denied"] if hidden else []
+    return GitTextResult(
+        repository=named(context, repository),
+        text=data.decode("utf-8", "replace"),
+        complete=after is None,
+        cursor=None if after is None else after.encode(),
+        stat=answers.stat_of(seen) if after is not None and place.offset == 0 else None,
+        revision=revision,
+        notes=notes,
+    )
+
+
+def _hidden(files: Sequence[answers.Counted], repository: Repository, denials: Denials) -> set[str]:
+    found: set[str] = set()
+    for one in files:
+        names = [name for name in (one.path, one.old_path) if name is not None]
+        if any(denials.reason(repository.place_of(name)) is not None for name in names):
+            found.update(names)
+    return found
+
+
+async def git_log(context: Context, command: GitLog) -> GitLogResult:
+    repository = await chosen(context, command.repository)
+    paths = inside(context, repository, command.paths)
+    git = context.repositories
+    skip, revision = 0, command.rev or "HEAD"
+    if command.cursor is not None:
+        number, _, revision = command.cursor.partition(".")
+        if not number.isdigit() or len(number) > 9:
+            raise UsageError("this is no cursor", "use the one that an answer gave")
+        skip = int(number)
+    ends = safety.split_range(revision)
+    if ends is not None:
+        first, dots, second = ends
+        one, other = await git.commit_of(repository, first), await git.commit_of(repository, second)
+        commit = f"{one}{dots}{other}"
+    else:
+        if command.rev is None and await _is_empty(context, repository):
+            return GitLogResult(repository=named(context, repository), commits=[], complete=True)
+        commit = await git.commit_of(repository, revision)
+    words = ("log", f"--format={answers.LOG_FORMAT}", "--no-show-signature", "--no-mailmap")
+    bounds = (f"--skip={skip}", f"--max-count={command.limit + 1}", "--no-color", "--no-notes")
+    output = await git.check(
+        repository, *words, *bounds, "--no-ext-diff", "--no-textconv", commit,
+        "--", *safety.literal_paths(paths),
+    )  # fmt: skip
+    commits = answers.parse_log(output.out)
+    is_complete = len(commits) <= command.limit
+    return GitLogResult(
+        repository=named(context, repository),
+        commits=commits[: command.limit],
+        complete=is_complete,
+        cursor=None if is_complete else f"{skip + command.limit}.{commit}",
+    )
+
+
+async def _is_empty(context: Context, repository: Repository) -> bool:
+    """Whether there is no commit yet."""
+    try:
+        await context.repositories.commit_of(repository, "HEAD")
+    except NotFound:
+        return True
+    return False
+
+
+async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
+    repository = await chosen(context, command.repository)
+    path = inside(context, repository, [command.path])[0]
+    git = context.repositories
+    commit = None if command.rev is None else await git.commit_of(repository, command.rev)
+    first = command.line
+    if command.cursor is not None:
+        if not command.cursor.isdigit() or len(command.cursor) > 12:
+            raise UsageError("this is no cursor", "use the one that an answer gave")
+        first = int(command.cursor)
+    excerpt = Excerpt(excerpts.Place(), command.max_bytes)
+    words = ("blame", "--no-textconv", "--date=short", "--abbrev=9", f"-L{first},+{command.limit}")
+    revision = () if commit is None else (commit,)
+    output = await git.run(repository, *words, *revision, "--", path, excerpt=excerpt)
+    if not output.is_success:
+        if command.cursor is not None and "has only" in output.err:
+            return GitTextResult(
+                repository=named(context, repository), text="", complete=True, revision=commit
+            )
+        raise failure_of(output, "blame")
+    data, _ = excerpt.piece()
+    lines = data.count(b"\n")
+    is_complete = not excerpt.is_full and lines < command.limit
+    return GitTextResult(
+        repository=named(context, repository),
+        text=data.decode("utf-8", "replace"),
+        complete=is_complete,
+        cursor=None if is_complete else str(first + max(1, lines)),
+        revision=commit,
+    )
+
+
+async def git_branches(context: Context, command: GitBranches) -> GitBranchesResult:
+    repository = await chosen(context, command.repository)
+    refs = ("refs/heads", *(("refs/remotes",) if command.remote else ()))
+    output = await context.repositories.check(
+        repository, "for-each-ref", "--sort=-committerdate", f"--count={command.limit + 1}",
+        f"--format={answers.BRANCH_FORMAT}", *refs,
+    )  # fmt: skip
+    branches = list(answers.parse_branches(output.out))
+    return GitBranchesResult(
+        repository=named(context, repository),
+        branches=branches[: command.limit],
+        complete=len(branches) <= command.limit,
+    )

@@ -1,0 +1,261 @@
+"""Checkpoints: the files of a work tree as they were, as commits on refs of their own.
+
+Made before the first change of a session, when asked, and before anything is brought back. Work
+tree, index and branches stay as they are. Who makes one holds the repository's turn.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.adapters.git import answers, shadow
+from holdfast.adapters.git.repository import Repository
+from holdfast.adapters.git.shadow import Shadow
+from holdfast.engine.repositories import CHANGE_SECONDS, Output, Repositories, failure_of
+from holdfast.rules import git_safety as safety
+from holdfast.rules.file_access import Denials
+from holdfast.rules.git_safety import Entry
+from holdfast.vocabulary.errors import Failed, NotFound, Refused
+from holdfast.vocabulary.git_results import Checkpoint, GitFile
+
+REFS = "refs/holdfast/checkpoints/"
+MOST_KEPT = 200
+_SUBJECT = "Holdfast checkpoint"
+_FORMAT = "%(refname)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
+_MOST_SKIPPED = 50
+_MOST_LEFT_OUT = 2000
+
+
+class _Seen(NamedTuple):
+    shadow: Shadow
+    config: list[Entry]
+    tree: str
+    skipped: list[str]
+
+
+class Checkpoints:
+    """Makes, lists and brings back checkpoints."""
+
+    def __init__(
+        self,
+        repositories: Repositories,
+        in_thread: Callable[..., Awaitable[Any]],
+        state: str,
+        denials: Callable[[], Denials],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._git = repositories
+        self._in_thread = in_thread
+        self._state = state
+        self._denials = denials
+        self._clock = clock
+        self._begun: set[tuple[str, str]] = set()
+
+    async def ensure(self, repository: Repository, session: str) -> Checkpoint | None:
+        """The first checkpoint of a session; None: it has one."""
+        key = (session, repository.work_tree)
+        if key in self._begun:
+            return None
+        async with self._git.turn(repository):
+            if key in self._begun:
+                return None
+            made = None
+            if not any(one.session == session for one in await self.known(repository)):
+                made = await self.make(repository, "before the first change", session)
+            self._begun.add(key)
+            return made
+
+    async def make(
+        self, repository: Repository, note: str = "", session: str | None = None
+    ) -> Checkpoint:
+        return (await self._make(repository, note, session))[0]
+
+    async def known(self, repository: Repository) -> list[Checkpoint]:
+        """All of a repository, the newest first."""
+        output = await self._git.check(
+            repository, "for-each-ref", "--sort=-refname", f"--format={_FORMAT}", REFS
+        )
+        found = []
+        for entry in output.out.split(b"\0\x01"):
+            fields = entry.strip(b"\n").decode("utf-8", "replace").split("\0")
+            if len(fields) >= 4:
+                found.append(_parsed(fields[0], fields[1], fields[2], fields[3]))
+        return found
+
+    async def find(
+        self, repository: Repository, name: str | None, session: str | None
+    ) -> Checkpoint:
+        """The one that is meant: by its id, or the newest."""
+        known = await self.known(repository)
+        if name is not None:
+            for one in known:
+                if one.id == name:
+                    return one
+            raise NotFound(f'no checkpoint "{name[:60]}"', "`checkpoints` lists them")
+        own = [one for one in known if session is not None and one.session == session]
+        if not known:
+            raise NotFound("there is no checkpoint yet", "`checkpoint` makes one")
+        return (own or known)[0]
+
+    async def restore(
+        self, repository: Repository, wanted: Checkpoint, session: str | None, *, is_dry: bool
+    ) -> tuple[Checkpoint | None, list[GitFile]]:
+        """Files as they were; what is there now is kept in a further checkpoint first."""
+        saved: Checkpoint | None = None
+        if is_dry:
+            seen = await self._see(repository)
+        else:
+            saved, seen = await self._make(repository, f"before restoring {wanted.id}", session)
+        tree = await self._run(repository, seen, "rev-parse", f"{wanted.commit}^{{tree}}")
+        words = ("diff-tree", "-r", "-z", "--name-status", "--no-renames", seen.tree, tree.line())
+        files = answers.parse_name_status((await self._run(repository, seen, *words)).out)
+        denials = self._denials()
+        denied = [it.path for it in files if denials.reason(repository.place_of(it.path))]
+        if denied:
+            raise Refused(
+                f"it would change files that are denied: {', '.join(denied[:10])}",
+                "allow them in `files: {deny: …}`, or restore the others with git_restore",
+            )
+        if is_dry or not files:
+            return saved, files
+        # Refuses, and changes nothing, if a file is another one than in the tree just taken.
+        both = (seen.tree, tree.line())
+        await self._run(repository, seen, "read-tree", "-m", "-u", *both)
+        return saved, files
+
+    async def _make(
+        self, repository: Repository, note: str, session: str | None
+    ) -> tuple[Checkpoint, _Seen]:
+        seen = await self._see(repository)
+        head, branch = await self._head(repository)
+        facts = {
+            "session": session,
+            "head": head,
+            "branch": branch,
+            "skipped": seen.skipped[:_MOST_SKIPPED],
+        }
+        text = " ".join(note.split())
+        title = f"{_SUBJECT}: {text}" if text else _SUBJECT
+        parent = () if head is None else ("-p", head)
+        message = f"{title}\n\n{json.dumps(facts)}"
+        output = await self._run(repository, seen, "commit-tree", seen.tree, *parent, "-m", message)
+        commit = output.line()
+        now = self._clock()
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+        name = f"{stamp}-{int(now % 1 * 1000):03d}{commit[:5]}"
+        await self._git.check(
+            repository, "update-ref", "--no-deref", f"{REFS}{name}", commit, "0" * len(commit)
+        )
+        await self._prune(repository)
+        made = _parsed(f"{REFS}{name}", commit, str(now), message)
+        return made, seen
+
+    async def _see(self, repository: Repository) -> _Seen:
+        """The work tree as a tree of git, byte for byte."""
+        shade, config = await self._shadow(repository)
+        try:
+            return await self._take(repository, shade, config)
+        except Failed:
+            # An index that another version wrote, or that was cut off: look at every file.
+            await self._in_thread(shadow.forget_index, shade)
+            return await self._take(repository, shade, config)
+
+    async def _take(self, repository: Repository, shade: Shadow, config: list[Entry]) -> _Seen:
+        seen = _Seen(shade, config, "", [])
+        words = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
+        listed = answers.text_of((await self._run(repository, seen, *words)).out)
+        paths = [path for path in listed.split("\0") if path]
+        sifted: shadow.Candidates = await self._in_thread(
+            shadow.sift, repository, self._denials(), paths
+        )
+        await self._in_thread(shadow.leave_out, shade, sifted.left_out)
+        if paths:
+            left_out = safety.literal_paths([], sifted.left_out[:_MOST_LEFT_OUT])
+            add = ("add", "--all", "--ignore-errors", "--", *(left_out or [":(top)"]))
+            await self._run(repository, seen, *add, may_fail=_is_only_unreadable)
+        tree = (await self._run(repository, seen, "write-tree")).line()
+        return seen._replace(tree=tree, skipped=sifted.too_large)
+
+    async def _shadow(self, repository: Repository) -> tuple[Shadow, list[Entry]]:
+        configured = await self._git.configured(repository)
+        words = ("ls-files", "-z", "--", ":(top,glob)**/.gitattributes")
+        has_conversions = (
+            configured.get("core.autocrlf", "false") != "false"
+            or "core.attributesfile" in configured
+            or await self._in_thread(shadow.has_attributes, repository)
+            or bool((await self._git.check(repository, *words)).out)
+        )
+        objects = configured.get("extensions.objectformat", "sha1")
+        shade: Shadow = await self._in_thread(
+            lambda: shadow.prepare(repository, self._state, objects, may_seed=not has_conversions)
+        )
+        excludes = await self._git.excludes_file(repository)
+        config = [("gc.auto", "0"), ("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null")]
+        if excludes is not None:
+            config.append(("core.excludesFile", excludes))
+        return shade, config
+
+    async def _run(
+        self,
+        repository: Repository,
+        seen: _Seen,
+        *words: str,
+        may_fail: Callable[[Output], bool] = lambda _: False,
+    ) -> Output:
+        output = await self._git.run(
+            repository,
+            *words,
+            seconds=CHANGE_SECONDS,
+            more=seen.shadow.env,
+            config=seen.config,
+            is_guarded=False,
+        )
+        if not output.is_success and not may_fail(output):
+            raise failure_of(output, words[0])
+        return output
+
+    async def _head(self, repository: Repository) -> tuple[str | None, str | None]:
+        try:
+            head = await self._git.commit_of(repository, "HEAD")
+        except NotFound:
+            head = None
+        branch = await self._git.run(repository, "symbolic-ref", "--short", "--quiet", "HEAD")
+        return head, branch.line() or None
+
+    async def _prune(self, repository: Repository) -> None:
+        known = await self.known(repository)
+        for one in known[MOST_KEPT:]:
+            await self._git.run(repository, "update-ref", "--no-deref", "-d", f"{REFS}{one.id}")
+
+
+def _is_only_unreadable(output: Output) -> bool:
+    """Who may not read a file cannot change it for an assistant either."""
+    said = [line for line in output.err.splitlines() if line.startswith(("error:", "fatal:"))]
+    return bool(said) and all(
+        line.endswith(": Permission denied") or "unable to index file" in line for line in said
+    )
+
+
+def _parsed(ref: str, commit: str, time_text: str, message: str) -> Checkpoint:
+    title, _, rest = message.partition("\n\n")
+    try:
+        facts = json.loads(rest)
+    except ValueError:
+        facts = {}
+    if not isinstance(facts, dict):
+        facts = {}
+    return Checkpoint(
+        id=ref.removeprefix(REFS),
+        commit=commit,
+        time=float(time_text or 0),
+        note=title.partition(": ")[2],
+        session=facts.get("session"),
+        head=facts.get("head"),
+        branch=facts.get("branch"),
+        skipped=facts.get("skipped") or msgspec.UNSET,
+    )

@@ -1,0 +1,327 @@
+"""Git as a task: finds the repository, keeps it from running code, and runs one command.
+
+Owns what is known of each repository's configuration, read anew whenever its files change, and
+the turn of those who change one repository. Decides nothing about who may ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.adapters.git import repository as places
+from holdfast.adapters.git.repository import Repository
+from holdfast.engine.tasks import Task, TaskResult, Tasks
+from holdfast.rules import git_safety as safety
+from holdfast.rules.excerpts import Excerpt
+from holdfast.rules.file_access import Located, Root
+from holdfast.rules.git_safety import Allowed, Entry
+from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
+from holdfast.vocabulary.git_spec import GitSpec
+from holdfast.vocabulary.secrets import redact
+
+OLDEST_GIT = (2, 32)
+"""The first that can be told to read no configuration but the repository's."""
+READ_SECONDS = 25.0
+CHANGE_SECONDS = 45.0
+MOST_PARSED = 16 << 20
+_MOST_KNOWN = 100
+_PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
+
+
+class Output(NamedTuple):
+    """How a command of git ended."""
+
+    code: int | None
+    out: bytes
+    err: str
+    is_cut: bool = False
+    """Whether it had more to say than was wanted."""
+
+    @property
+    def is_success(self) -> bool:
+        return self.code == 0 or self.is_cut
+
+    def line(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape").strip()
+
+
+class NoGit(Failed):
+    """There is no git to run."""
+
+
+class _Known(NamedTuple):
+    entries: list[Entry]
+    filters: list[str]
+
+
+class Repositories:
+    """Runs git in repositories."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        in_thread: Callable[..., Awaitable[Any]],
+        environ: Callable[[], Mapping[str, str]],
+        spec: Callable[[], GitSpec],
+    ) -> None:
+        self._tasks = tasks
+        self._in_thread = in_thread
+        self._environ = environ
+        self._spec = spec
+        self._known: dict[tuple[object, ...], _Known] = {}
+        self._users: dict[tuple[object, ...], list[Entry]] = {}
+        self._users_key: tuple[object, ...] = ()
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._program: str | None = None
+
+    async def find(
+        self, start: Located, roots: Sequence[Root], *, may_be_missing: bool = False
+    ) -> Repository:
+        """The repository of a folder, or of a file that may not be there yet."""
+        home, passed = self._home(), self._passed()
+        repository, self._users_key = await self._in_thread(
+            _find, start, roots, self._spec(), may_be_missing, _users_files(home, passed)
+        )
+        found: Repository = repository
+        return found
+
+    def turn(self, repository: Repository) -> asyncio.Lock:
+        """Held by who changes it: git's own locks fail instead of waiting."""
+        if len(self._turns) > _MOST_KNOWN:
+            self._turns = {key: lock for key, lock in self._turns.items() if lock.locked()}
+        return self._turns.setdefault(repository.common_dir, asyncio.Lock())
+
+    async def filters(self, repository: Repository) -> list[str]:
+        """Filters of its configuration that are not run."""
+        if self._spec().allow_programs:
+            return []
+        return (await self._learn(repository)).filters
+
+    async def excludes_file(self, repository: Repository) -> str | None:
+        """Where more patterns of ignored files are."""
+        entries = dict([*await self._users_entries(), *(await self._learn(repository)).entries])
+        return entries.get("core.excludesfile")
+
+    async def configured(self, repository: Repository) -> dict[str, str]:
+        return dict((await self._learn(repository)).entries)
+
+    async def run(
+        self,
+        repository: Repository,
+        *words: str,
+        seconds: float = READ_SECONDS,
+        excerpt: Excerpt | None = None,
+        most: int = MOST_PARSED,
+        more: Mapping[str, str] | None = None,
+        config: Sequence[Entry] = (),
+        is_guarded: bool = True,
+    ) -> Output:
+        """One command of git, to its end, or until there is enough of it. Not `is_guarded`:
+        with no configuration of the repository in play."""
+        if is_guarded:
+            known = await self._learn(repository)
+            spec = self._spec()
+            allowed = Allowed(spec.allow_hooks, spec.allow_programs)
+            config = [
+                *safety.users_own(await self._users_entries(), known.entries),
+                *safety.overrides(known.entries, allowed),
+                *config,
+            ]
+        env = safety.environment(
+            git_dir=repository.git_dir,
+            work_tree=repository.work_tree,
+            path=self._path(),
+            home=self._home(),
+            config=config,
+            more={**self._passed(), **(more or {})},
+        )
+        return await self._run(words, repository.work_tree, env, seconds, excerpt, most)
+
+    async def check(self, repository: Repository, *words: str, **options: Any) -> Output:
+        """The same; raises if git says no."""
+        output = await self.run(repository, *words, **options)
+        if not output.is_success:
+            raise failure_of(output, words[0])
+        return output
+
+    async def commit_of(self, repository: Repository, revision: str) -> str:
+        """The commit that a revision means; raises for what is none."""
+        text = safety.check_revision(revision)
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
+        output = await self.run(repository, *words)
+        if not output.is_success or not output.line().isalnum():
+            raise NotFound(f'no commit "{revision[:80]}"', "`git_log` and `git_branches` list them")
+        return output.line()
+
+    async def _learn(self, repository: Repository) -> _Known:
+        """The repository's configuration, as git itself reads it."""
+        known = self._known.get(repository.signature)
+        if known is not None:
+            return known
+        await self._find_program()
+        env = safety.environment(
+            git_dir=repository.git_dir,
+            work_tree=repository.work_tree,
+            path=self._path(),
+            home=self._home(),
+            config=(),
+        )
+        words = ("config", "--list", "-z", "--includes")
+        output = await self._run(words, repository.work_tree, env, READ_SECONDS, None, MOST_PARSED)
+        if output.code != 0 or output.is_cut:
+            raise failure_of(output, "config")
+        entries = safety.parse_listing(output.out)
+        spec = self._spec()
+        if safety.is_unsteady(entries) and not spec.allow_programs:
+            raise Refused(
+                "the configuration of this repository depends on its branch or remotes",
+                "remove its includeIf, or allow programs: `git: {allow_programs: true}`",
+            )
+        if spec.allow_hooks or spec.allow_programs:
+            await self._in_thread(_check_owner, repository)
+        known = _Known(entries, safety.filters_of(entries))
+        if not safety.has_includes(entries):
+            # What is included may change without a trace in the repository itself.
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[repository.signature] = known
+        return known
+
+    async def _users_entries(self) -> list[Entry]:
+        """What the user's own configuration says, as far as it runs nothing."""
+        key = self._users_key
+        if key not in self._users:
+            home, passed = self._home(), self._passed()
+            env = {"PATH": self._path(), "HOME": home, "LC_ALL": "C", **passed}
+            env["GIT_CONFIG_NOSYSTEM"] = "1"
+            words = ("config", "--global", "--list", "-z", "--includes")
+            output = await self._run(words, "/", env, READ_SECONDS, None, MOST_PARSED)
+            entries = safety.parse_listing(output.out) if output.code == 0 else []
+            self._users = {key: [it for it in entries if it[0] in safety.USERS_OWN]}
+        return self._users[key]
+
+    async def _run(
+        self,
+        words: Sequence[str],
+        folder: str,
+        env: dict[str, str],
+        seconds: float,
+        excerpt: Excerpt | None,
+        most: int,
+    ) -> Output:
+        kept = bytearray()
+        is_cut = False
+
+        def take(stream: str, data: bytes) -> bool:
+            nonlocal is_cut
+            if stream != "out":
+                return False
+            if excerpt is not None:
+                is_cut = excerpt.feed(data)
+                return is_cut
+            kept.extend(data[: most - len(kept)])
+            is_cut = len(kept) >= most
+            return is_cut
+
+        program = self._program or await self._find_program()
+        argv = (program, "--no-pager", *words)
+        result = await self._tasks.run(Task("git", argv, folder, seconds, env, on_output=take))
+        _raise_for(result, is_cut, words[0])
+        err = redact(result.err.decode("utf-8", "replace"))
+        return Output(result.code, bytes(kept), err, is_cut)
+
+    async def _find_program(self) -> str:
+        if self._program is not None:
+            return self._program
+        wanted = self._spec().program or "git"
+        found: str | None = await self._in_thread(shutil.which, wanted, os.X_OK, self._path())
+        if found is None:
+            raise NoGit("git is not installed, or not in PATH", "install git 2.32 or newer")
+        task = Task("git", (found, "--version"), "/", READ_SECONDS, {"LC_ALL": "C"})
+        text = (await self._tasks.run(task)).out.decode(errors="replace").strip()
+        if _version_of(text) < OLDEST_GIT:
+            needed = ".".join(map(str, OLDEST_GIT))
+            raise Failed(f"{text or 'this git'} is too old to be kept from running code",
+                         f"install git {needed} or newer")  # fmt: skip
+        self._program = found
+        return found
+
+    def _path(self) -> str:
+        places = [*self._environ().get("PATH", "").split(":"), "/usr/local/bin", "/usr/bin", "/bin"]
+        # A folder that is no absolute path would mean one of the repository's.
+        return ":".join(dict.fromkeys(place for place in places if place.startswith("/")))
+
+    def _home(self) -> str:
+        return self._environ().get("HOME") or "/"
+
+    def _passed(self) -> dict[str, str]:
+        environ = self._environ()
+        return {name: environ[name] for name in _PASSED if environ.get(name)}
+
+
+def failure_of(output: Output, what: str) -> Failed:
+    """What git said, as an error with the files that it names."""
+    lines = [line for line in output.err.splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    text = said[0].partition(": ")[2] or said[0] if said else f"exit code {output.code}"
+    files = [line[1:] for line in lines if line.startswith("\t")]
+    hints = [line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")]
+    details = {"files": files[:200]} if files else {}
+    return Failed(f"git {what}: {text[:500]}", (hints or [""])[0][:300], details)
+
+
+def _raise_for(result: TaskResult, is_cut: bool, what: str) -> None:
+    if result.error is not None:
+        raise Failed(f"git {what} could not be started: {result.error}")
+    if result.is_timeout:
+        raise Failed(f"git {what} took longer than {result.seconds:.0f} s and was ended")
+    if result.signal is not None and not is_cut:
+        raise Failed(f"git {what} was ended by {result.signal}")
+
+
+def _users_files(home: str, passed: Mapping[str, str]) -> tuple[str, ...]:
+    place = passed.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return f"{home}/.gitconfig", f"{place}/git/config"
+
+
+def _find(
+    start: Located,
+    roots: Sequence[Root],
+    spec: GitSpec,
+    may_be_missing: bool,
+    users_files: Sequence[str],
+) -> tuple[Repository, tuple[object, ...]]:
+    if start.parts and not may_be_missing and not os.path.isdir(start.absolute):
+        if not os.path.lexists(start.absolute):
+            raise NotFound(f'no folder "{start.relative}"')
+        start = Located(start.root, start.parts[:-1])
+    found = places.find(start, roots, allow_outside=spec.allow_outside)
+    return found, tuple((path, _stamp(path)) for path in users_files)
+
+
+def _check_owner(repository: Repository) -> None:
+    if not places.is_ours(repository):
+        raise Refused(
+            "this repository belongs to another user, and would be allowed to run programs",
+            "remove allow_hooks and allow_programs, or change its owner",
+        )
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _version_of(text: str) -> tuple[int, ...]:
+    words = text.split()
+    numbers = words[2].split(".")[:2] if len(words) > 2 else []
+    if len(numbers) < 2 or not all(part.isdigit() for part in numbers):
+        raise UsageError(f'"{text[:60]}" is no git')
+    return tuple(int(part) for part in numbers)

@@ -1,0 +1,257 @@
+"""Commands about git: what a repository says, and changes that stay in it.
+
+Nothing is pushed or fetched. What the repository's own configuration and hooks would run is
+not run, unless this Holdfast's configuration allows it.
+"""
+
+from __future__ import annotations
+
+from holdfast.vocabulary.commands.command import Command, Effect, Permission
+from holdfast.vocabulary.commands.search import DEFAULT_BYTES, check_bounds
+from holdfast.vocabulary.git_results import (
+    GitBranchesResult,
+    GitChangeResult,
+    GitLogResult,
+    GitStatusResult,
+    GitTextResult,
+    Stash,
+)
+
+LONGEST_MESSAGE = 64_000
+MOST_PATHS = 1000
+
+
+class GitRead(Command, frozen=True, kw_only=True):
+    """What all of them take: `repository` is a folder below a root, the first root without it."""
+
+    permission = Permission.VIEW
+    effect = Effect.READS
+    reads_content = True
+    repository: str | None = None
+
+
+class GitChange(Command, frozen=True, kw_only=True):
+    permission = Permission.OPERATE
+    effect = Effect.CHANGES
+    changes_files = True
+    repository: str | None = None
+    dry_run: bool = False
+
+
+class GitStatus(GitRead, frozen=True, kw_only=True):
+    """Tell what is staged, changed, untracked or in conflict, and where the branch stands."""
+
+    name = "git_status"
+    answers = GitStatusResult
+    route = ("GET", "/api/git/status")
+    limit: int = 200
+
+    def __post_init__(self) -> None:
+        check_bounds(self.limit, DEFAULT_BYTES)
+
+
+class GitDiff(GitRead, frozen=True, kw_only=True):
+    """Show differences: of the work tree to the index, or to a commit (`rev`), of the index
+    (`staged`) to HEAD or to `rev`, or between two commits (`rev` as `a..b` or `a...b`).
+
+    What does not fit comes with a summary of all files (`stat`) and a cursor.
+    """
+
+    name = "git_diff"
+    answers = GitTextResult
+    route = ("GET", "/api/git/diff")
+    rev: str | None = None
+    staged: bool = False
+    paths: list[str] = []
+    context: int = 3
+    max_bytes: int = DEFAULT_BYTES
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(1, self.max_bytes)
+        check_paths(self.paths)
+        if not 0 <= self.context <= 100:
+            raise ValueError("`context` lies between 0 and 100")
+
+
+class GitLog(GitRead, frozen=True, kw_only=True):
+    """List commits, the newest first: of HEAD, of a branch or a range (`rev`), of some paths."""
+
+    name = "git_log"
+    answers = GitLogResult
+    route = ("GET", "/api/git/log")
+    rev: str | None = None
+    paths: list[str] = []
+    limit: int = 20
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self.limit, DEFAULT_BYTES)
+        check_paths(self.paths)
+
+
+class GitShow(GitRead, frozen=True, kw_only=True):
+    """Show a commit: who, when, its message and its differences."""
+
+    name = "git_show"
+    answers = GitTextResult
+    route = ("GET", "/api/git/show")
+    rev: str = "HEAD"
+    paths: list[str] = []
+    max_bytes: int = DEFAULT_BYTES
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(1, self.max_bytes)
+        check_paths(self.paths)
+
+
+class GitBlame(GitRead, frozen=True, kw_only=True):
+    """Tell for each line of a file which commit it comes from; `line` is the first one."""
+
+    name = "git_blame"
+    answers = GitTextResult
+    route = ("GET", "/api/git/blame")
+    path: str
+    rev: str | None = None
+    line: int = 1
+    limit: int = 200
+    max_bytes: int = DEFAULT_BYTES
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self.limit, self.max_bytes)
+        check_paths([self.path])
+        if self.line < 1:
+            raise ValueError("lines are counted from 1")
+
+
+class GitBranches(GitRead, frozen=True, kw_only=True):
+    """List branches, those used last first; with `remote` also what is known of remotes."""
+
+    name = "git_branches"
+    answers = GitBranchesResult
+    route = ("GET", "/api/git/branches")
+    remote: bool = False
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        check_bounds(self.limit, DEFAULT_BYTES)
+
+
+class GitAdd(GitChange, frozen=True, kw_only=True):
+    """Stage paths as they are: new, changed and deleted files; `.` is everything."""
+
+    name = "git_add"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/add")
+    paths: list[str]
+
+    def __post_init__(self) -> None:
+        check_paths(self.paths, least=1)
+
+
+class GitCommit(GitChange, frozen=True, kw_only=True):
+    """Record a commit: with `paths`, these files as they are and nothing else; without, what is
+    staged. With nothing to commit it answers so and is no failure.
+    """
+
+    name = "git_commit"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/commit")
+    message: str
+    paths: list[str] = []
+
+    def __post_init__(self) -> None:
+        check_paths(self.paths)
+        check_message(self.message)
+
+
+class GitRestore(GitChange, frozen=True, kw_only=True):
+    """Bring paths back: in the work tree as they are staged, or as in `rev`; with `staged`, the
+    index as in HEAD or `rev`, and the work tree stays. What was changed there is lost, so a
+    checkpoint is made first.
+    """
+
+    name = "git_restore"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/restore")
+    paths: list[str]
+    rev: str | None = None
+    staged: bool = False
+
+    def __post_init__(self) -> None:
+        check_paths(self.paths, least=1)
+
+
+class GitSwitch(GitChange, frozen=True, kw_only=True):
+    """Check out a branch, or with `create` make it at `rev` (else here) and check it out. With
+    `rev` and no `branch`, that commit. Files with changes that would be lost are named instead.
+    """
+
+    name = "git_switch"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/switch")
+    branch: str | None = None
+    create: bool = False
+    rev: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.branch is None and (self.create or self.rev is None):
+            raise ValueError("name a `branch`, or a commit with `rev`")
+        if self.branch is not None and self.rev is not None and not self.create:
+            raise ValueError("`rev` goes with `create`, or without `branch`")
+
+
+class GitStash(GitChange, frozen=True, kw_only=True):
+    """Put changes aside (`push`, untracked files too), list them, or bring them back (`pop`,
+    `apply`); `drop` forgets them. `number` counts from 0, the newest.
+    """
+
+    name = "git_stash"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/stash")
+    action: Stash = "push"
+    number: int = 0
+    paths: list[str] = []
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        check_paths(self.paths)
+        if self.paths and self.action != "push":
+            raise ValueError("`paths` goes with `push`")
+        if not 0 <= self.number < 10_000:
+            raise ValueError("`number` counts from 0")
+        if self.message is not None:
+            check_message(self.message)
+
+
+class GitTag(GitChange, frozen=True, kw_only=True):
+    """Make a tag at `rev`, or here; with a `message` an annotated one."""
+
+    name = "git_tag"
+    answers = GitChangeResult
+    route = ("POST", "/api/git/tag")
+    tag: str
+    rev: str | None = None
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.message is not None:
+            check_message(self.message)
+
+
+def check_paths(paths: list[str], least: int = 0) -> None:
+    if len(paths) < least:
+        raise ValueError("`paths` names at least one path; `.` is everything")
+    if len(paths) > MOST_PATHS:
+        raise ValueError(f"at most {MOST_PATHS} paths")
+    if any(not path or "\0" in path or len(path) > 4096 for path in paths):
+        raise ValueError("a path is a text without NUL, at most 4096 characters long")
+
+
+def check_message(message: str) -> None:
+    if not message.strip():
+        raise ValueError("the message is empty")
+    if len(message.encode("utf-8", "surrogatepass")) > LONGEST_MESSAGE or "\0" in message:
+        raise ValueError(f"the message is longer than {LONGEST_MESSAGE} bytes, or has a NUL")

@@ -1,0 +1,152 @@
+"""A desk with real files, a real git and a real ripgrep: handlers as they are, no daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast.adapters.files.roots import Roots
+from holdfast.app.context import Context
+from holdfast.app.registry import handler_for
+from holdfast.engine.checkpoints import Checkpoints
+from holdfast.engine.repositories import Repositories
+from holdfast.engine.tasks import TAIL_BYTES, Task, TaskResult, Tasks
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.codec import command_from
+from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
+from holdfast.vocabulary.git_spec import GitSpec
+from holdfast.vocabulary.service_spec import Settings
+
+OWNER = Actor(Role.OWNER, "owner")
+
+
+class LocalTasks(Tasks):
+    """Runs tasks as children of the test."""
+
+    def __init__(self) -> None:
+        self.ran: list[Task] = []
+
+    async def run(self, task: Task) -> TaskResult:
+        self.ran.append(task)
+        process = await asyncio.create_subprocess_exec(
+            *task.argv,
+            cwd=task.working_dir,
+            env=task.env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        tails = {"out": bytearray(), "err": bytearray()}
+
+        async def pump(name: str, stream: asyncio.StreamReader) -> None:
+            while data := await stream.read(65536):
+                tails[name] = (tails[name] + data)[-TAIL_BYTES:]
+                if task.on_output is not None and task.on_output(name, data):
+                    if process.returncode is None:
+                        process.kill()
+                    return
+
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            await asyncio.wait_for(
+                asyncio.gather(pump("out", process.stdout), pump("err", process.stderr)),
+                task.timeout,
+            )
+        except BaseException:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            raise
+        code = await process.wait()
+        signal = None if code >= 0 else f"signal {-code}"
+        out, err = bytes(tails["out"]), bytes(tails["err"])
+        return TaskResult(code if code >= 0 else None, signal, False, 0.0, out, err)
+
+
+class _Files:
+    def __init__(self, roots: Roots) -> None:
+        self.roots = roots
+
+
+class _Settings:
+    def __init__(self, now: Settings) -> None:
+        self.now = now
+
+
+class Desk:
+    """What the handlers of files, search and git use of a context."""
+
+    def __init__(
+        self, folder: Path, *, git: GitSpec | None = None, deny: tuple[str, ...] = (), **roots: str
+    ) -> None:
+        self.project = folder / "project"
+        self.project.mkdir(exist_ok=True)
+        self.home = folder / "home"
+        self.home.mkdir(exist_ok=True)
+        self.state = str(folder / "state")
+        named = roots or {"project": str(self.project)}
+        self.spec = FilesSpec(
+            roots=tuple(RootSpec(name=name, path=path, write=True) for name, path in named.items()),
+            deny=deny,
+        )
+        self.settings = _Settings(Settings(files=self.spec, git=git or GitSpec()))
+        self.files = _Files(Roots(self.spec, str(self.project), lambda: [(self.state, "state")]))
+        self.tasks = LocalTasks()
+        self.logs = str(folder / "logs")
+        self.searches = asyncio.Semaphore(4)
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        self.repositories = Repositories(
+            self.tasks, self.in_thread, lambda: environ, lambda: self.settings.now.git
+        )
+        self.checkpoints = Checkpoints(
+            self.repositories, self.in_thread, self.state, lambda: self.files.roots.denials
+        )
+
+    async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)
+
+    def ask(self, name: str, actor: Actor = OWNER, **fields: Any) -> Any:
+        """The answer of a command's handler."""
+        return asyncio.run(self.asking(name, actor, **fields))
+
+    async def asking(self, name: str, actor: Actor = OWNER, **fields: Any) -> Any:
+        command = command_from(name, fields)
+        answer = handler_for(command, actor)(cast("Context", self), command)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def git(self, *words: str, cwd: Path | None = None) -> str:
+        """Git as a user would run it."""
+        done = subprocess.run(
+            ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", *words],
+            cwd=cwd or self.project,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def repository(self, **files: str) -> Path:
+        """A repository with one commit."""
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.name", "Ann")
+        self.git("config", "user.email", "ann@example.org")
+        for name, text in (files or {"a.txt": "one\n"}).items():
+            self.write(name, text)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message=first")
+        return self.project
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def read(self, name: str) -> str:
+        return (self.project / name).read_text()
