@@ -102,7 +102,7 @@ class Gate:
 
     def leave_behind(self, runs: list[OpenRun]) -> None:
         """Gates of which the history says that they run, and of which the keeper knows nothing."""
-        self._left_behind += runs
+        self._left_behind += [run for run in runs if run.run_id != self.run_id]
 
     @property
     def run_id(self) -> str | None:
