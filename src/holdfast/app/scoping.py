@@ -83,12 +83,14 @@ def _has_any(command: Command) -> bool:
 
 
 def paths_of(command: Command) -> tuple[str, ...]:
-    """The files that a command names; everything (`.`) for one that could and names none."""
+    """The files that a command names, as it writes them; everything (`.`) for one that could
+    name some and does not."""
+    fields = {"path", "paths", "patch"} & set(command.__struct_fields__)
+    if not fields or command.name == "create_token":
+        return ()
     patch: Any = getattr(command, "patch", None)
     if isinstance(patch, str):
         return tuple(dict.fromkeys(_PATCHED.findall(patch))) or (".",)
-    if not {"path", "paths"} & set(command.__struct_fields__):
-        return ()
     one: Any = getattr(command, "path", None)
     several: Any = getattr(command, "paths", None)
     return (*((one,) if isinstance(one, str) else ()), *(several or ())) or (".",)

@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app import scoping
+from holdfast.app import file_targets, scoping
 from holdfast.app.auditing import Auditor
 from holdfast.rules import filtering, pacing, policies
 from holdfast.rules.pacing import Bucket
 from holdfast.rules.permissions import CALM, Circumstances, Verdict
-from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.authority import Approve, Reject
 from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.errors import TooManyRequests
+from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
 
 MOST_BUCKETS = 1000
 MOST_TOLD_SECONDS = 60.0
@@ -72,7 +72,7 @@ class Scrutiny:
         found = () if advanced is None else advanced.policies
         if lockdown is None and not found:
             return CALM
-        touched = ()
+        touched: tuple[Target, ...] = ()
         if policies.is_by_service(found):
             touched = scoping.touched(self._context.roster, command)
         return Circumstances(
@@ -80,9 +80,16 @@ class Scrutiny:
             policies=found,
             local=_local,
             touched=touched,
-            paths=scoping.paths_of(command),
+            paths=self._paths(command) if policies.is_by_path(found) else (),
             is_approved=is_approved,
         )
+
+    def _paths(self, command: Command) -> tuple[str, ...]:
+        try:
+            return file_targets.texts(self._context, command)
+        except HoldfastError:
+            # What cannot be meant will not be done; nobody gets around a policy by it.
+            return (".",)
 
     def more(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
         """What else stands against a request that is allowed so far."""

@@ -33,6 +33,7 @@ class Request(NamedTuple):
     targets: Sequence[Target] = ()
     """The services that it is about; nothing: about none."""
     paths: Sequence[str] = ()
+    """The files that it is about: below the project, or from the top."""
 
 
 def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
@@ -57,6 +58,11 @@ def _first(policies: Sequence[PolicySpec], request: Request, local: Local) -> Po
 def is_by_service(policies: Sequence[PolicySpec]) -> bool:
     """Whether any of them asks which services a request is about."""
     return any(policy.services is not None or policy.tags is not None for policy in policies)
+
+
+def is_by_path(policies: Sequence[PolicySpec]) -> bool:
+    """Whether any of them asks which files a request is about."""
+    return any(policy.paths is not None for policy in policies)
 
 
 def says(policy: PolicySpec) -> str:
@@ -138,9 +144,10 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
 def _is_about_paths(policy: PolicySpec, paths: Sequence[str]) -> bool:
     if policy.paths is None:
         return True
+    names = [_plain(path) for path in paths]
     if policy.effect == "allow":
-        return bool(paths) and all(_is_of(policy.paths, _plain(path)) for path in paths)
-    return any(_touches(_plain(path), pattern) for path in paths for pattern in policy.paths)
+        return bool(names) and all(_is_of(policy.paths, name) for name in names)
+    return any(_touches(name, pattern) for name in names for pattern in policy.paths)
 
 
 def _touches(path: str, pattern: str) -> bool:
