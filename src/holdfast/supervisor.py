@@ -11,6 +11,7 @@ import json
 import os
 import random
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import holdfast
@@ -19,6 +20,7 @@ from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.matching import SharedMatcher
+from holdfast.adapters.port_registry import PortRegistry
 from holdfast.adapters.session_store import SessionStore
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
@@ -46,6 +48,7 @@ from holdfast.engine.lockdown import Lockdown
 from holdfast.engine.modes import Modes
 from holdfast.engine.notify_sockets import NotifySockets
 from holdfast.engine.ownership import Ownership
+from holdfast.engine.port_leases import PortLeases
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.probing import Probing
 from holdfast.engine.recorded_bytes import RecordedBytes
@@ -65,6 +68,7 @@ from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.names import GATE_SERVICE
+from holdfast.vocabulary.places import states_root
 
 if TYPE_CHECKING:
     from holdfast.adapters.file_watch import FileWatch, OnChanges, OnFailed
@@ -122,13 +126,18 @@ class Machinery:
         remedies = RecoveryCommands(self._workflows, self._tasks, settings, self._store)
         self._admission = Admission(loop.call_later, lambda name: name in settings.now.templates)
         self._room = HostRoom(self._admission, loop.call_later, lambda: self._roster.live_runs)
+        folder = states_root(os.environ)
+        self._port_registry = PortRegistry(folder, self._state, self._project)
+        self._port_leases = PortLeases(
+            self._room, self._port_registry, link, self._in_thread, _describe_holder
+        )
         self._ports = Ports(
             link,
             self._store,
             self._clock,
             random.random,  # jitter, not secrets
             loop.call_later,
-            self._room,
+            self._port_leases,
             self._attendants,
             remedies,
         )
@@ -164,6 +173,7 @@ class Machinery:
         self._ownership = Ownership(self._link, lambda: self._roster.runners)
         for attendant in (
             self._ownership,
+            self._port_leases,
             self._notify,
             health,
             self._admission,
@@ -178,8 +188,9 @@ class Machinery:
         room = self._room
         self._resources.on_seen = lambda seen: room.take(seen.host) if seen.host else None
         health.on_metric = self._resources.take_custom
-        for listener in (room.use, self._resources.use, self._trouble.deliveries.on_settings):
-            self._settings.listen(listener)
+        for one in (room, self._port_leases, self._resources):
+            self._settings.listen(one.use)
+        self._settings.listen(self._trouble.deliveries.on_settings)
 
     def _build_application(self, began: float) -> None:
         self._listeners = Listeners(self._link)
@@ -235,6 +246,7 @@ class Machinery:
                 is_live_run=self._link.runs.__contains__,
             ),
             repeats=Repeats(self._link, self._clock),
+            port_registry=self._port_registry,
             authority=self._authority(),
             audit=audit,
             auditor=Auditor(audit),
@@ -275,6 +287,7 @@ class Machinery:
         self._gate.line_socket = os.path.join(runtime, "line.sock")
         self._gate.relay_socket = os.path.join(runtime, "mcp.sock")
         self._settings.listen(self._gate.on_settings)
+        self._settings.again += [self._network.try_again, self._gate.try_again]
 
     def restore(self, facts: _Facts) -> None:
         """Go on where the last supervisor was; the keeper's memory says whether there was one."""
@@ -304,6 +317,7 @@ class Machinery:
         self._gate.leave_behind(self._roster.open_runs.pop(GATE_SERVICE, []))
         context.scaling.restore(kept)
         context.sessions.restore(kept)
+        self._port_leases.restore(kept, self._roster.runners)
         context.repeats.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
@@ -403,6 +417,15 @@ class Machinery:
 
         return TakenPorts(self._listeners, self._tokens, os.path.basename(self._state))
 
+    def _in_thread(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Do what blocks elsewhere; what came of it, or the exception, is told on the loop."""
+
+        def ended(future: asyncio.Future[Any]) -> None:
+            if not self._is_closed and not future.cancelled():
+                then(future.exception() or future.result())
+
+        self._loop.run_in_executor(None, work).add_done_callback(ended)
+
     def _keep_audit_head(self, head: str) -> None:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
         self._link.keep("audit_head", head)
@@ -415,6 +438,17 @@ class Machinery:
     def _tell_moved_aside(self) -> None:
         where = self._store.database.moved_aside
         self._store.event(Kind.DATABASE_REPLACED, moved_to=where)
+
+
+def _describe_holder(port: int) -> str:
+    """Who listens on a port, in words; slow."""
+    from holdfast.adapters.port_holders import listening
+
+    for one in listening(port):
+        if one.pid is not None:
+            whose = f", {one.service} of {one.project}" if one.service and one.project else ""
+            return f"pid {one.pid} ({one.command}{whose})"
+    return "a process that cannot be told (of another user?)"
 
 
 def _project_of(state: str) -> str:

@@ -71,6 +71,7 @@ def all_checks(call: Call) -> Iterator[Check]:
         yield from check_systemd(call.environ.get("INVOCATION_ID"))
     yield check_desktop(call.environ)
     yield check_daemon(call)
+    yield from check_doors(call)
 
 
 def check_python() -> Check:
@@ -322,6 +323,26 @@ def check_daemon(call: Call) -> Check:
         f"{found}, supervisor {supervisor.get('state')} {why}".rstrip(),
         f"see {errors}; then `holdfast up`",
     )
+
+
+def check_doors(call: Call) -> Iterator[Check]:
+    """Where the network doors of a running Holdfast are, or who has their ports."""
+    from holdfast.vocabulary.errors import HoldfastError
+
+    try:
+        supervisor: dict[str, Any] = call.ask("status").get("supervisor") or {}
+    except HoldfastError:
+        return
+    doors: dict[str, str] = supervisor.get("doors") or {}
+    notes: dict[str, str] = supervisor.get("door_notes") or {}
+    for name in sorted({*doors, *notes}):
+        if name not in doors:
+            yield Check(f"{name} door", "warn", notes[name], "free the port, then `holdfast up`")
+        else:
+            note = f" ({notes[name]})" if name in notes else ""
+            yield Check(f"{name} door", "ok", doors[name] + note)
+    if fingerprint := supervisor.get("fingerprint"):
+        yield Check("certificate", "ok", f"SHA-256 {fingerprint}")
 
 
 def _keeper_limits(host: dict[str, Any]) -> str:

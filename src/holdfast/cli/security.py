@@ -11,7 +11,7 @@ from holdfast.cli.interrupts import patience
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import UsageError
 
-TOKEN_HEADS = ("NAME", "ROLE", "LIMITS", "MADE", "EXPIRES", "ID")
+TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "EXPIRES", "ID")
 
 
 def token(call: Call) -> int:
@@ -51,6 +51,7 @@ def _list_tokens(call: Call) -> int:
     rows = [
         (
             one["name"],
+            one.get("kind") or "token",
             one["role"],
             "; ".join(f"{key} {','.join(value)}" for key, value in one["scopes"].items()) or "-",
             durations.show_time(one["created_at"]),

@@ -34,6 +34,26 @@ SECURITY_VERBS = (
         ),
     ),
     Verb(
+        "dashboard",
+        "Log a browser in: opens the dashboard, or prints the link",
+        "dashboard:dashboard",
+        options=(
+            Option("--no-open", "print the link instead of opening a browser"),
+            Option("--print", "the same"),
+            Option("--role", "what it may do", choices=("viewer", "operator", "admin")),
+            Option("--expires", "for how long the browser stays logged in", "DURATION", "duration"),
+        ),
+        commands=("create_login",),
+        about=(
+            "The link works once, within a minute, and becomes a cookie that only the dashboard's\n"
+            "own pages can use. Logins are listed by `holdfast token ls` and revoked like tokens."
+        ),
+        examples=(
+            ("holdfast dashboard", "open it"),
+            ("holdfast dashboard --print --role viewer", "a link for somebody who may look"),
+        ),
+    ),
+    Verb(
         "audit",
         "Show who asked what, and what came of it",
         "security:audit",

@@ -55,7 +55,18 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
         lines.append(paint(f"why? holdfast {verb}", "dim"))
     if len(troubled) > 3:
         lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
-    return lines
+    return lines + [paint(line, "dim") for line in doors_of(supervisor)]
+
+
+def doors_of(supervisor: dict[str, Any]) -> list[str]:
+    """Where Holdfast can be reached over the network, and why not."""
+    doors: dict[str, str] = supervisor.get("doors") or {}
+    notes: dict[str, str] = supervisor.get("door_notes") or {}
+    lines = [", ".join(f"{name}: {where}" for name, where in doors.items())] if doors else []
+    lines += [f"{'' if name in doors else 'no '}{name}: {note}" for name, note in notes.items()]
+    if fingerprint := supervisor.get("fingerprint"):
+        lines.append(f"certificate: SHA-256 {fingerprint}")
+    return ["", *lines] if lines else []
 
 
 def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
@@ -114,6 +125,8 @@ def detail_of(service: dict[str, Any]) -> str:
         parts.append(what.format(**beside))
     if service.get("scaled"):
         parts.append(service["scaled"])
+    if ports := service.get("ports"):
+        parts.append(" ".join(_port(name, port) for name, port in ports.items()))
     if owner := service.get("owner"):
         parts.append(_owned(owner))
     if service.get("adopted"):
@@ -122,6 +135,10 @@ def detail_of(service: dict[str, Any]) -> str:
     if others:
         parts.append("started with other " + " and ".join(others))
     return ", ".join(parts)
+
+
+def _port(name: str, port: int) -> str:
+    return f":{port}" if name == "port" else f"{name}:{port}"
 
 
 def _owned(owner: dict[str, Any]) -> str:

@@ -67,9 +67,11 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
 
     settings = {
         name: str(call.options[name])
-        for name in ("log_level", "log_format", "port")
+        for name in ("log_level", "log_format", "port", "http_port")
         if name in call.options
     }
+    if call.options.get("no_http"):
+        settings["http"] = "false"
     return {
         "config": call.places.config,
         "services": call.operands,
@@ -119,7 +121,18 @@ def _tell(call: Call, result: dict[str, Any]) -> int:
         for line in describe(call, name, outcome):
             call.say(line)
     _tell_changes(call, result)
+    _tell_doors(call)
     return int(failed)
+
+
+def _tell_doors(call: Call) -> None:
+    """Only what is not as usual: a port that others have, a certificate to compare."""
+    supervisor: dict[str, Any] = call.ask("status").get("supervisor") or {}
+    for name, note in (supervisor.get("door_notes") or {}).items():
+        where = (supervisor.get("doors") or {}).get(name)
+        call.note(f"{name} is at {where}: {note}" if where else f"{name} is closed: {note}")
+    if fingerprint := supervisor.get("fingerprint"):
+        call.note(f"certificate of HTTPS: SHA-256 {fingerprint}")
 
 
 def _tell_changes(call: Call, result: dict[str, Any]) -> None:

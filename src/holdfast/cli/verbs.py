@@ -55,6 +55,8 @@ VERBS = (
             _NO_WAIT,
             _TIMESTAMPS,
             _NO_PREFIX,
+            Option("--no-http", "leave out HTTP: no gate, no dashboard"),
+            Option("--http-port", "port of HTTP", "N", "number"),
         ),
         commands=("up", "watch", "events", "status", "shutdown"),
         about=(

@@ -51,6 +51,10 @@ class NetworkDoors:
         self._wanted = settings.door
         self._changed.set()
 
+    def try_again(self) -> None:
+        """Who held the port may be gone."""
+        self._changed.set()
+
     def begin(self) -> None:
         """The keeper has handed over what it holds: doors can be opened from now on."""
         self._work = asyncio.get_running_loop().create_task(self._follow())

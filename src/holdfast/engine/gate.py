@@ -72,6 +72,7 @@ class Gate:
         self._wanted: HttpSpec | None = None
         self._mcp: McpSpec | None = None
         self._has_begun = False
+        self._is_left_out = False
         self._is_ending = False
         self._runner: RestoredRunner | None = None
         self._left_over: dict[str, Any] | None = None
@@ -80,6 +81,7 @@ class Gate:
 
     def on_settings(self, settings: Settings) -> None:
         wanted = settings.http if settings.http is not None and settings.http.enabled else None
+        self._is_left_out = settings.http is not None and wanted is None
         mcp = settings.mcp if settings.mcp.enabled is not False and wanted is not None else None
         if (wanted, mcp) != (self._wanted, self._mcp):
             self._wanted, self._mcp = wanted, mcp
@@ -146,7 +148,8 @@ class Gate:
         wanted = self._wanted
         if wanted is None:
             self.door.close()
-            self._end_leftovers_soon()
+            if self._is_left_out:
+                self._end_leftovers_soon()
             self._listeners.close_unix(RELAYS, self.relay_socket)
             if self._runner is not None:
                 self._runner.stop()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.engine.taken_ports import TakenPorts
 
 SOCKET = "http"
+SETTLED_SECONDS = 3.0
 CERTIFICATE, KEY = "gate.crt", "gate.key"
 _KNOWS_LOCALHOST: bool = sys.platform == "linux"
 """Whether browsers take every name below `localhost` for this machine without asking."""
@@ -90,9 +91,9 @@ class HttpDoor:
         self._listeners.close(SOCKET)
 
     async def settled(self) -> None:
-        """Returns once it is known where the door is, or that it stays closed."""
+        """Returns when it is known where the door is, or that it stays closed; soon anyway."""
         if self._settling is not None:
-            await asyncio.wait([self._settling])
+            await asyncio.wait([self._settling], timeout=SETTLED_SECONDS)
 
     def certificate(self, spec: HttpSpec | None) -> tuple[str, str] | None:
         """The files of certificate and key, if there are to be any."""

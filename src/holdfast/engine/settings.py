@@ -24,6 +24,8 @@ class CurrentSettings:
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._listeners: list[Callable[[Settings], None]] = []
+        self.again: list[Callable[[], None]] = []
+        """Called when the same settings are applied once more: what failed may work now."""
         self.now = Settings()
 
     def listen(self, listener: Callable[[Settings], None]) -> None:
@@ -33,6 +35,8 @@ class CurrentSettings:
 
     def apply(self, settings: Settings) -> None:
         if settings == self.now:
+            for try_again in self.again:
+                try_again()
             return
         self._keeper.keep(KEPT, msgspec.json.encode(settings).decode())
         self._use(settings)

@@ -138,7 +138,8 @@ class TakenPorts:
                 answer = await http_client.request(
                     base + "/health", timeout_seconds=ASK_SECONDS, only=certificate
                 )
-            except HttpError:
+            except HttpError as error:
+                _log.debug("port %d: %s", port, error)
                 continue
             headers = {key.lower(): value for key, value in answer.headers}
             instance = headers.get(IDENTITY_HEADER.lower())

@@ -52,6 +52,9 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     names = [name for name in names if name not in scheduled]
     claim(context, names, actor)
     outcomes = {**await context.roster.start(names, wait=command.wait), **scheduled}
+    if command.wait:
+        # So that `up` can tell where HTTP is, if somebody has its port.
+        await context.gate.door.settled()
     return UpResult(
         services=await with_last_lines(context, outcomes),
         added=added,
