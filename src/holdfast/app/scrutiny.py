@@ -85,8 +85,12 @@ class Scrutiny:
         )
 
     def _paths(self, command: Command) -> tuple[str, ...]:
+        """Below the project's folder, or from the top."""
+        if not command.about_files:
+            return scoping.paths_of(command)
         try:
-            return file_targets.texts(self._context, command)
+            found = file_targets.targets(self._context, command)
+            return tuple(it.absolute if it.relative is None else it.relative for it in found)
         except HoldfastError:
             # What cannot be meant will not be done; nobody gets around a policy by it.
             return (".",)
