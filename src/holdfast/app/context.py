@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.port_registry import PortRegistry
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
 from holdfast.app.repeats import Repeats
@@ -33,6 +36,12 @@ from holdfast.engine.tasks import Tasks
 from holdfast.engine.trouble import Trouble
 from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
+from holdfast.vocabulary.places import CONFIG_NAMES, folder_name
+
+if TYPE_CHECKING:
+    from holdfast.adapters.files import Files
+    from holdfast.engine.checkpoints import Checkpoints
+    from holdfast.engine.repositories import Repositories
 
 MOST_SEARCHES = 16
 T = TypeVar("T")
@@ -66,6 +75,7 @@ class Context:
         ownership: Ownership,
         sessions: Sessions,
         repeats: Repeats,
+        port_registry: PortRegistry,
         authority: Authority,
         audit: AuditLog,
         auditor: Auditor,
@@ -99,6 +109,7 @@ class Context:
         self.ownership = ownership
         self.sessions = sessions
         self.repeats = repeats
+        self.port_registry = port_registry
         self.authority = authority
         self.audit = audit
         self.auditor = auditor
@@ -117,6 +128,43 @@ class Context:
         """Held by who looks for an expression: each costs a process."""
         self._threads = ThreadPoolExecutor(4, "reader")
 
+    @cached_property
+    def repositories(self) -> Repositories:
+        from holdfast.engine.caller import CallersEnvironment
+        from holdfast.engine.repositories import Repositories
+
+        environ = CallersEnvironment(self.link)
+        return Repositories(self.tasks, self.in_thread, environ, lambda: self.settings.now.git)
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        from holdfast.engine.checkpoints import Checkpoints
+
+        return Checkpoints(
+            self.repositories, self.in_thread, self.state, lambda: self.files.roots.denials
+        )
+
+    @cached_property
+    def files(self) -> Files:
+        from holdfast.adapters.files import Files
+
+        return Files(
+            self.state, self.project, lambda: self.settings.now.files, self._never_opened
+        )
+
+    def _never_opened(self) -> Sequence[tuple[str, str]]:
+        """Files and folders that no command opens, each with the reason."""
+        configs = [os.path.join(self.project, name) for name in CONFIG_NAMES]
+        configs += [self.config] if self.config else []
+        never = [(path, "it is Holdfast's configuration") for path in configs]
+        states, name = os.path.split(self.state)
+        is_usual = name == folder_name(self.project)  # beside those of other projects
+        never.append((states if is_usual else self.state, "it is Holdfast's own state"))
+        http = self.settings.now.http
+        if http is not None and http.key:
+            never.append((http.key, "it is a private key"))
+        return never
+
     @property
     def config(self) -> str | None:
         return self.link.kept.get("config")
@@ -127,3 +175,5 @@ class Context:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if "files" in self.__dict__:
+            self.files.close()

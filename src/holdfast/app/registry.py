@@ -23,6 +23,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         *("approvals", "approve", "reject"),
     ),
     "browsing": ("create_login", "log_in", "log_out", "hand_over", "report_refusal"),
+    "checkpoints": ("checkpoint", "checkpoints", "restore_checkpoint"),
     "custom": (
         "custom_restart",
         "execute_command",
@@ -32,13 +33,22 @@ PLACES: dict[str, tuple[str, ...]] = {
     ),
     "declaring": ("up", "run", "adopt"),
     "explaining": ("explain",),
+    "files": (
+        *("read_file", "list_files", "file_changes"),
+        *("write_file", "edit_file", "apply_patch", "undo_files"),
+    ),
+    "git": ("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
+    "git_branching": ("git_switch", "git_stash", "git_tag"),
+    "git_changes": ("git_add", "git_commit", "git_restore"),
     "health": ("health_check",),
     "history": ("events", "runs"),
     "holdfast": ("hello", "prune", "upgrade", "shutdown"),
     "instances": ("scale", "rolling_restart"),
     "metrics": ("metrics",),
     "output": ("logs", "open_output", "watch", "send_input", "resize"),
+    "ports": ("ports",),
     "reloading": ("plan", "reload"),
+    "searching": ("search", "search_logs"),
     "security": ("create_token", "list_tokens", "revoke_token", "audit"),
     "services": ("start", "stop", "restart", "pause", "resume", "signal", "remove"),
     "sessions": (
@@ -58,6 +68,8 @@ TELLS_ACTOR = frozenset({
     *("log_in", "log_out", "hand_over"),
     *("set_mode", "lockdown", "unlock", "approve", "reject"),
     *("open_session", "renew_session", "hold_session", "close_session"),
+    *("checkpoint", "restore_checkpoint"),
+    *("write_file", "edit_file", "apply_patch", "undo_files"),
 })  # fmt: skip
 """Commands whose handlers are told who asks: to answer it, or to keep it on record."""
 
@@ -71,8 +83,14 @@ def handler_of(command: Command) -> Callable[..., Any]:
 
 def handler_for(command: Command, actor: Actor) -> Handler:
     """The handler, told who asks if it wants to know."""
-    handler = handler_of(command)
-    return partial(handler, actor=actor) if command.name in TELLS_ACTOR else handler
+    handler: Handler = handler_of(command)
+    if command.name in TELLS_ACTOR:
+        handler = partial(handler, actor=actor)
+    if command.changes_files and actor.session is not None:
+        from holdfast.app.handlers.checkpoints import checkpointed
+
+        handler = checkpointed(handler, actor.session)
+    return handler
 
 
 def preload() -> None:

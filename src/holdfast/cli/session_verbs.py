@@ -1,10 +1,28 @@
-"""The verbs about sessions; part of the table in `verbs`."""
+"""The verbs about sessions and ports; part of the table in `verbs`."""
 
 from __future__ import annotations
 
 from holdfast.cli.verb import Option, Verb
 
 SESSION_VERBS = (
+    Verb(
+        "ports",
+        "Show which ports are leased, and who holds one",
+        "ports:ports",
+        operands="[PORT]",
+        most=1,
+        options=(Option("-a --all", "also those of strangers and of other projects"),),
+        commands=("ports",),
+        about=(
+            "A service with `port: auto` gets a port that is free and that no other Holdfast of\n"
+            "yours leases, and keeps it. With a port: who listens there, with pid and command,\n"
+            "and the service if it is one."
+        ),
+        examples=(
+            ("holdfast ports", "the ports of this project"),
+            ("holdfast ports 3000", "who holds :3000?"),
+        ),
+    ),
     Verb(
         "sessions",
         "Show which assistants are here, and what runs for them",

@@ -61,6 +61,7 @@ class Overlap:
         self.declaration: Declaration = runner.declaration
         self.launched: ServiceSpec = runner.declaration.spec
         self.overrides = None
+        self.ports = runner.ports
         self.number = run.number
         self.condition = health.initial(self.launched)
         self.state = State.STARTING

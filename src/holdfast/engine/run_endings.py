@@ -72,6 +72,12 @@ class RunEndings(Service):
         self.stop()
         self._blame = reason
 
+    def cannot_start(self, reason: str, stage: str) -> None:
+        """A start that is due fails before there is a process."""
+        self.last_exit, self.waiting_for = LastExit(), ()
+        if self._move(Cause.START):
+            self._conclude(Ending(0.0, spawn_error=reason), stage)
+
     def refuse(self, reason: str) -> None:
         """A start that is due is not to be, because the host is too busy."""
         cause = restarts.REFUSED_AGAIN if self.state is State.BACKOFF else restarts.REFUSED

@@ -17,6 +17,7 @@ from holdfast.engine.recovery import recover
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import health
 from holdfast.rules.health import Condition, Tally
+from holdfast.rules.port_leases import fill_probe
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.probe_spec import ProbeSpec
 
@@ -319,7 +320,9 @@ def probes_of(runner: ServiceRunner) -> tuple[ProbeSpec, ...]:
     than the run was started with."""
     declared = runner.declaration.spec
     launched = runner.launched or declared
-    return declared.probes if declared.notify == launched.notify else launched.probes
+    probes = declared.probes if declared.notify == launched.notify else launched.probes
+    ports = runner.ports
+    return tuple(fill_probe(probe, ports) for probe in probes) if ports else probes
 
 
 class _Told:

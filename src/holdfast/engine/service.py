@@ -77,6 +77,8 @@ class Service:
         """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
         self.scaled: str | None = None
         """That the number of its siblings is not the configured one, in words."""
+        self.ports: dict[str, int] | None = None
+        """The ports that are leased for it; None: it wants none."""
         self.owner: Owner | None = None
         """The session that it runs for; None: it is the user's."""
         self.hope: Hope | None = None

@@ -44,7 +44,7 @@ class StatusView:
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
             service.overrides, service.declaration, service.condition, service.waiting_for,
-            service.scaled, service.owner, service.overlap and service.overlap.facts(),
+            service.scaled, service.owner, service.ports, service.overlap and service.overlap.facts(),
             service.error_type, run and run.usage, service.next_scheduled,
         )  # fmt: skip
         built = self._built
@@ -90,6 +90,7 @@ def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
         waiting_for=list(service.waiting_for) if service.waiting_for else msgspec.UNSET,
         beside=service.overlap.facts() if service.overlap else msgspec.UNSET,
         scaled=service.scaled or msgspec.UNSET,
+        ports=service.ports or msgspec.UNSET,
         owner=_owner(service.owner) if service.owner else msgspec.UNSET,
         error_type=service.error_type.value if service.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,

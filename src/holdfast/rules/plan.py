@@ -30,7 +30,7 @@ APPLIES: dict[str, Applies] = {
     **dict.fromkeys(
         (
             *("argv", "working_dir", "env", "environment", "terminal", "stdin"),
-            *("user", "umask", "rlimits", "notify", "sockets"),
+            *("user", "umask", "rlimits", "notify", "sockets", "ports"),
             *("memory_limit", "cpu_limit", "process_limit"),
         ),
         Applies.BY_RESTART,

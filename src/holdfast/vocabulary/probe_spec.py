@@ -34,6 +34,8 @@ class TcpTarget(msgspec.Struct, frozen=True, kw_only=True, tag="tcp"):
 
     host: str
     port: int
+    lease: str | None = None
+    """The name of the service's own port that is meant; it is known when the run begins."""
 
 
 class ExecTarget(msgspec.Struct, frozen=True, kw_only=True, tag="exec"):

@@ -76,6 +76,8 @@ class ServiceStatus(Result, frozen=True, kw_only=True):
     """What its start waits for, in words."""
     beside: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """A second run while one relieves another: its `pid` and `run`, whether it is `leaving`."""
+    ports: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """The ports that are leased for it, by name."""
     owner: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """The session that it runs for: its `session`, `client`, and the tool `call`."""
     scaled: str | msgspec.UnsetType = msgspec.UNSET

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.file_spec import FilesSpec
+from holdfast.vocabulary.git_spec import GitSpec
 from holdfast.vocabulary.mcp_spec import McpSpec
 from holdfast.vocabulary.policies import FilterSpec, Mode, PolicySpec, RateLimit
 from holdfast.vocabulary.probe_spec import NotifySpec, ProbeSpec
@@ -140,6 +141,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a rolling restart starts the new run before it stops the old one."""
     sockets: tuple[str, ...] = ()
     """Names of listening sockets, held by the keeper, that it gets from descriptor 3 on."""
+    ports: dict[str, int] = {}
+    """The ports that it listens on by name, `port` for the only one; 0: any that is free."""
     origin: Literal["config", "run", "target", "adopted", "gate"] = "config"
     watch: WatchSpec | None = None
     schedule: ScheduleSpec | None = None
@@ -206,12 +209,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether commands must be allowed in production."""
     limits: HostLimits = HostLimits()
     monitoring_interval: float = 5.0
+    port_range: tuple[int, int] = (8082, 9081)
+    """Where ports are leased from, both ends included."""
     default_service: str | None = None
     """The service that is meant where one is needed and none is named."""
     commands: dict[str, CommandSpec] = {}
     command_policy: CommandPolicy = CommandPolicy()
     workflows: dict[str, WorkflowSpec] = {}
     files: FilesSpec = FilesSpec()
+    git: GitSpec = GitSpec()
     alerts: tuple[TargetSpec, ...] = ()
     """Where alerts are delivered to."""
     runtime_mode: Mode | None = None

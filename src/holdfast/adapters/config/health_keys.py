@@ -27,6 +27,7 @@ from holdfast.adapters.config.kinds import (
 from holdfast.adapters.config.service_kinds import CommandLine, Url
 from holdfast.adapters.http_client import HttpError, address_of
 from holdfast.adapters.matching import check_expression
+from holdfast.rules.port_leases import PLACEHOLDER, names_in
 from holdfast.vocabulary.errors import UsageError
 
 _HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
@@ -39,15 +40,18 @@ class Address(ScalarKind):
 
     wanted = "a port or host:port"
 
-    def convert(self, text: str) -> tuple[str, int]:
-        found = _ADDRESS.fullmatch(text.strip())
+    def convert(self, text: str) -> tuple[str, int, str | None]:
+        leased = names_in(text)
+        found = _ADDRESS.fullmatch(PLACEHOLDER.sub("1", text.strip()))
         if not found or not 0 < int(found["port"]) < 65536:
             raise ValueError(f'"{text}" is not a port; write 5432 or db.local:5432')
-        return (found["host"] or "localhost").strip("[]"), int(found["port"])
+        host = (found["host"] or "localhost").strip("[]")
+        return (host, 0, leased[0]) if leased else (host, int(found["port"]), None)
 
     def schema(self) -> Schema:
         port = {"type": "integer", "minimum": 1, "maximum": 65535}
-        return {"anyOf": [port, {"type": "string", "pattern": r"^(\S+:)?\d+$"}, INTERPOLATED]}
+        text = {"type": "string", "pattern": r"^(\S+:)?(\d+|\{\{.*\}\})$"}
+        return {"anyOf": [port, text, INTERPOLATED]}
 
 
 class ProbeUrl(Url):
@@ -56,7 +60,7 @@ class ProbeUrl(Url):
     def convert(self, text: str) -> str:
         url: str = super().convert(text)
         try:
-            address_of(url)
+            address_of(PLACEHOLDER.sub("1", url))
         except HttpError:
             raise ValueError(f'"{text}" is not a URL; write http://localhost:8000/health') from None
         return url

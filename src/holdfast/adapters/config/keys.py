@@ -10,6 +10,8 @@ from holdfast.adapters.config.blocks import Block, Key, ServiceOrCommand, WordOr
 from holdfast.adapters.config.command_keys import GLOBAL_KEYS as COMMAND_GLOBALS
 from holdfast.adapters.config.command_keys import SERVICE_KEYS as COMMAND_KEYS
 from holdfast.adapters.config.dependency_keys import LABEL, Dependencies, Groups, Label
+from holdfast.adapters.config.file_keys import FILES
+from holdfast.adapters.config.git_keys import GIT
 from holdfast.adapters.config.health_keys import PROBE
 from holdfast.adapters.config.health_keys import SERVICE_KEYS as HEALTH_KEYS
 from holdfast.adapters.config.host_kinds import Limits, UserName
@@ -29,6 +31,8 @@ from holdfast.adapters.config.kinds import (
 )
 from holdfast.adapters.config.mcp_keys import MCP
 from holdfast.adapters.config.policy_keys import FILTERS, POLICIES, RATE_LIMIT
+from holdfast.adapters.config.port_keys import PORT_RANGE
+from holdfast.adapters.config.port_keys import SERVICE_KEYS as PORT_KEYS
 from holdfast.adapters.config.resource_keys import GLOBAL_KEYS as RESOURCE_GLOBALS
 from holdfast.adapters.config.resource_keys import SERVICE_KEYS as RESOURCE_KEYS
 from holdfast.adapters.config.schedule_keys import Schedule
@@ -147,11 +151,12 @@ SERVICE = Block(
         Key("overlap", Boolean(), "A rolling restart starts the new run beside the old.", False),
         Key("watch", WatchPaths(), "Files whose change restarts it."),
         Key("schedule", Schedule(), "When it is started, instead of with `up`."),
+        *PORT_KEYS,
         *HEALTH_KEYS,
     ],
     definition="service",
     later=(
-        *("groups", "port", "ports", "ready"),
+        *("groups", "ready"),
         *("sockets", "lifetime", "resources", "ready_check"),
     ),
     synonyms={
@@ -232,6 +237,9 @@ _GLOBAL = [
     POLICIES,
     Key("security", SECURITY, "Who may do what from the network."),
     MCP,
+    FILES,
+    GIT,
+    PORT_RANGE,
     *RESOURCE_GLOBALS,
     *COMMAND_GLOBALS,
     Key("restart_policy", POLICY, "Default for every service.", "on_failure"),
@@ -243,7 +251,7 @@ _GLOBAL = [
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
 ]
-_LATER = ("backends", "agents", "queue", "pools", "roots", "tokens")
+_LATER = ("backends", "agents", "queue", "pools", "tokens")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
     _GLOBAL, definition="supervisor", later=_LATER, synonyms=_SYNONYMS, allows_extensions=True

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
 from holdfast.adapters.config.interpolation import InterpolationError, expand, indexed
 from holdfast.adapters.config.problems import Problem, shown_value
+from holdfast.rules.port_leases import compact
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import parse_duration, parse_signal, parse_size, signal_name
 
@@ -37,7 +38,8 @@ class Reading:
 
     def written(self, node: Scalar) -> str:
         """The text of a scalar, for this instance."""
-        return node.text if self.index is None else indexed(node.text, self.index)
+        text = compact(node.text)
+        return text if self.index is None else indexed(text, self.index)
 
     def note(
         self, node: Node, key: str, message: str, suggestion: str = "", value: str | None = None

@@ -21,6 +21,8 @@ from holdfast.adapters.config.document import (
     parse,
 )
 from holdfast.adapters.config.doors import door_of, http_of
+from holdfast.adapters.config.file_keys import files_of
+from holdfast.adapters.config.git_keys import git_of
 from holdfast.adapters.config.instances import with_count
 from holdfast.adapters.config.interpolation import argv_of
 from holdfast.adapters.config.json_document import tree_of
@@ -32,6 +34,7 @@ from holdfast.adapters.config.problems import Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
 from holdfast.adapters.config.services import ServiceBuilder
+from holdfast.rules.port_leases import DEFAULT_RANGE
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.places import CONFIG_NAMES
@@ -207,6 +210,9 @@ def _finish(
             templates=templates_of(reading, values, written),
             alerts=values.get("alerts", ()),
             mcp=mcp_of(values),
+            port_range=values.get("port_range", DEFAULT_RANGE),
+            files=files_of(values),
+            git=git_of(values),
             **settings_of_resources(values),
             **about_commands,
             **about_requests,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.health_keys import texts
 from holdfast.adapters.config.service_kinds import words_of
+from holdfast.rules.port_leases import SINGLE
 from holdfast.vocabulary.probe_spec import (
     ExecTarget,
     HttpTarget,
@@ -161,8 +162,8 @@ class ProbeBuilder:
                 method = str(given.get("method", "get")).upper()
                 return HttpTarget(url=given["http"], method=method, **fields)
             case "tcp":
-                host, port = given["tcp"]
-                return TcpTarget(host=host, port=port)
+                host, port, lease = given["tcp"]
+                return TcpTarget(host=host, port=port, lease=lease)
             case "exec":
                 return self.command(block, given)
             case "log":
@@ -190,6 +191,19 @@ class ProbeBuilder:
     def note(self, block: Values, key: str, message: str, hint: str) -> None:
         node = block.at(key) if key else block.node
         self.reading.note(node, block.path_of(key) if key else block.path, message, hint)
+
+
+def texts_of(probe: ProbeSpec) -> tuple[str, ...]:
+    """Where a probe may name ports of the service."""
+    match probe.target:
+        case HttpTarget(url=url):
+            return (url,)
+        case ExecTarget(argv=argv):
+            return argv
+        case TcpTarget(lease=str() as lease):
+            return ("{{port}}" if lease == SINGLE else f"{{{{ports.{lease}}}}}",)
+        case _:
+            return ()
 
 
 _ORDER = {"startup": 0, "readiness": 1, "liveness": 2}

@@ -13,7 +13,8 @@ from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
-from holdfast.adapters.config.probes import ProbeBuilder
+from holdfast.adapters.config.port_keys import check_placeholders, ports_of
+from holdfast.adapters.config.probes import ProbeBuilder, texts_of
 from holdfast.adapters.config.relations import check_dependencies, needs_of
 from holdfast.adapters.config.resource_keys import COPIED as RESOURCES
 from holdfast.adapters.config.schedule_keys import check_schedules
@@ -76,12 +77,18 @@ class ServiceBuilder:
         given = {key: values[key] for key in COPIED if key in values}
         environment = values.get("environment") or self.defaults.get("environment", "inherit")
         probes, notify = ProbeBuilder(self, values).build()
+        ports = ports_of(self.reading, values)
+        env = {**self.shared_env, **self.variables(values)}
+        asking = [target for probe in probes for target in texts_of(probe)]
+        texts = (*command, *args, *env.values(), *asking)
+        check_placeholders(self.reading, values, ports, texts)
         return ServiceSpec(
             name=name,
             argv=command + args,
             command_words=len(command),
             working_dir=resolved(values.get("working_dir", "."), folder, self.reading.environ),
-            env={**self.shared_env, **self.variables(values)},
+            env=env,
+            ports=ports,
             environment=environment,
             enabled=self.is_enabled and values.get("enabled", True),
             restart_policy=self.policy(values) or self.policy(self.defaults) or "on_failure",

@@ -18,6 +18,11 @@ from holdfast.vocabulary.commands.browsing import (
     LogOut,
     ReportRefusal,
 )
+from holdfast.vocabulary.commands.checkpoints import (
+    Checkpoints,
+    MakeCheckpoint,
+    RestoreCheckpoint,
+)
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.commands.configuration import Plan, Reload
 from holdfast.vocabulary.commands.custom import (
@@ -26,6 +31,29 @@ from holdfast.vocabulary.commands.custom import (
     ExecuteCommand,
     RunWorkflow,
     Workflows,
+)
+from holdfast.vocabulary.commands.files import (
+    ApplyPatch,
+    EditFile,
+    FileChanges,
+    ListFiles,
+    ReadFile,
+    UndoFiles,
+    WriteFile,
+)
+from holdfast.vocabulary.commands.git import (
+    GitAdd,
+    GitBlame,
+    GitBranches,
+    GitCommit,
+    GitDiff,
+    GitLog,
+    GitRestore,
+    GitShow,
+    GitStash,
+    GitStatus,
+    GitSwitch,
+    GitTag,
 )
 from holdfast.vocabulary.commands.health import HealthCheck
 from holdfast.vocabulary.commands.history import Events, Runs
@@ -41,6 +69,8 @@ from holdfast.vocabulary.commands.holdfast import (
 from holdfast.vocabulary.commands.instances import RollingRestart, Scale
 from holdfast.vocabulary.commands.metrics import Metrics
 from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
+from holdfast.vocabulary.commands.search import Search, SearchLogs
+from holdfast.vocabulary.commands.ports import ListPorts
 from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
 from holdfast.vocabulary.commands.services import (
     Pause,
@@ -73,7 +103,11 @@ COMMANDS: dict[str, type[Command]] = {
         GetMode, SetMode, Lockdown, Unlock, Approvals, Approve, Reject,
         CustomRestart, ExecuteCommand, RunWorkflow, CancelWorkflow, Workflows,
         Alerts, Explain, Metrics, HealthCheck, Scale, RollingRestart,
-        OpenSession, RenewSession, HoldSession, CloseSession, ListSessions,
+        OpenSession, RenewSession, HoldSession, CloseSession, ListSessions, ListPorts,
+        ReadFile, ListFiles, WriteFile, EditFile, ApplyPatch, UndoFiles, FileChanges,
+        Search, SearchLogs, GitStatus, GitDiff, GitLog, GitShow, GitBlame, GitBranches, GitAdd,
+        GitCommit, GitRestore, GitSwitch, GitStash, GitTag,
+        MakeCheckpoint, Checkpoints, RestoreCheckpoint,
     )
 }  # fmt: skip
 

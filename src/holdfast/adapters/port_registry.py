@@ -1,0 +1,130 @@
+"""The ports that the Holdfasts of one user have leased: one file in the user's state folder.
+
+Locked while it is read and written, so that no port is given twice. Blocks: for a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from holdfast.adapters import private_file
+from holdfast.adapters.own_log import logger
+from holdfast.rules import port_leases
+from holdfast.rules.port_leases import Asked, Holder, Lease
+
+_decode = msgspec.json.Decoder(list[Lease]).decode
+_log = logger("ports")
+
+
+class PortRegistry:
+    """All leases of this user on this machine."""
+
+    def __init__(self, folder: str, state: str, project: str) -> None:
+        self._folder = folder
+        self._path = os.path.join(folder, "ports.json")
+        self._state = os.path.realpath(state)
+        self._project = project
+
+    def lease(self, service: str, ports: dict[str, int], span: tuple[int, int]) -> dict[str, int]:
+        """The ports of a service, the same as before if they are free; raises `Taken`."""
+        asked = Asked(self._holder(service), self._project, ports, span, time.time())
+        with self._locked():
+            found, leases = port_leases.assign(self._load(), asked, is_free, is_there)
+            self._save(leases)
+        return found
+
+    def rest(self, service: str) -> None:
+        """Its run is over; the ports stay reserved."""
+        self._change(lambda leases: port_leases.rested(leases, self._holder(service)))
+
+    def forget(self, service: str) -> None:
+        self._change(lambda leases: port_leases.without(leases, self._holder(service)))
+
+    def all(self) -> list[Lease]:
+        """Every lease, those of Holdfasts that are gone excepted."""
+        return self._load()
+
+    def is_own(self, lease: Lease) -> bool:
+        """Whether it is one of this Holdfast."""
+        return lease.state == self._state
+
+    def _change(self, change: Callable[[list[Lease]], list[Lease]]) -> None:
+        with self._locked():
+            before = self._load()
+            after = change(before)
+            if after != before:
+                self._save(after)
+
+    def _holder(self, service: str) -> Holder:
+        return Holder(self._state, service)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        path = os.path.join(self._folder, "ports.lock")
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _load(self) -> list[Lease]:
+        try:
+            with open(self._path, "rb") as file:
+                leases = _decode(file.read())
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.MsgspecError) as error:
+            # What is leased is checked by binding, too: begin anew rather than start nothing.
+            _log.error("%s cannot be read, leases begin anew: %s", self._path, error)
+            return []
+        # A state folder that was removed takes its leases with it.
+        return [lease for lease in leases if os.path.isdir(lease.state)]
+
+    def _save(self, leases: list[Lease]) -> None:
+        private_file.replace(self._path, msgspec.json.format(msgspec.json.encode(leases)))
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there, at any address of this machine."""
+    families = [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1")]
+    if socket.has_ipv6:
+        families += [(socket.AF_INET6, "::"), (socket.AF_INET6, "::1")]
+    return all(_binds(family, host, port) for family, host in families)
+
+
+def _binds(family: socket.AddressFamily, host: str, port: int) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family is socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((host, port))
+    except OSError as error:
+        # Other failures (no such address family, a port for root only) tell nothing of it.
+        return error.errno != errno.EADDRINUSE
+    return True
+
+
+def is_there(state: str) -> bool:
+    """Whether a keeper lives on this state folder."""
+    try:
+        lock = os.open(os.path.join(state, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,64 @@
+"""`holdfast ports`: which ports are ours, and who has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import screen
+from holdfast.cli.call import Call
+from holdfast.vocabulary.errors import UsageError
+
+HEADS = ("PORT", "SERVICE", "PID", "COMMAND", "PROJECT")
+
+
+def ports(call: Call) -> int:
+    fields: dict[str, Any] = {"all": True} if call.options.get("all") else {}
+    if call.operands:
+        text = call.operands[0].lstrip(":")
+        if not text.isdigit():
+            raise UsageError(f'"{call.operands[0]}" is no port', "for example: holdfast ports 3000")
+        fields["port"] = int(text)
+    result = call.ask("ports", **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    if "port" in fields:
+        return _tell_one(call, fields["port"], result)
+    if not result["ports"]:
+        call.say("no ports: no service has one, or listens")
+        return 0
+    rows = [
+        (
+            str(one["port"]),
+            _service(one),
+            "-" if one["pid"] is None else str(one["pid"]),
+            one["command"] or "-",
+            "-" if one["ours"] else one["project"] or "-",
+        )
+        for one in result["ports"]
+    ]
+    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width())))
+    return 0
+
+
+def _tell_one(call: Call, port: int, result: dict[str, Any]) -> int:
+    for one in result["ports"]:
+        whose = f"{_service(one)} of {'this project' if one['ours'] else one['project']}"
+        if one["pid"] is None and one["service"] is None:
+            call.say(f"port {port} is held by a process that cannot be told (of another user?)")
+        elif one["pid"] is None:
+            call.say(f"port {port} is leased to {whose}; nobody listens there")
+        else:
+            of = f": {whose}" if one["service"] else ""
+            call.say(f"port {port} is held by pid {one['pid']} ({one['command']}){of}")
+    if not result["ports"]:
+        held = "" if result.get("free") else ", but somebody we may not see has it"
+        call.say(f"nobody that we may see listens on port {port}{held}")
+    return 0
+
+
+def _service(one: dict[str, Any]) -> str:
+    if one["service"] is None:
+        return "-"
+    name = one.get("name")
+    return one["service"] if name in (None, "port") else f"{one['service']} ({name})"

@@ -1,0 +1,157 @@
+"""Ports of services: leased before a start, given to the process, kept for the next one.
+
+Stands behind whoever else admits starts: nothing is asked for a service that wants no port.
+What runs keeps its ports over the death of a supervisor; the keeper remembers them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.attendants import Attendant
+from holdfast.engine.ports import Admission, Keeper
+from holdfast.rules import port_leases as rules
+from holdfast.rules.port_leases import NoneFree, Taken
+from holdfast.vocabulary.service_spec import Settings
+
+PORTS = "ports:"
+STAGE = "port"
+_decode = msgspec.json.Decoder(dict[str, int]).decode
+_log = logger("ports")
+
+InThread = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""Do something that blocks; the second is called with what came of it, or the exception."""
+
+
+class Registry(Protocol):
+    """Who knows all leases of this user."""
+
+    def lease(
+        self, service: str, ports: dict[str, int], span: tuple[int, int]
+    ) -> dict[str, int]: ...
+
+    def rest(self, service: str) -> None: ...
+
+    def forget(self, service: str) -> None: ...
+
+
+class PortLeases(Attendant):
+    """Admits a start when those behind it do and its ports are leased."""
+
+    def __init__(
+        self,
+        inner: Admission,
+        registry: Registry,
+        keeper: Keeper,
+        in_thread: InThread,
+        describe: Callable[[int], str],
+    ) -> None:
+        self.registry = registry
+        self._inner = inner
+        self._keeper = keeper
+        self._in_thread = in_thread
+        self._describe = describe
+        self._span = rules.DEFAULT_RANGE
+        self._asked: dict[str, int] = {}
+        self._numbers = itertools.count()
+        self._active: set[str] = set()
+
+    def use(self, settings: Settings) -> None:
+        self._span = settings.port_range
+
+    def restore(self, kept: Mapping[str, str], runners: Mapping[str, Any]) -> None:
+        for name, runner in runners.items():
+            if runner.run is not None and PORTS + name in kept:
+                runner.ports = _decode(kept[PORTS + name])
+                self._active.add(name)
+
+    def admit(self, service: Any, begin: Callable[[], None]) -> None:
+        self._asked.pop(service.name, None)
+        if service.declaration.spec.ports:
+            self._inner.admit(service, lambda: self._lease(service, begin))
+        else:
+            self._give(service, None)
+            self._inner.admit(service, begin)
+
+    def withdraw(self, service: Any) -> None:
+        self._asked.pop(service.name, None)
+        self._inner.withdraw(service)
+
+    def spawning(self, runner: Any, message: dict[str, Any]) -> None:
+        if runner.ports:
+            _put(message, runner.ports)
+
+    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        if overlap.runner.ports:
+            _put(message, overlap.runner.ports)
+
+    def changed(self, runner: Any) -> None:
+        if runner.run is None and runner.name in self._active and runner.name not in self._asked:
+            self._active.discard(runner.name)
+            self._later(partial(self.registry.rest, runner.name))
+
+    def removed(self, runner: Any) -> None:
+        if runner.ports:
+            self._active.discard(runner.name)
+            self._give(runner, None)
+            self._later(partial(self.registry.forget, runner.name))
+
+    def _lease(self, service: Any, begin: Callable[[], None]) -> None:
+        number = self._asked[service.name] = next(self._numbers)
+        wanted = dict(service.declaration.spec.ports)
+
+        def lease() -> dict[str, int] | str:
+            try:
+                return self.registry.lease(service.name, wanted, self._span)
+            except Taken as taken:
+                return self._why(taken)
+            except NoneFree:
+                return f"no port from {self._span[0]} to {self._span[1]} is free"
+
+        def then(found: Any) -> None:
+            if self._asked.get(service.name) != number:
+                return  # it was withdrawn, or asked for again
+            del self._asked[service.name]
+            if isinstance(found, dict):
+                self._active.add(service.name)
+                self._give(service, found)
+                begin()
+            else:
+                reason = found if isinstance(found, str) else f"no port was leased: {found}"
+                service.cannot_start(reason, STAGE)
+
+        self._in_thread(lease, then)
+
+    def _why(self, taken: Taken) -> str:
+        if taken.lease is not None:
+            whose = f"{taken.lease.service} of {taken.lease.project}"
+            return f"port {taken.port} is leased to {whose}"
+        return f"port {taken.port} is held by {self._describe(taken.port)}"
+
+    def _give(self, service: Any, ports: dict[str, int] | None) -> None:
+        if service.ports == ports:
+            return
+        service.ports = ports
+        kept = None if ports is None else msgspec.json.encode(ports).decode()
+        self._keeper.keep(PORTS + service.name, kept)
+
+    def _later(self, work: Callable[[], None]) -> None:
+        def then(found: Any) -> None:
+            if isinstance(found, Exception):
+                _log.warning("the registry of ports cannot be written: %s", found)
+
+        self._in_thread(work, then)
+
+
+def _put(message: dict[str, Any], ports: Mapping[str, int]) -> None:
+    """Tell a process its ports: by variables, and where the command asks for them."""
+    message["argv"] = [rules.fill(word, ports) for word in message["argv"]]
+    filled = {name: rules.fill(value, ports) for name, value in message["env"].items()}
+    told = {rules.variable(name): str(port) for name, port in ports.items()}
+    message["env"] = {**told, **filled}
