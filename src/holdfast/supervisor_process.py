@@ -40,6 +40,7 @@ def main() -> None:
     # The loop must not wait for whole slices of the writer's or the importer's time.
     sys.setswitchinterval(SWITCH_SECONDS)
     processes.raise_descriptor_limit()
+    processes.widen_descriptor_table()
     processes.lower_oom_score()
     style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
     own_log.open_log(os.path.join(state, "holdfast.log"), style=style)

@@ -230,10 +230,10 @@ def test_a_full_disk_costs_a_bounded_amount_of_memory(
         place, told = 0, []
         while batch := bus.after(place, 7):
             told += batch
-            place = batch[-1]["seq"]
-        assert told[-1]["kind"] == "events:dropped"
-        assert told[-1]["data"]["lost"] > 700
-        assert told[-2]["service"] == "s999"
+            place = batch[-1].seq
+        assert told[-1].kind == "events:dropped"
+        assert told[-1].data["lost"] > 700
+        assert told[-2].service == "s999"
         assert await store.written()
 
     with_store(tmp_path / "db", check)

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from holdfast.adapters.own_log import logger
@@ -207,12 +209,12 @@ class Database:
     def _commit(
         self, connection: sqlite3.Connection, batch: list[tuple[list[Statement], Done]]
     ) -> None:
-        execute = connection.execute
+        execute, execute_many = connection.execute, connection.executemany
         execute("BEGIN IMMEDIATE")
         try:
             for statements, _ in batch:
-                for sql, values in statements:
-                    execute(sql, values)
+                for sql, alike in groupby(statements, key=itemgetter(0)):
+                    execute_many(sql, [values for _, values in alike])
             execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

@@ -48,7 +48,7 @@ class KeeperLink:
         self._loop = loop
         self._on_notice = on_notice
         self._on_gone = on_gone
-        self._inbox, self._outbox = wire.Inbox(load=_load), wire.Outbox()
+        self._inbox, self._outbox = wire.Inbox(load=_load), wire.Outbox(_encode)
         self._unsent: dict[str, str | None] = {}
         self._pending: dict[int, Then] = {}
         self._next_id = 1
@@ -258,6 +258,13 @@ class KeeperLink:
         except Exception:  # noqa: BLE001 - the border to the keeper
             word, run_id = message.get("notice", "reply"), message.get("run_id")
             _log.exception("a message of the keeper was not taken: %s %s", word, run_id)
+
+
+def _encode(message: Message) -> bytes:
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        return wire.encode(message)  # bytes of the system that are no UTF-8
 
 
 def _load(line: bytes) -> Any:

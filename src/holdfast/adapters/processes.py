@@ -22,6 +22,7 @@ _LOCAL_PEERCRED, _LOCAL_PEERPID, _SOL_LOCAL = 0x001, 0x002, 0
 _SO_PEERPIDFD = 77
 _LONGEST_COMMAND = 160
 _MAX_STEPS = 1000
+_ROOMY_TABLE = 4096
 
 
 class Process(NamedTuple):
@@ -300,6 +301,19 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError):
             pass
+
+
+def widen_descriptor_table() -> None:
+    """Let the kernel make room for many descriptors while this process has one thread: later
+    each doubling of the table would halt it for milliseconds."""
+    import fcntl
+    import resource
+
+    wanted = min(_ROOMY_TABLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0]) - 1
+    try:
+        os.close(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, wanted))
+    except OSError:
+        return  # it grows when it has to
 
 
 def lower_oom_score() -> None:

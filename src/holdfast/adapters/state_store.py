@@ -31,6 +31,8 @@ SEQUENCE_BLOCK = 1000
 MOST_HELD = 50_000
 """Statements in memory while nothing can be written."""
 PATIENCE_SECONDS = 5.0
+PACE_SECONDS = 0.02
+"""Between two transactions, unless somebody waits: a burst becomes few of them."""
 _PRUNE_EVERY = 2000
 
 T = TypeVar("T")
@@ -60,6 +62,7 @@ class StateStore:
             path, state_tables.SCHEMA, state_tables.ADDED_COLUMNS, on_replaced=self._replaced
         )
         self._statements: list[Statement] = []
+        self._last_flush = 0.0
         self._services: dict[str, Callable[[], ServiceRecord] | None] = {}
         self._events: list[Event] = []
         self._forgettable: list[str] = []
@@ -237,6 +240,7 @@ class StateStore:
         events, forgettable = self._events, self._forgettable
         self._statements, self._services, self._events, self._forgettable = [], {}, [], []
         self._submitted += 1
+        self._last_flush = self._loop.time()
         number = self._submitted
 
         def committed() -> None:
@@ -254,7 +258,11 @@ class StateStore:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._flush_scheduled)
+            wait = self._last_flush + PACE_SECONDS - self._loop.time()
+            if wait > 0:
+                self._loop.call_later(wait, self._flush_scheduled)
+            else:
+                self._loop.call_soon(self._flush_scheduled)
 
     def _flush_scheduled(self) -> None:
         if self._is_scheduled:

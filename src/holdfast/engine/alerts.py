@@ -95,24 +95,24 @@ class Alerts:
     def of(self, service: str) -> list[Alert]:
         return [alert for alert in self.open.values() if alert.service == service]
 
-    def fold(self, events: list[dict[str, Any]]) -> None:
+    def fold(self, events: list[Event]) -> None:
         """Take these events, all in one turn of the loop."""
         changes: list[Change] = []
-        for fields in events:
-            if fields["seq"] <= self._place:
+        for event in events:
+            if event.seq <= self._place:
                 continue
-            self._place = fields["seq"]
-            found = self._changes(Event(**fields))
+            self._place = event.seq
+            found = self._changes(event)
             if found:
                 self.open, self._counts = applied(self.open, found), None
             changes += found
         told = [change for change in changes if change.what != "repeated"]
         for change in told:
             self._announce(change)
-        is_forgotten = any(it["kind"] == _REPLACED for it in events)
+        is_forgotten = any(event.kind == _REPLACED for event in events)
         if told or is_forgotten or self._place - self._saved_place >= _MOST_UNSAVED:
             self._save()
-        if any(it["kind"] in ALERT_KINDS for it in events):
+        if any(event.kind in ALERT_KINDS for event in events):
             for listener in self._listeners:
                 listener()
 
@@ -129,7 +129,8 @@ class Alerts:
         newest = self._bus.last_seq
         batch = self._bus.after(self._place, _BATCH)
         if batch is None:
-            batch = await self._store.events_after(self._place, _BATCH, [])
+            found = await self._store.events_after(self._place, _BATCH, [])
+            batch = [Event(**fields) for fields in found]
         self.fold(batch)
         if len(batch) < _BATCH:
             self._place = max(self._place, newest)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from typing import Any
-
-import msgspec
+from itertools import islice
 
 from holdfast.vocabulary.events import Event
 
@@ -35,7 +33,7 @@ class EventBus:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def after(self, seq: int, limit: int) -> list[dict[str, Any]] | None:
+    def after(self, seq: int, limit: int) -> list[Event] | None:
         """Events with larger numbers; None when memory does not reach back that far."""
         if seq >= self.last_seq:
             return []
@@ -44,7 +42,7 @@ class EventBus:
         # Numbers may be missing: the newest events outlive the oldest on a full disk.
         first = bisect_right(self._recent, seq, key=lambda event: event.seq)
         last = min(first + limit, len(self._recent))
-        return [msgspec.structs.asdict(self._recent[place]) for place in range(first, last)]
+        return list(islice(self._recent, first, last))
 
     async def newer_than(self, seq: int) -> None:
         """Return when an event with a larger number is stored."""

@@ -77,11 +77,12 @@ class Connection:
         same turn goes out together at its end: waking the peer costs more than most messages."""
         if not self.is_open:
             return
-        if self._has_sent:
+        is_first, self._has_sent = not self._has_sent, True
+        if is_first:
+            self._loop.at_turn_end(self._end_turn)
+        if not is_first or self._waiting:
             self._outbox.put(message, fds)
             return
-        self._has_sent = True
-        self._loop.at_turn_end(self._end_turn)
         try:
             self._after_send(self._outbox.send_now(self._sock, message, fds))
         except OSError:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Message = dict[str, Any]
+    Encode = Callable[[Message], bytes]
     Load = Callable[[bytes], Any]
 
 
@@ -133,9 +134,10 @@ def _copies(fds: Sequence[int]) -> list[int]:
 class Outbox:
     """Messages waiting for a socket that takes no more just now."""
 
-    __slots__ = ("_queue", "is_refused", "size")
+    __slots__ = ("_encode", "_queue", "is_refused", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, encode: Encode = encode) -> None:
+        self._encode = encode
         # Too many descriptors are in flight and unread: ask again by the clock.
         self.is_refused = False
         # Descriptors in the queue are our own copies, closed once they are sent.
@@ -148,7 +150,7 @@ class Outbox:
         copies = _copies(fds)
         if copies:
             message["fds"] = len(copies)
-        self.put_raw(encode(message), copies)
+        self.put_raw(self._encode(message), copies)
 
     def put_raw(self, data: bytes, fds: list[int]) -> None:
         self._queue.append((data, fds))
@@ -161,7 +163,7 @@ class Outbox:
             return self.flush(sock)
         if fds:
             message["fds"] = len(fds)
-        data = encode(message)
+        data = self._encode(message)
         sent = self._send(sock, data, fds)
         if sent == len(data):
             return True

@@ -95,6 +95,8 @@ def clear(
 def clear_causes(
     alerts: Open, event: Event, because: str, causes: Iterable[AlertCause]
 ) -> list[Change]:
+    if not alerts:
+        return []
     names = {cause.value for cause in causes}
     return clear(
         alerts, event, because, lambda it: it.service == event.service and it.cause in names

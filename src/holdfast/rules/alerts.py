@@ -45,7 +45,7 @@ def fold(alerts: Open, event: Event) -> list[Change]:
     if rule is None:
         return []
     changes = rule(alerts, event)
-    return changes + _too_many(alerts, changes, event)
+    return changes + _too_many(alerts, changes, event) if changes else changes
 
 
 # Runs

@@ -60,8 +60,10 @@ async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str,
     wanted = frozenset(command.services)
     while True:
         newest = context.bus.last_seq
-        batch = context.bus.after(place, _BATCH)
-        if batch is None:
+        recent = context.bus.after(place, _BATCH)
+        if recent is not None:
+            batch = [msgspec.structs.asdict(event) for event in recent]
+        else:
             batch = await context.store.events_after(place, _BATCH, command.services)
             if len(batch) < _BATCH:
                 place = max(place, newest)
