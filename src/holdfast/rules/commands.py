@@ -10,9 +10,11 @@ import os
 
 from holdfast.rules.command_words import argv_of, kind_of, unknown_name
 from holdfast.rules.permissions import Verdict
+from holdfast.rules.programs import permit_run
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
+from holdfast.vocabulary.commands.holdfast import Run
 from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.secrets import redact
@@ -27,7 +29,7 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
 _YES = Verdict(True, "the settings allow it")
-CARRIERS = (CustomRestart, ExecuteCommand, RunWorkflow)
+CARRIERS = (CustomRestart, ExecuteCommand, RunWorkflow, Run)
 """The commands that carry others, so that the settings have to be asked."""
 
 
@@ -42,6 +44,8 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdi
             is_brought = command.environment is not None or command.working_dir is not None
             if is_brought and actor.role is not Role.OWNER:
                 return Verdict(False, "only the owner at the local socket brings an environment")
+        case Run():
+            return permit_run(actor, command, settings)
         case RunWorkflow():
             return _permit_workflow(command.workflow, settings)
         case _:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from holdfast.adapters import processes
 from holdfast.app.context import Context
@@ -14,13 +15,16 @@ from holdfast.engine import caller
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest, recording
 from holdfast.engine.selectors import Selectors
+from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
-from holdfast.vocabulary.errors import Failed, UsageError
+from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name, new_run_id
 from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
 from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
+
+EVERY_CODE = tuple(range(256))
 
 
 async def up(context: Context, command: Up, actor: Actor) -> UpResult:
@@ -95,15 +99,19 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     if not is_service_name(name):
         raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
     runner = context.roster.runners.get(name)
+    if actor.door is not Door.CLI and runner is not None:
+        _check_it_is_the_same(runner, command)
     if runner is None or runner.run is None:
+        as_task: dict[str, Any] = {"start_seconds": 0.0, "success_exit_codes": EVERY_CODE}
         spec = ServiceSpec(
             name=name,
             argv=tuple(command.argv),
             working_dir=os.path.join(context.project or "/", command.working_dir),
-            restart_policy=command.restart_policy,
+            restart_policy="never" if command.task else command.restart_policy,
             terminal=command.terminal,
             stdin=command.stdin,
             origin="run",
+            **(as_task if command.task else {}),
         )
         async with context.changes:
             context.roster.declare(Declaration(spec, _environment(context, command, actor)))
@@ -112,6 +120,18 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     outcomes = await context.roster.start([name], wait=command.wait)
     told = await with_last_lines(context, outcomes)
     return RunResult(service=name, outcome=told[name])
+
+
+def _check_it_is_the_same(runner: ServiceRunner, command: Run) -> None:
+    """Who comes through a network door neither takes the place of a service nor joins another
+    program under its name."""
+    spec = runner.declaration.spec
+    if spec.origin != "run":
+        raise Refused(
+            f"{runner.name} is a service of the configuration", "start it, or choose another name"
+        )
+    if runner.run is not None and spec.argv != tuple(command.argv):
+        raise Failed(f"{runner.name} runs another program", "choose another name, or stop it first")
 
 
 def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]:

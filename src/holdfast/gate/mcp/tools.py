@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from holdfast.gate.mcp import processes
+from holdfast.gate.mcp import files, git, processes, running
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments, schema_of
 from holdfast.gate.mcp.call import Call
@@ -87,6 +87,17 @@ TABLE: tuple[Tool, ...] = (
         ("wait", "logs"),
     ),
     Tool(
+        "run",
+        "process",
+        "Run a program to its end and tell exit code and output. After timeout_s it goes on as "
+        "a supervised task for wait, logs, control.",
+        running.RunArguments,
+        running.run,
+        ("run", "wait", "status", "logs"),
+        setting="run",
+        reaches_out=True,
+    ),
+    Tool(
         "send",
         "process",
         "Type into a service's terminal or standard input; tells what it printed then.",
@@ -95,6 +106,59 @@ TABLE: tuple[Tool, ...] = (
         ("send_input", "logs", "status", "wait"),
         setting="send",
         reaches_out=True,
+    ),
+    Tool(
+        "read",
+        "files",
+        "A file with line numbers and etag, or what is in a folder.",
+        files.ReadArguments,
+        files.read,
+        ("read_file", "list_files"),
+    ),
+    Tool(
+        "edit",
+        "files",
+        "Replace pieces of a file; tells the diff and the new etag.",
+        files.EditArguments,
+        files.edit,
+        ("edit_file",),
+    ),
+    Tool(
+        "write",
+        "files",
+        "Make a file, or replace it whole.",
+        files.WriteArguments,
+        files.write,
+        ("write_file",),
+        is_idempotent=True,
+    ),
+    Tool(
+        "search",
+        "search",
+        "Search in files by regular expression (ripgrep), ignore files honoured.",
+        files.SearchArguments,
+        files.search,
+        ("search",),
+    ),
+    Tool(
+        "git",
+        "git",
+        "Look at the repository.",
+        git.GitArguments,
+        git.git,
+        ("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
+    ),
+    Tool(
+        "git_change",
+        "git",
+        "Change the repository; nothing is pushed. A checkpoint is made before your first change; "
+        "restore_checkpoint brings files back.",
+        git.GitChangeArguments,
+        git.git_change,
+        (
+            *("git_add", "git_commit", "git_restore", "git_switch", "git_stash", "git_tag"),
+            *("checkpoint", "restore_checkpoint"),
+        ),
     ),
 )
 

@@ -72,6 +72,8 @@ class Run(Command, frozen=True, kw_only=True):
     terminal: bool = False
     stdin: Literal["null", "pipe"] = "null"
     wait: bool = True
+    task: bool = False
+    """It is expected to end: no exit code is a failure, nothing is alerted or tried again."""
 
 
 class Adopt(Command, frozen=True, kw_only=True):

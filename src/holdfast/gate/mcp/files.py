@@ -1,0 +1,182 @@
+"""The tools about files: read, edit, write, search."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from holdfast.gate.mcp import answers
+from holdfast.gate.mcp.answers import Answer
+from holdfast.gate.mcp.arguments import Arguments
+from holdfast.gate.mcp.call import Call
+from holdfast.vocabulary.commands.files import Edit
+from holdfast.vocabulary.errors import Refused
+
+Etag = Annotated[str, Meta(description="refuse if the file is no longer this one")]
+_CURSOR = Meta(description="read on from here")
+
+
+class ReadArguments(Arguments, frozen=True, kw_only=True):
+    path: Annotated[str, Meta(description="file or folder, relative to the project")]
+    offset: Annotated[int, Meta(ge=1, description="first line")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=5000)] = 400
+    tail: Annotated[int, Meta(ge=1, le=5000, description="last lines instead")] | None = None
+
+
+async def read(call: Call, given: ReadArguments) -> Answer:
+    if given.path in ("", ".", "/"):
+        return await _listed(call, "" if given.path != "/" else given.path)
+    fields: dict[str, Any] = {"path": given.path, "max_bytes": answers.MOST_BYTES - 4000}
+    if given.tail is not None:
+        fields["tail"] = given.tail
+    else:
+        fields["limit"] = given.limit
+        if given.offset is not None:
+            fields["offset"] = given.offset
+    try:
+        found = await call.ask("read_file", **fields)
+    except Refused as error:
+        if "list_files" not in error.hint:
+            raise
+        return await _listed(call, given.path)
+    return Answer(_content(found))
+
+
+def _content(found: dict[str, Any]) -> str:
+    """Head, numbered lines, and how to go on."""
+    total = found.get("total_lines")
+    head = [found["path"], f"{found['size']} bytes"]
+    head += [f"{total} lines"] if total is not None else []
+    head.append(f"etag {found['etag']}")
+    if found["encoding"] == "binary":
+        return ", ".join([*head, "binary: not shown"])
+    if found["encoding"] != "utf-8":
+        head.append(found["encoding"])
+    if found.get("line_ending") not in (None, "lf"):
+        head.append(f"line ends {found['line_ending']}")
+    if found.get("lossy"):
+        head.append("bytes that are no text are shown as U+FFFD")
+    text = found["content"]
+    lines = text.split("\n")
+    if text.endswith("\n"):
+        lines.pop()
+    first = found.get("first_line")
+    if first is not None:
+        lines = [f"{number}\t{line}" for number, line in enumerate(lines, first)]
+    most = answers.MOST_BYTES - 1000
+    shown, size, last = [], 0, None
+    for place, line in enumerate(lines):
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > most and place:
+            last = None if first is None else first + place
+            break
+        shown.append(line if size <= most else answers.shortened(line, most // 2))
+    end = ""
+    if last is not None:
+        end = f"\n-- goes on: offset {last}"
+    elif found.get("truncated"):
+        then = found.get("next_offset")
+        end = f"\n-- goes on: offset {then}" if then else "\n-- goes on in the same line"
+    return f"{', '.join(head)}\n{answers.fenced(shown)}{end}"
+
+
+async def _listed(call: Call, path: str) -> Answer:
+    found = await call.ask("list_files", path=path, limit=500)
+    lines = []
+    for entry in found["entries"]:
+        name = entry["path"]
+        mark = {"directory": "/", "link": "@"}.get(entry["kind"], "")
+        size = f"  {entry['size']}" if entry.get("size") is not None and not mark else ""
+        target = f" -> {entry['target']}" if entry.get("target") else ""
+        denied = "  (denied)" if entry.get("denied") else ""
+        lines.append(f"{name}{mark}{target}{size}{denied}")
+    notes = [f"{found['ignored']} ignored"] if found.get("ignored") else []
+    notes += ["more are not shown"] if found.get("truncated") else []
+    kept, left_out = lines, 0
+    while len("\n".join(kept).encode()) > answers.DEFAULT_BYTES * 2:
+        kept = kept[: len(kept) * 3 // 4]
+        left_out = len(lines) - len(kept)
+    notes += [f"{left_out} left out"] if left_out else []
+    end = f"\n-- {len(lines)} entries" + "".join(f"; {note}" for note in notes)
+    return Answer((answers.fenced(kept) if kept else "empty") + end)
+
+
+class EditArguments(Arguments, frozen=True, kw_only=True):
+    path: str
+    edits: Annotated[
+        list[Edit],
+        Meta(min_length=1, description="old must match once, or all be true; all or none"),
+    ]
+    etag: Etag | None = None
+    dry_run: bool = False
+
+
+async def edit(call: Call, given: EditArguments) -> Answer:
+    edits = [{"old": one.old, "new": one.new, "all": one.all} for one in given.edits]
+    fields: dict[str, Any] = {"path": given.path, "edits": edits, "dry_run": given.dry_run}
+    if given.etag is not None:
+        fields["etag"] = given.etag
+    done = await call.ask("edit_file", **fields)
+    lines = answers.head_and_tail(done["diff"].splitlines(), answers.DEFAULT_BYTES)
+    what = "would change" if given.dry_run else "changed"
+    etag = "" if given.dry_run else f", etag {done['etag']}"
+    return Answer(f"{what} {done['path']}{etag}\n{answers.fenced(lines)}")
+
+
+class WriteArguments(Arguments, frozen=True, kw_only=True):
+    path: str
+    content: str
+    etag: Annotated[str, Meta(description="of the file to replace; * for any")] | None = None
+
+
+async def write(call: Call, given: WriteArguments) -> Answer:
+    fields: dict[str, Any] = {"path": given.path, "content": given.content}
+    if given.etag is not None:
+        fields["etag"] = given.etag
+    done = await call.ask("write_file", **fields)
+    return Answer(f"{done['outcome']} {done['path']}: {done['bytes']} bytes, etag {done['etag']}")
+
+
+class SearchArguments(Arguments, frozen=True, kw_only=True):
+    pattern: str
+    path: str | None = None
+    glob: list[str] = []
+    mode: Literal["content", "files", "count"] = "content"
+    context: Annotated[int, Meta(ge=0, le=20)] = 0
+    literal: bool = False
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    cursor: Annotated[str, _CURSOR] | None = None
+
+
+async def search(call: Call, given: SearchArguments) -> Answer:
+    fields: dict[str, Any] = {
+        "pattern": given.pattern,
+        "glob": given.glob,
+        "mode": given.mode,
+        "context": given.context,
+        "literal": given.literal,
+        "limit": given.limit,
+    }
+    for name in ("path", "cursor"):
+        if (value := getattr(given, name)) is not None:
+            fields[name] = value
+    found = await call.ask("search", **fields)
+    match given.mode:
+        case "content":
+            lines = [_hit(hit) for hit in found["hits"]]
+        case "files":
+            lines = list(found["files"])
+        case _:
+            lines = [f"{one['path']}: {one['count']}" for one in found["counts"]]
+    end = [f"-- {len(lines)} {'lines' if given.mode == 'content' else 'files'}"]
+    if not found["complete"] and found.get("cursor"):
+        end.append(f"next cursor {found['cursor']}")
+    end += [f"note: {note}" for note in found.get("notes") or ()]
+    told = f"{answers.fenced(lines)}\n" if lines else ""
+    return Answer(told + "; ".join(end))
+
+
+def _hit(hit: dict[str, Any]) -> str:
+    mark = "-" if hit.get("column") is None else ":"
+    return f"{hit['path']}{mark}{hit['line']}{mark}{answers.cleaned(hit['text'])}"
