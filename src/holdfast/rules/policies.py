@@ -50,9 +50,14 @@ def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> Po
 
 def _first(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
     actor, command = request.actor, request.command
-    if command.greets or (actor.role is Role.OWNER and _keeps_owner_in(command)):
+    if is_greeting(command) or (actor.role is Role.OWNER and _keeps_owner_in(command)):
         return None
     return next((policy for policy in policies if _is_about(policy, request, local)), None)
+
+
+def is_greeting(command: Command | type[Command]) -> bool:
+    """Whether it only asks who one is: everybody who is known may, whatever holds."""
+    return command.greets and command.effect is Effect.READS and not command.streams
 
 
 def is_by_service(policies: Sequence[PolicySpec]) -> bool:

@@ -36,6 +36,7 @@ class LogIn(Command, frozen=True, kw_only=True):
     name = "log_in"
     permission = Permission.VIEW
     effect = Effect.CHANGES
+    in_lockdown = True
     answers = Login
     doors = THROUGH_THE_GATE
     greets = True
@@ -47,6 +48,7 @@ class LogOut(Command, frozen=True, kw_only=True):
     name = "log_out"
     permission = Permission.VIEW
     effect = Effect.CHANGES
+    in_lockdown = True
     answers = Done
     doors = THROUGH_THE_GATE
     greets = True
@@ -61,6 +63,7 @@ class HandOver(Command, frozen=True, kw_only=True):
     name = "hand_over"
     permission = Permission.VIEW
     effect = Effect.CHANGES
+    in_lockdown = True
     answers = Done
     doors = THROUGH_THE_GATE
     greets = True

@@ -69,8 +69,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     about_files: ClassVar[bool] = False
     """Whether it is about files or folders: the paths that a token is limited to count."""
     in_lockdown: ClassVar[bool] = False
-    """Whether an admin may still ask it in a lockdown: it stops something, or takes it back."""
+    """Whether an admin may still ask it in a lockdown (and who may greet with it, too): it stops
+    something, takes it back, or lets somebody in who looks."""
     is_shared: ClassVar[bool] = False
     """Whether who asks the same at the same moment may be given one answer: quick and only read."""
+    changes_files: ClassVar[bool] = False
+    """Whether it changes files: before the first such change of a session a checkpoint is made."""
     masked: ClassVar[frozenset[str]] = frozenset()
     """Fields that the audit must not repeat, because they are long or may hold anything."""
