@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from holdfast.app import scoping
+from holdfast.app import file_targets, scoping
 from holdfast.app.auditing import Auditor
 from holdfast.app.confirming import Confirmations
 from holdfast.app.identities import Identities
@@ -84,10 +84,11 @@ class Application:
                 lambda target: permit(actor, command, (target,)).is_allowed,
             )
             targets = scoping.targets(roster, actor, command)
+        files = file_targets.limiting(self._context, actor, command)
         settings = self._context.settings.now
         allowed = settings.door.allowed_commands if settings.door else None
         circumstances = self._scrutiny.circumstances(command, is_approved=is_approved)
-        verdict = permit(actor, command, targets, allowed, circumstances)
+        verdict = permit(actor, command, targets, allowed, circumstances, files)
         if verdict.is_allowed and isinstance(command, rules_of_commands.CARRIERS):
             carried = rules_of_commands.permit_commands(actor, command, settings)
             if not carried.is_allowed:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SAFE_TO_REPEAT = frozenset(
     {
+        *("read_file", "list_files", "file_changes"),
         *("status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events"),
         *("prune", "plan", "reload", "alerts", "explain", "metrics", "workflows", "scale"),
         *("get_mode", "approvals", "unlock"),

@@ -6,6 +6,7 @@ Adding a verb is adding a row here and a function where the row points. Imports 
 from __future__ import annotations
 
 from holdfast.cli.authority_verbs import AUTHORITY_VERBS
+from holdfast.cli.file_verbs import FILE_VERBS
 from holdfast.cli.health_verbs import HEALTH_VERBS
 from holdfast.cli.instance_verbs import INSTANCE_VERBS
 from holdfast.cli.mcp_verbs import MCP_VERBS
@@ -354,6 +355,7 @@ VERBS = (
         examples=(("holdfast upgrade", "after installing another version"),),
     ),
     *HEALTH_VERBS,
+    *FILE_VERBS,
     *INSTANCE_VERBS,
     *WORKFLOW_VERBS,
     *TROUBLE_VERBS,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from holdfast.rules.globs import expression
+from holdfast.rules.path_scopes import shown
 from holdfast.vocabulary.errors import NotFound, Refused, UsageError
 
 LONGEST_PATH = 4096
@@ -127,13 +127,6 @@ def told(roots: Sequence[Root], located: Located) -> str:
     return text
 
 
-def shown(text: str) -> str:
-    """A name for a message: no line ends, no bytes that are no text, not long."""
-    safe = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in safe)
-    return safe if len(safe) <= 200 else f"{safe[:200]}…"
-
-
 class Denials:
     """What may not be opened, and why."""
 
@@ -192,31 +185,3 @@ def _plain(name: str) -> str:
         name = unicodedata.normalize("NFKC", name)
         name = "".join(c for c in name if unicodedata.category(c) != "Cf")
     return name.casefold().partition("::$")[0].rstrip(" .") or name
-
-
-class PathTarget(NamedTuple):
-    """A file or folder that a command is about, for who is limited to some."""
-
-    absolute: str
-    relative: str | None
-    """To the project's folder; nothing: it is elsewhere."""
-
-
-def is_covered(target: PathTarget, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns means this path, or a folder that it is in."""
-    for pattern in patterns:
-        path = target.absolute if pattern.startswith("/") else target.relative
-        if path is None:
-            continue
-        path = "/" + path.strip("/")
-        regex = _scope(pattern)
-        if regex.fullmatch(path) or regex.fullmatch(path.rstrip("/") + "/"):
-            return True
-    return False
-
-
-@lru_cache(256)
-def _scope(pattern: str) -> re.Pattern[str]:
-    if pattern in (".", "./", "/"):
-        pattern = "**"
-    return re.compile(expression(pattern.removeprefix("./")), re.DOTALL)

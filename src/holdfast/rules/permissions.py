@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from holdfast.rules import policies
+from holdfast.rules.path_scopes import PathTarget, is_covered, shown
 from holdfast.rules.policies import Local, Request
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
@@ -40,6 +41,7 @@ class Circumstances(NamedTuple):
     touched: Sequence[Target] = ()
     """Every service that the request is about, for the policies."""
     paths: Sequence[str] = ()
+    """Every file that it is about, for the policies."""
     is_approved: bool = False
     """Whether somebody has approved it already."""
 
@@ -84,11 +86,12 @@ def permit(
     targets: Sequence[Target] = (),
     allowed: Sequence[str] | None = None,
     circumstances: Circumstances = CALM,
+    files: Sequence[PathTarget] = (),
 ) -> Verdict:
     """Whether this actor may give this command now: by its rights, in a lockdown, and by the
     policies, in this order; each can only refuse what the one before allows."""
-    verdict = _by_rights(actor, command, targets, allowed)
-    if not verdict.is_allowed or command.greets:
+    verdict = _by_rights(actor, command, targets, allowed, files)
+    if not verdict.is_allowed or policies.is_greeting(command):
         return verdict
     if circumstances.lockdown is not None:
         verdict = _in_lockdown(actor, command, verdict, circumstances.lockdown)
@@ -108,12 +111,13 @@ def permit(
 def _in_lockdown(
     actor: Actor, command: Command | type[Command], verdict: Verdict, reason: str
 ) -> Verdict:
-    """Reading goes on for people; changes are an admin's, and only those that stop something."""
+    """Reading goes on for people; changes are an admin's, and only those that stop something.
+    Who may come and go still does, to see what is so."""
     hint = "`holdfast unlock` ends it; it takes an admin"
     if actor.role is Role.AGENT and actor.door is not Door.GATE:
         return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
     is_admin = Permission.ADMINISTER in GRANTED[actor.role]
-    if command.effect is Effect.READS or (command.in_lockdown and is_admin):
+    if command.effect is Effect.READS or (command.in_lockdown and (is_admin or command.greets)):
         return verdict
     return Verdict(False, f"a lockdown is in force: {reason}", "lockdown", hint)
 
@@ -123,8 +127,9 @@ def _by_rights(
     command: Command | type[Command],
     targets: Sequence[Target],
     allowed: Sequence[str] | None,
+    files: Sequence[PathTarget] = (),
 ) -> Verdict:
-    """Whether this actor may give this command, which is about these services.
+    """Whether this actor may give this command, which is about these services and files.
 
     `allowed` are the only commands that network doors take, if the configuration says so.
     """
@@ -132,7 +137,7 @@ def _by_rights(
         why = f"it is not offered at the {actor.door.value} door"
         return Verdict(False, why, "door", "ask through another")
     if actor.behind is not None:
-        opener = _by_rights(actor.behind, command, targets, allowed)
+        opener = _by_rights(actor.behind, command, targets, allowed, files)
         if not opener.is_allowed:
             return Verdict(False, f"who opened its session may not: {opener.reason}")
     if command.greets and _needed(command) in GRANTED[actor.role]:
@@ -145,6 +150,8 @@ def _by_rights(
     scopes = actor.scopes
     if scopes.commands is not None and not _is_among(command.name, scopes.commands):
         return Verdict(False, f"its token is limited to {_listed(scopes.commands)}", "scope")
+    if scopes.paths is not None and command.about_files:
+        return _by_paths(actor, scopes.paths, files)
     if scopes.services is None and scopes.tags is None:
         return Verdict(True, _reason(actor))
     for target in targets:
@@ -156,6 +163,17 @@ def _by_rights(
     if not targets and command.permission is not Permission.VIEW:
         why = "its token is limited to some services, and this is about all"
         return Verdict(False, why, "scope")
+    return Verdict(True, _reason(actor))
+
+
+def _by_paths(actor: Actor, patterns: Sequence[str], files: Sequence[PathTarget]) -> Verdict:
+    for file in files:
+        if not is_covered(file, patterns):
+            what = shown(file.absolute if file.relative is None else file.relative or "all files")
+            why = f"its token is limited to {_listed(patterns)}, not {what}"
+            return Verdict(False, why, "scope")
+    if not files:
+        return Verdict(False, "its token is limited to some paths, and this names none", "scope")
     return Verdict(True, _reason(actor))
 
 

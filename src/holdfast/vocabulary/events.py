@@ -72,6 +72,7 @@ class Kind(str, Enum):
     APPROVAL_EXPIRED = "approval:expired"
     DOOR_OPENED = "door:opened"
     DOOR_FAILED = "door:failed"
+    FILES_TAKEN_BACK = "files:taken_back"
     EVENTS_DROPPED = "events:dropped"
     DATABASE_REPLACED = "database:replaced"
 
@@ -138,6 +139,8 @@ MEANING: dict[Kind, str] = {
     Kind.APPROVAL_EXPIRED: "A waiting command is not done: `approval`, and `why` nobody decided.",
     Kind.DOOR_OPENED: "A network door listens: which one, and its address.",
     Kind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
+    Kind.FILES_TAKEN_BACK: "A change of files in which Holdfast died was taken back: `change`, "
+    "its `paths`, and those that were `left` because others had changed them.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",
     Kind.DATABASE_REPLACED: "The history was unreadable; it was moved aside and begun anew.",
 }

@@ -13,6 +13,7 @@ import holdfast
 from holdfast.adapters.config.alert_keys import TARGET
 from holdfast.adapters.config.blocks import Block
 from holdfast.adapters.config.command_keys import COMMAND, POLICY, RECOVERY, STEP, WORKFLOW, Steps
+from holdfast.adapters.config.file_keys import BACKUPS, FILE_ROOT, FILES_BLOCK
 from holdfast.adapters.config.health_keys import HEALTH_CHECK, NOTIFY
 from holdfast.adapters.config.keys import (
     AUTHENTICATION,
@@ -33,6 +34,7 @@ SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfa
 BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, TLS, AUTHENTICATION),
     *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
+    *(FILES_BLOCK, FILE_ROOT, BACKUPS),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )

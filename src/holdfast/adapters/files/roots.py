@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast.adapters.files.beneath import FOLDER, NoFile, Opener, best, open_file
-from holdfast.rules.file_access import Denials, Located, Root, locate, shown, told
+from holdfast.rules.file_access import Denials, Located, Root, locate, told
+from holdfast.rules.path_scopes import shown
 from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
 from holdfast.vocabulary.file_spec import FilesSpec
 from holdfast.vocabulary.names import closest

@@ -65,7 +65,7 @@ class Files:
         never: Never = tuple,
         opener: Opener | None = None,
     ) -> None:
-        self._project = project
+        self.project = os.path.realpath(project)
         self._settings = settings
         self._never = never
         self._opener = opener or best()
@@ -75,17 +75,28 @@ class Files:
         self._readers = ThreadPoolExecutor(READERS, "files")
         self._writer = ThreadPoolExecutor(1, "file-changes")
         self._waiting = 0
+        self._settling: asyncio.Future[list[Record]] | None = None
 
     @property
     def roots(self) -> Roots:
         """Those of the settings now."""
         key = (self._settings(), tuple(self._never()))
         if self._cached is None or self._cached[0] != key:
-            self._cached = key, Roots(key[0], self._project, lambda: key[1], self._opener)
+            self._cached = key, Roots(key[0], self.project, lambda: key[1], self._opener)
         return self._cached[1]
+
+    async def settle(self) -> list[Record]:
+        """Take back what a supervisor that died had begun; whoever reads waits for it."""
+        self._settling = asyncio.ensure_future(self.in_order(self.recover))
+        try:
+            return await self._settling
+        finally:
+            self._settling = None
 
     async def beside(self, call: Callable[..., T], *arguments: Any) -> T:
         """Do something that changes nothing, beside other such things."""
+        if self._settling is not None:
+            await asyncio.wait([self._settling])
         return await self._in(self._readers, call, *arguments)
 
     async def in_order(self, call: Callable[..., T], *arguments: Any) -> T:

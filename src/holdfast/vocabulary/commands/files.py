@@ -91,6 +91,7 @@ class WriteFile(Command, frozen=True, kw_only=True):
     name = "write_file"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    changes_files = True
     answers = FileWritten
     about_files = True
     masked = frozenset({"content"})
@@ -114,6 +115,7 @@ class EditFile(Command, frozen=True, kw_only=True):
     name = "edit_file"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    changes_files = True
     answers = FileEdited
     about_files = True
     masked = frozenset({"edits"})
@@ -136,6 +138,7 @@ class ApplyPatch(Command, frozen=True, kw_only=True):
     name = "apply_patch"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    changes_files = True
     answers = PatchResult
     about_files = True
     masked = frozenset({"patch"})
@@ -156,6 +159,7 @@ class UndoFiles(Command, frozen=True, kw_only=True):
     name = "undo_files"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
+    changes_files = True
     answers = UndoResult
     about_files = True
     route = ("POST", "/api/files/undo")

@@ -1,0 +1,70 @@
+"""Handlers of commands about files: each is done in a thread, changes one after the other."""
+
+from __future__ import annotations
+
+from holdfast.adapters.files.changing import About
+from holdfast.app.context import Context
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.files import (
+    ApplyPatch,
+    EditFile,
+    FileChanges,
+    ListFiles,
+    ReadFile,
+    UndoFiles,
+    WriteFile,
+)
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.file_results import (
+    ChangesResult,
+    FileContent,
+    FileEdited,
+    FileListing,
+    FileWritten,
+    PatchResult,
+    UndoResult,
+)
+
+
+async def read_file(context: Context, command: ReadFile) -> FileContent:
+    return await context.files.beside(context.files.read, command)
+
+
+async def list_files(context: Context, command: ListFiles) -> FileListing:
+    return await context.files.beside(context.files.look, command)
+
+
+async def file_changes(context: Context, command: FileChanges) -> ChangesResult:
+    return await context.files.beside(context.files.tell_changes, command)
+
+
+async def write_file(context: Context, command: WriteFile, actor: Actor) -> FileWritten:
+    return await context.files.in_order(context.files.write, command, _about(command, actor))
+
+
+async def edit_file(context: Context, command: EditFile, actor: Actor) -> FileEdited:
+    return await context.files.in_order(context.files.edit, command, _about(command, actor))
+
+
+async def apply_patch(context: Context, command: ApplyPatch, actor: Actor) -> PatchResult:
+    return await context.files.in_order(context.files.patch, command, _about(command, actor))
+
+
+async def undo_files(context: Context, command: UndoFiles, actor: Actor) -> UndoResult:
+    return await context.files.in_order(context.files.undo, command, _about(command, actor))
+
+
+async def settle(context: Context) -> None:
+    """Take back what an earlier supervisor died in the middle of, before anybody looks."""
+    for record in await context.files.settle():
+        context.store.event(
+            Kind.FILES_TAKEN_BACK,
+            change=record.id,
+            paths=[entry.path for entry in record.entries],
+            left=list(record.left),
+        )
+
+
+def _about(command: Command, actor: Actor) -> About:
+    return About(command.name, actor.name, actor.session)

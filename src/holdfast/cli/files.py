@@ -1,0 +1,200 @@
+"""The verb `files`: read, list, write, edit, patch, undo, and what was changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.vocabulary.errors import UsageError
+
+LARGEST_INPUT = 8 * 1024 * 1024
+CHUNK = 1024 * 1024
+_ROOTED = re.compile(r"[a-z0-9][a-z0-9._-]*:")
+
+
+def files(call: Call) -> int:
+    what, path = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
+    known: dict[str, Callable[[Call, str | None], int]] = {
+        "read": _read, "ls": _list, "list": _list, "write": _write, "edit": _edit,
+        "patch": _patch, "undo": _undo, "changes": _changes,
+    }  # fmt: skip
+    if what not in known:
+        names = "read, ls, write, edit, patch, undo, changes"
+        raise UsageError(f'"{what}" is none of {names}', "holdfast files --help")
+    if path is None and what in ("read", "write", "edit"):
+        raise UsageError(f"files {what} needs a path", f"holdfast files {what} PATH")
+    return known[what](call, path)
+
+
+def _given(call: Call, path: str) -> str:
+    """The path for the supervisor, which does not stand in this folder."""
+    if not _ROOTED.match(path):
+        path = os.path.normpath(os.path.join(os.path.realpath(call.folder), path))
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        from urllib.parse import quote_from_bytes
+
+        return "uri:" + quote_from_bytes(os.fsencode(path), safe="/:")
+    return path
+
+
+def _read(call: Call, path: str | None) -> int:
+    fields: dict[str, Any] = {"path": _given(call, path or ""), "max_bytes": CHUNK}
+    for name in ("offset", "limit", "tail"):
+        if name in call.options:
+            fields[name] = call.options[name]
+    result = call.ask("read_file", **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    if result["encoding"] == "binary":
+        call.note(f"{result['path']} is binary: {result['size']} bytes, etag {result['etag']}")
+        return 1
+    is_part = "limit" in fields or "tail" in fields
+    sys.stdout.write(result["content"])
+    while result["next_byte"] is not None and not is_part:
+        result = call.ask(
+            "read_file", path=fields["path"], from_byte=result["next_byte"], max_bytes=CHUNK
+        )
+        sys.stdout.write(result["content"])
+    return 0
+
+
+def _list(call: Call, path: str | None) -> int:
+    fields: dict[str, Any] = {"path": _given(call, path or "")}
+    for name in ("depth", "hidden", "ignored", "limit"):
+        if name in call.options:
+            fields[name] = call.options[name]
+    result = call.ask("list_files", **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    for entry in result["entries"]:
+        call.say(_line(call, entry))
+    if result["truncated"]:
+        call.note("there is more; --limit shows more of it")
+    return 0
+
+
+def _line(call: Call, entry: dict[str, Any]) -> str:
+    name = "".join(c if c.isprintable() else "?" for c in entry["path"])
+    if entry["kind"] == "directory":
+        name = call.paint(f"{name}/", "bold")
+    if entry["kind"] == "link":
+        name += f" -> {entry['target']}"
+    return f"{name} (denied)" if entry.get("denied") else name
+
+
+def _write(call: Call, path: str | None) -> int:
+    import base64
+
+    data = _input()
+    fields: dict[str, Any] = {"path": _given(call, path or "")}
+    try:
+        fields["content"] = data.decode()
+    except UnicodeDecodeError:
+        fields |= {"content": base64.b64encode(data).decode(), "encoding": "base64"}
+    etag = "*" if call.options.get("force") else call.options.get("etag")
+    result = call.ask("write_file", etag=etag, dry_run=_is_dry(call), **fields)
+    return _tell(call, result, f"{result['path']}: {result['outcome']}, {result['bytes']} bytes")
+
+
+def _edit(call: Call, path: str | None) -> int:
+    if "old" not in call.options or "new" not in call.options:
+        raise UsageError("files edit needs --old and --new", "holdfast files --help")
+    edit = {
+        "old": call.options["old"],
+        "new": call.options["new"],
+        "all": bool(call.options.get("all")),
+    }
+    result = call.ask(
+        "edit_file",
+        path=_given(call, path or ""),
+        edits=[edit],
+        etag=call.options.get("etag"),
+        dry_run=_is_dry(call),
+    )
+    return _tell(call, result, result["diff"].rstrip("\n"))
+
+
+def _patch(call: Call, path: str | None) -> int:
+    """The patch is standard input, or a file of the caller's."""
+    if path is None or path == "-":
+        data = _input()
+    else:
+        with open(os.path.join(call.folder, path), "rb") as file:
+            data = file.read(LARGEST_INPUT + 1)
+    try:
+        patch = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError("the patch is no UTF-8") from None
+    result = call.ask("apply_patch", patch=patch, dry_run=_is_dry(call))
+    lines = [f"{one['path']}: {one['outcome']}" + _counts(one) for one in result["files"]]
+    return _tell(call, result, "\n".join(lines))
+
+
+def _counts(one: dict[str, Any]) -> str:
+    counts = f" +{one.get('added', 0)} -{one.get('removed', 0)}"
+    moved = f", {one['offset']} lines from where the patch says" if one.get("offset") else ""
+    return counts + moved
+
+
+def _undo(call: Call, path: str | None) -> int:
+    fields: dict[str, Any] = {"force": bool(call.options.get("force"))}
+    if path is not None and path.startswith("change-"):
+        fields["change"] = path
+    elif path is not None:
+        fields["path"] = _given(call, path)
+    result = call.ask("undo_files", dry_run=_is_dry(call), **fields)
+    lines = [f"{one['path']}: {one['outcome']}" for one in result["files"]]
+    return _tell(call, result, "\n".join([f"{result['undone']} is undone", *lines]))
+
+
+def _changes(call: Call, path: str | None) -> int:
+    fields: dict[str, Any] = {} if path is None else {"path": _given(call, path)}
+    result = call.ask("file_changes", limit=call.options.get("limit", 20), **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    rows = []
+    for change in result["changes"]:
+        named = ", ".join(f"{one['path']} ({_state(one)})" for one in change["files"][:3])
+        more = f" and {len(change['files']) - 3} more" if len(change["files"]) > 3 else ""
+        state = change.get("state", "done")
+        what = change["command"] if state == "done" else f"{change['command']} ({state})"
+        moment = durations.show_time(change["time"])
+        rows.append((change["change"], moment, what, change["actor"], named + more))
+    heads = ("CHANGE", "WHEN", "WHAT", "WHO", "FILES")
+    call.say("\n".join(screen.table(heads, rows, call.paint, screen.width())))
+    return 0
+
+
+def _state(one: dict[str, Any]) -> str:
+    return f"{one['outcome']}, undone" if one.get("undone") else str(one["outcome"])
+
+
+def _tell(call: Call, result: dict[str, Any], text: str) -> int:
+    if call.is_json:
+        call.emit(result)
+        return 0
+    call.say(text)
+    if result["dry_run"]:
+        call.note("nothing was changed: this was only tried")
+    return 0
+
+
+def _is_dry(call: Call) -> bool:
+    return bool(call.options.get("dry_run"))
+
+
+def _input() -> bytes:
+    data = sys.stdin.buffer.read(LARGEST_INPUT + 1)
+    if len(data) > LARGEST_INPUT:
+        raise UsageError(f"more than {LARGEST_INPUT // 1024**2} MiB")
+    return data
