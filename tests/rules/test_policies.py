@@ -97,7 +97,7 @@ def test_the_first_that_is_about_it_decides(
 def test_a_lockdown_stops_every_change(actor: Actor, command: type, touched: list[Target]) -> None:
     """But what only stops something, of an admin; agents are not even shown anything."""
     verdict = permit(actor, command, touched, None, Circumstances("leak"))
-    if is_greeting(command) or not permit(actor, command, touched).is_allowed:  # type: ignore[attr-defined]
+    if is_greeting(command) or not permit(actor, command, touched).is_allowed:
         return
     if actor.role is Role.AGENT:
         assert verdict.is_allowed is (actor.door is Door.GATE and command.effect is Effect.READS)  # type: ignore[attr-defined]
