@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.client import channel
 from holdfast.client.channel import Caller, Channel
-from holdfast.vocabulary.errors import Refused, UsageError
+from holdfast.vocabulary.errors import TooManyRequests, UsageError
 
 
 def test_one_token_does_not_use_up_what_all_share(
@@ -38,7 +38,7 @@ def test_one_token_does_not_use_up_what_all_share(
 
         waiting = [ask(one) for _ in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(Refused):
+        with pytest.raises(TooManyRequests):
             await ask(one)
         with pytest.raises(UsageError):
             await shared.ask("stop", {"grace": float("nan")}, other, is_repeatable=False)

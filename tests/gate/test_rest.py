@@ -48,7 +48,7 @@ def test_arguments_of_path_and_query(gate: Gate) -> None:
         ("POST", "/api/services/stop", b'{"services": ["\\ud800"]}', 400, "usage"),
         ("GET", "/api/metrics?history=nan", None, 400, "usage"),
         ("POST", "/api/services/stop?services=web", {}, 400, "usage"),
-        ("POST", "/api/services/pause", {"services": []}, 400, "usage"),
+        ("POST", "/api/services/pause", {"services": []}, 422, "usage"),
     ],
 )
 def test_errors_are_problem_details(

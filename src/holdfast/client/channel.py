@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple, cast
 
 from holdfast.client.connection import ConnectionLost, Unreachable, error_from
-from holdfast.vocabulary.errors import Refused, UsageError
+from holdfast.vocabulary.errors import TooManyRequests, UsageError
 
 LONGEST_FRAME = 64 * 1024 * 1024
 LONGEST_REQUEST = 8 * 1024 * 1024 - 1
@@ -34,12 +34,6 @@ _dump = json.JSONEncoder(
 ).encode
 
 Frame = dict[str, Any]
-
-
-class TooManyRequests(Refused):
-    """More is open at once than one may have, or than all may."""
-
-    code = "too_many_requests"
 
 
 class Caller(NamedTuple):

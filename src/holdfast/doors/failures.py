@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.adapters.own_log import logger
-from holdfast.vocabulary.errors import Failed, HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, Internal
 
 _log = logger("doors")
 
@@ -13,7 +13,7 @@ def told(error: Exception) -> HoldfastError:
     if isinstance(error, HoldfastError):
         return error
     _log.error("a command failed unexpectedly", exc_info=error)
-    return Failed(
+    return Internal(
         f"an error inside Holdfast: {type(error).__name__}: {error}",
         "holdfast.log in the state folder has the details; please report it",
     )

@@ -18,7 +18,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.ports import Clock, Keeper, Recorder, Timer
 from holdfast.vocabulary.actors import Actor, Target
 from holdfast.vocabulary.authority import ApprovalInfo
-from holdfast.vocabulary.errors import Failed, Refused
+from holdfast.vocabulary.errors import Failed, NotFound, Refused
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.policies import PolicySpec
 from holdfast.vocabulary.quantities import format_duration
@@ -143,7 +143,7 @@ class Approvals:
                 by = f" by {info.by}" if info.by else f": {info.why}"
                 raise Failed(f"{approval} is {info.state} already{by}", "ask again if need be")
         waiting = ", ".join(self._waiting) or "nothing"
-        raise Failed(f'no approval "{approval[:100]}"', f"waiting: {waiting}")
+        raise NotFound(f'no approval "{approval[:100]}"', f"waiting: {waiting}")
 
     def settle(self, pending: Pending, state: str, by: str | None, why: str | None) -> ApprovalInfo:
         """It is decided, or void; who asked goes on from here."""

@@ -18,7 +18,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.followers import Follower
 from holdfast.engine.ports import Clock, Keeper, Recorder
 from holdfast.engine.steps import Step, output_item
-from holdfast.vocabulary.errors import Failed, Refused
+from holdfast.vocabulary.errors import NotFound, Refused
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import format_duration, signal_name
 from holdfast.vocabulary.results import StepResult, UnderWay, WorkflowResult
@@ -148,7 +148,7 @@ class Workflows:
         activity = self._activities.get(activity_id)
         if activity is None:
             known = ", ".join(self._activities) or "nothing"
-            raise Failed(f'nothing with the id "{activity_id}" is under way', f"it is: {known}")
+            raise NotFound(f'nothing with the id "{activity_id}" is under way', f"it is: {known}")
         activity.cancel()
         return activity
 

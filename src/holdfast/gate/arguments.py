@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import types
 import typing
 from collections.abc import Iterable
@@ -61,12 +61,24 @@ def check_names(names: Iterable[str], command: type[Command], takes: frozenset[s
             raise UsageError(f'{command.name} has no argument "{name[:100]}" here', hint)
 
 
+def is_whole(fields: dict[str, Any], command: type[Command]) -> bool:
+    """Whether the fields are of the published types; not all that is wrong can be said so."""
+    try:
+        msgspec.convert(fields, command)
+    except msgspec.ValidationError as error:
+        return error.__cause__ is not None
+    return True
+
+
 def converted(text: str, kind: Any, name: str) -> Any:
     """The value of an argument that came as text."""
     try:
-        return msgspec.convert(text, kind, strict=False)
+        value = msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f'"{name}": {error}') from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f'"{name}": {text} is no number')
+    return value
 
 
 @cache
@@ -94,8 +106,8 @@ async def _from_body(request: Request) -> dict[str, Any]:
         # A form of another site can send anything but this.
         raise UsageError(f'a body is {JSON}, not "{kind}"')
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the body is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise UsageError("the body is a JSON object", '{"services": ["web"]}')

@@ -17,9 +17,13 @@ STATUS: dict[str, int] = {
     "not_found": 404,
     "invalid_transition": 409,
     "conflict": 409,
+    "failed": 409,
+    "spawn_failed": 409,
+    "unknown_outcome": 409,
     "configuration": 422,
     "resource_exceeded": 429,
     "too_many_requests": 429,
+    "internal": 500,
     "no_daemon": 503,
     "keeper_gone": 503,
     "timeout": 504,
@@ -30,11 +34,11 @@ TITLES = {
     403: "Refused",
     404: "Not found",
     405: "Not allowed here",
-    409: "Not in this state",
+    409: "Not as things are",
     413: "Too large",
-    422: "The configuration cannot be used",
+    422: "It cannot be done with these values",
     429: "Too much at once",
-    500: "It failed",
+    500: "A mistake of Holdfast's own",
     503: "Not available now",
     504: "It took too long",
 }
@@ -46,9 +50,13 @@ class Unauthorized(HoldfastError):
     code = "unauthorized"
 
 
-def problem(error: HoldfastError) -> JSONResponse:
+UNFIT = 422
+"""The request fits what is published, and still means nothing here."""
+
+
+def problem(error: HoldfastError, status: int | None = None) -> JSONResponse:
     """What a client hears when something failed."""
-    status = STATUS.get(error.code, 500)
+    status = status or STATUS.get(error.code, 500)
     if isinstance(error, Unreachable):
         status = 503
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
@@ -69,7 +77,7 @@ def refusal(
 ) -> JSONResponse:
     content = {
         "type": f"urn:holdfast:error:{code}",
-        "title": TITLES.get(status, "It failed"),
+        "title": TITLES.get(status, TITLES[409]),
         "status": status,
         "detail": detail,
         "code": code,

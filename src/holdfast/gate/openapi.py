@@ -31,6 +31,11 @@ PROBLEM = {
         "details": {"type": "object"},
     },
 }
+EVENT = {
+    "type": "object",
+    "description": "Of each event; `data` is JSON, and `id` is for `Last-Event-ID`.",
+    "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT},
+}
 _ABOUT = """Keeps processes running. Every command of Holdfast, over HTTP.
 
 Show a token as `Authorization: Bearer TOKEN`; `holdfast token create NAME` makes one. Errors are \
@@ -92,7 +97,7 @@ def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[st
     }
     is_told = "follow" in command.__struct_fields__ or command.name == "logs"
     if is_told:
-        content[EVENT_STREAM] = {"schema": _TEXT}
+        content[EVENT_STREAM] = {"schema": EVENT}
     operation: dict[str, Any] = {
         "operationId": way.operation,
         "summary": way.summary or " ".join(summary.split()),

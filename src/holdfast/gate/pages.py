@@ -22,7 +22,7 @@ from holdfast.gate.arguments import converted, kinds_of
 from holdfast.gate.callers import caller_of
 from holdfast.gate.failures import problem
 from holdfast.gate.log_lines import extract, granted
-from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart
 
 CURSOR = "X-Holdfast-Cursor"
@@ -107,16 +107,10 @@ class Pages:
         """The page that shows and tries the commands; it reads the description."""
         name = request.path_params.get("name", "page.html")
         if name not in REFERENCE:
-            return problem(_NoPage("there is no such page", "the reference is at /api/reference"))
+            return problem(NotFound("there is no such page", "the reference is at /api/reference"))
         kind = f"{REFERENCE[name]}; charset=utf-8"
         headers = {"Content-Type": kind, "Cache-Control": "no-cache"}
         return Response(_file(name), headers=headers)
-
-
-class _NoPage(HoldfastError):
-    """There is nothing at this path."""
-
-    code = "not_found"
 
 
 def wanted(request: Request) -> LogPart:

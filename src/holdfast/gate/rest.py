@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.arguments import JSON, fields_of
+from holdfast.gate.arguments import JSON, fields_of, is_whole
 from holdfast.gate.callers import caller_of
-from holdfast.gate.failures import problem, refusal
+from holdfast.gate.failures import UNFIT, problem, refusal
 from holdfast.gate.server_sent import EVENT_STREAM, Stories, response
 from holdfast.gate.sharing import Sharing
 from holdfast.gate.ways import Table, Way, ways
 from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 PATIENCE_SECONDS = 0.1
 """Requests that take longer are watched: their clients may leave."""
@@ -40,23 +40,22 @@ class RestDoor:
         self._table = Table(ways())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._table.find(scope["path"]) if scope["type"] == "http" else []
-        if not found:
+        found = self._table.find(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
             await self._app(scope, receive, send)
             return
+        methods, scope["path_params"] = found
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        for methods, parameters in found:
-            if method in methods:
-                scope["path_params"] = parameters
-                await self._serve(methods[method], Request(scope, receive), send)
-                return
-        allowed = ", ".join(sorted({name for methods, _ in found for name in methods}))
+        if method in methods:
+            await self._serve(methods[method], Request(scope, receive), send)
+            return
+        allowed = ", ".join(sorted(methods))
         answer = refusal(405, f"{method[:20]} is not for this path", "usage", f"use {allowed}")
         answer.headers["Allow"] = allowed
         await answer(scope, receive, send)
 
     async def _serve(self, way: Way, request: Request, send: Send) -> None:
-        leaving = Leaving(request.receive)
+        leaving, fields = Leaving(request.receive), None
         try:
             caller = caller_of(request)
             fields = await fields_of(request, way.command, way.takes)
@@ -71,7 +70,12 @@ class RestDoor:
             if way.shape is not None:
                 answer = way.shape(answer, fields)
         except HoldfastError as error:
-            await problem(error)(request.scope, request.receive, send)
+            is_unfit = error.code == UsageError.code and fields is not None
+            if is_unfit and is_whole(fields or {}, way.command):
+                answered = problem(error, UNFIT)
+            else:
+                answered = problem(error)
+            await answered(request.scope, request.receive, send)
             return
         except asyncio.CancelledError:
             if leaving.has_left:

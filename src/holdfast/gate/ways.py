@@ -51,7 +51,7 @@ def _more() -> list[Way]:
     found = [
         Way("GET", "/api/services", status, "services", status.answers, summary=_ALL),
         Way(
-            "GET", "/api/services/{service}", status, "service", ServiceStatus,
+            "GET", "/api/services/{service}/status", status, "service", ServiceStatus,
             lambda fields: {"services": [fields["service"]]}, shapes.one_service, _ONE, frozenset(),
         ),
         Way(
@@ -92,16 +92,15 @@ class Table:
             for path, methods in patterns.items()
         ]
 
-    def find(self, path: str) -> list[tuple[dict[str, Way], dict[str, str]]]:
-        """The ways of this path by method, with what stands in it; the best fit first."""
+    def find(self, path: str) -> tuple[dict[str, Way], dict[str, str]] | None:
+        """The ways of this path by method, with what stands in it."""
         exact = self._exact.get(path)
-        found: list[tuple[dict[str, Way], dict[str, str]]] = []
         if exact is not None:
-            found.append((exact, {}))
+            return exact, {}
         for pattern, methods in self._patterns:
             if match := pattern.match(path):
-                found.append((methods, match.groupdict()))
-        return found
+                return methods, match.groupdict()
+        return None
 
 
 def _execute(fields: Fields) -> Fields:

@@ -82,6 +82,12 @@ class Conflict(HoldfastError):
     code = "conflict"
 
 
+class Internal(HoldfastError):
+    """A mistake of Holdfast's own; its log tells more."""
+
+    code = "internal"
+
+
 class NoDaemon(HoldfastError):
     """No Holdfast answers for this project."""
 
@@ -156,6 +162,7 @@ EXIT_CODES: dict[str, int] = {
         UnknownService,
         NotFound,
         Conflict,
+        Internal,
         NoDaemon,
         Refused,
         TooManyRequests,
