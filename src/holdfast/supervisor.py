@@ -7,11 +7,9 @@ the keeper are whose. How the process begins and ends is `supervisor_process`.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import holdfast
@@ -47,8 +45,7 @@ from holdfast.engine.listeners import Listeners
 from holdfast.engine.lockdown import Lockdown
 from holdfast.engine.modes import Modes
 from holdfast.engine.notify_sockets import NotifySockets
-from holdfast.engine.ownership import Ownership
-from holdfast.engine.port_leases import PortLeases
+from holdfast.engine.port_leases import PortLeases, in_thread_of
 from holdfast.engine.ports import Clock, Ports
 from holdfast.engine.probing import Probing
 from holdfast.engine.recorded_bytes import RecordedBytes
@@ -68,7 +65,7 @@ from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.names import GATE_SERVICE
-from holdfast.vocabulary.places import states_root
+from holdfast.vocabulary.places import project_of, states_root
 
 if TYPE_CHECKING:
     from holdfast.adapters.file_watch import FileWatch, OnChanges, OnFailed
@@ -93,7 +90,7 @@ class Machinery:
         self._link = link
         self._loop = loop
         self._state = state
-        self._project = _project_of(state)
+        self._project = project_of(state)
         self._is_closed = False
         self._untold: list[Event] = []
         self._build_memory()
@@ -126,11 +123,8 @@ class Machinery:
         remedies = RecoveryCommands(self._workflows, self._tasks, settings, self._store)
         self._admission = Admission(loop.call_later, lambda name: name in settings.now.templates)
         self._room = HostRoom(self._admission, loop.call_later, lambda: self._roster.live_runs)
-        folder = states_root(os.environ)
-        self._port_registry = PortRegistry(folder, self._state, self._project)
-        self._port_leases = PortLeases(
-            self._room, self._port_registry, link, self._in_thread, _describe_holder
-        )
+        registry = PortRegistry(states_root(os.environ), self._state, self._project)
+        self._port_leases = PortLeases(self._room, registry, link, in_thread_of(loop))
         self._ports = Ports(
             link,
             self._store,
@@ -170,9 +164,11 @@ class Machinery:
         self._trouble = Trouble(
             self._store, self._bus, self._tasks, self._roster, self._ports, self._project
         )
-        self._ownership = Ownership(self._link, lambda: self._roster.runners)
+        store = SessionStore(self._state)
+        new_future, runs = self._loop.create_future, self._link.runs
+        self._sessions = Sessions(self._ports, store, self._roster, runs, new_future)
         for attendant in (
-            self._ownership,
+            self._sessions.ownership,
             self._port_leases,
             self._notify,
             health,
@@ -236,17 +232,9 @@ class Machinery:
             workflows=self._workflows,
             trouble=self._trouble,
             tokens=self._tokens,
-            ownership=self._ownership,
-            sessions=Sessions(
-                self._ports,
-                SessionStore(self._state),
-                self._roster,
-                self._ownership,
-                new_future=self._loop.create_future,
-                is_live_run=self._link.runs.__contains__,
-            ),
+            sessions=self._sessions,
             repeats=Repeats(self._link, self._clock),
-            port_registry=self._port_registry,
+            port_registry=self._port_leases.registry,
             authority=self._authority(),
             audit=audit,
             auditor=Auditor(audit),
@@ -322,6 +310,7 @@ class Machinery:
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
         self._trouble.start()
+        self._settling = context.settle_files()
         if context.scaling.unfinished():
             from holdfast.app.handlers.instances import resume_scaling
 
@@ -417,15 +406,6 @@ class Machinery:
 
         return TakenPorts(self._listeners, self._tokens, os.path.basename(self._state))
 
-    def _in_thread(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Do what blocks elsewhere; what came of it, or the exception, is told on the loop."""
-
-        def ended(future: asyncio.Future[Any]) -> None:
-            if not self._is_closed and not future.cancelled():
-                then(future.exception() or future.result())
-
-        self._loop.run_in_executor(None, work).add_done_callback(ended)
-
     def _keep_audit_head(self, head: str) -> None:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
         self._link.keep("audit_head", head)
@@ -438,22 +418,3 @@ class Machinery:
     def _tell_moved_aside(self) -> None:
         where = self._store.database.moved_aside
         self._store.event(Kind.DATABASE_REPLACED, moved_to=where)
-
-
-def _describe_holder(port: int) -> str:
-    """Who listens on a port, in words; slow."""
-    from holdfast.adapters.port_holders import listening
-
-    for one in listening(port):
-        if one.pid is not None:
-            whose = f", {one.service} of {one.project}" if one.service and one.project else ""
-            return f"pid {one.pid} ({one.command}{whose})"
-    return "a process that cannot be told (of another user?)"
-
-
-def _project_of(state: str) -> str:
-    try:
-        with open(os.path.join(state, "keeper.json"), encoding="utf-8") as file:
-            return str(json.load(file).get("project") or "")
-    except (OSError, ValueError):
-        return ""

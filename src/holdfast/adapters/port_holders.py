@@ -3,12 +3,11 @@ thread. Only what this user may see is told."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from holdfast.vocabulary.places import digest, states_root
+from holdfast.vocabulary.places import digest, project_of, states_root
 from holdfast.vocabulary.secrets import redact_arguments
 
 LONGEST_COMMAND = 160
@@ -34,6 +33,15 @@ def listening(port: int | None = None) -> list[Listening]:
             found.setdefault((number, pid), []).append(address)
     told = [_described(number, pid, addresses) for (number, pid), addresses in found.items()]
     return sorted(told, key=lambda one: (one.port, one.pid or 0))
+
+
+def described(port: int) -> str:
+    """Who listens on a port, in words."""
+    for one in listening(port):
+        if one.pid is not None:
+            whose = f", {one.service} of {one.project}" if one.service and one.project else ""
+            return f"pid {one.pid} ({one.command}{whose})"
+    return "a process that cannot be told (of another user?)"
 
 
 def _sockets() -> Iterator[tuple[int, str, int | None]]:
@@ -104,13 +112,5 @@ def _project(mark: str) -> str | None:
         state = os.path.realpath(os.path.join(folder, name))
         # The mark is the whole of what `digest` shows the first digits of.
         if mark.startswith(digest(state)):
-            return _project_of(state)
+            return project_of(state) or None
     return None
-
-
-def _project_of(state: str) -> str | None:
-    try:
-        with open(os.path.join(state, "keeper.json"), encoding="utf-8") as file:
-            return str(json.load(file).get("project") or "") or None
-    except (OSError, ValueError):
-        return None

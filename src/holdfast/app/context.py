@@ -9,19 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.port_registry import PortRegistry
 from holdfast.adapters.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
-from holdfast.app.repeats import Repeats
 from holdfast.app.auditing import Auditor
+from holdfast.app.repeats import Repeats
 from holdfast.engine.authority import Authority
+from holdfast.engine.caller import CallersEnvironment
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.gate import Gate
 from holdfast.engine.health_monitor import HealthMonitor
 from holdfast.engine.host_room import HostRoom
-from holdfast.engine.ownership import Ownership
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.resource_monitor import ResourceMonitor
 from holdfast.engine.rolling import Rolling
@@ -42,99 +44,71 @@ if TYPE_CHECKING:
     from holdfast.adapters.files import Files
     from holdfast.engine.checkpoints import Checkpoints
     from holdfast.engine.repositories import Repositories
+    from holdfast.engine.searches import Searches
 
 MOST_SEARCHES = 16
 T = TypeVar("T")
 
 
-class Context:
+class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     """The machinery of one supervisor."""
 
-    def __init__(
-        self,
-        *,
-        roster: Roster,
-        store: StateStore,
-        link: KeeperLink,
-        bus: EventBus,
-        watches: Watches,
-        survivors: Survivors,
-        recorded: RecordedBytes,
-        shutdown: Shutdown,
-        tasks: Tasks,
-        health: HealthMonitor,
-        resources: ResourceMonitor,
-        room: HostRoom,
-        settings: CurrentSettings,
-        scaling: Scaling,
-        rolling: Rolling,
-        schedules: Schedules,
-        workflows: Workflows,
-        trouble: Trouble,
-        tokens: Tokens,
-        ownership: Ownership,
-        sessions: Sessions,
-        repeats: Repeats,
-        port_registry: PortRegistry,
-        authority: Authority,
-        audit: AuditLog,
-        auditor: Auditor,
-        doors: dict[str, str],
-        door_notes: dict[str, str],
-        gate: Gate,
-        project: str,
-        state: str,
-        logs: str,
-        started_mono: float,
-    ) -> None:
-        self.roster = roster
-        self.store = store
-        self.link = link
-        self.bus = bus
-        self.watches = watches
-        self.survivors = survivors
-        self.recorded = recorded
-        self.shutdown = shutdown
-        self.tasks = tasks
-        self.health = health
-        self.resources = resources
-        self.room = room
-        self.settings = settings
-        self.scaling = scaling
-        self.rolling = rolling
-        self.schedules = schedules
-        self.workflows = workflows
-        self.trouble = trouble
-        self.tokens = tokens
-        self.ownership = ownership
-        self.sessions = sessions
-        self.repeats = repeats
-        self.port_registry = port_registry
-        self.authority = authority
-        self.audit = audit
-        self.auditor = auditor
-        self.project = project
-        self.state = state
-        self.logs = logs
-        self.started_mono = started_mono
-        self.doors = doors
-        """Where each open network door listens."""
-        self.door_notes = door_notes
-        """Why a door is closed, or elsewhere than usual."""
-        self.gate = gate
-        self.changes = asyncio.Lock()
-        """Held while a configuration is applied: two never mix."""
-        self.searches = asyncio.Semaphore(MOST_SEARCHES)
-        """Held by who looks for an expression: each costs a process."""
-        self._threads = ThreadPoolExecutor(4, "reader")
+    roster: Roster
+    store: StateStore
+    link: KeeperLink
+    bus: EventBus
+    watches: Watches
+    survivors: Survivors
+    recorded: RecordedBytes
+    shutdown: Shutdown
+    tasks: Tasks
+    health: HealthMonitor
+    resources: ResourceMonitor
+    room: HostRoom
+    settings: CurrentSettings
+    scaling: Scaling
+    rolling: Rolling
+    schedules: Schedules
+    workflows: Workflows
+    trouble: Trouble
+    tokens: Tokens
+    sessions: Sessions
+    repeats: Repeats
+    port_registry: PortRegistry
+    authority: Authority
+    audit: AuditLog
+    auditor: Auditor
+    doors: dict[str, str]
+    """Where each open network door listens."""
+    door_notes: dict[str, str]
+    """Why a door is closed, or elsewhere than usual."""
+    gate: Gate
+    project: str
+    state: str
+    logs: str
+    started_mono: float
+    changes: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    """Held while a configuration is applied: two never mix."""
+    searches: asyncio.Semaphore = msgspec.field(
+        default_factory=lambda: asyncio.Semaphore(MOST_SEARCHES)
+    )
+    """Held by who looks for an expression: each costs a process."""
+    _threads: ThreadPoolExecutor = msgspec.field(
+        default_factory=lambda: ThreadPoolExecutor(4, "reader")
+    )
 
     @cached_property
     def repositories(self) -> Repositories:
-        from holdfast.engine.caller import CallersEnvironment
         from holdfast.engine.repositories import Repositories
 
-        environ = CallersEnvironment(self.link)
-        return Repositories(self.tasks, self.in_thread, environ, lambda: self.settings.now.git)
+        spec = lambda: self.settings.now.git  # noqa: E731
+        return Repositories(self.tasks, self.in_thread, CallersEnvironment(self.link), spec)
+
+    @cached_property
+    def finding(self) -> Searches:
+        from holdfast.engine.searches import Searches
+
+        return Searches(self.tasks, self.in_thread, CallersEnvironment(self.link))
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
@@ -151,6 +125,18 @@ class Context:
         return Files(
             self.state, self.project, lambda: self.settings.now.files, self._never_opened
         )
+
+    def settle_files(self) -> asyncio.Future[None] | None:
+        """Take back what an earlier supervisor died in the middle of, if anything."""
+        try:
+            begun = os.listdir(os.path.join(self.state, "files", "pending"))
+        except OSError:
+            begun = []
+        if not begun:
+            return None
+        from holdfast.app.handlers.files import settle
+
+        return asyncio.ensure_future(settle(self))
 
     def _never_opened(self) -> Sequence[tuple[str, str]]:
         """Files and folders that no command opens, each with the reason."""

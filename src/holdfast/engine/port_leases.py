@@ -6,14 +6,17 @@ What runs keeps its ports over the death of a supervisor; the keeper remembers t
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from holdfast.adapters import port_holders
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.port_registry import PortRegistry
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Admission, Keeper
 from holdfast.rules import port_leases as rules
@@ -29,16 +32,17 @@ InThread = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Do something that blocks; the second is called with what came of it, or the exception."""
 
 
-class Registry(Protocol):
-    """Who knows all leases of this user."""
+def in_thread_of(loop: asyncio.AbstractEventLoop) -> InThread:
+    """What blocks is done elsewhere than on this loop."""
 
-    def lease(
-        self, service: str, ports: dict[str, int], span: tuple[int, int]
-    ) -> dict[str, int]: ...
+    def in_thread(work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        def ended(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled() and not loop.is_closed():
+                then(future.exception() or future.result())
 
-    def rest(self, service: str) -> None: ...
+        loop.run_in_executor(None, work).add_done_callback(ended)
 
-    def forget(self, service: str) -> None: ...
+    return in_thread
 
 
 class PortLeases(Attendant):
@@ -47,10 +51,10 @@ class PortLeases(Attendant):
     def __init__(
         self,
         inner: Admission,
-        registry: Registry,
+        registry: PortRegistry,
         keeper: Keeper,
         in_thread: InThread,
-        describe: Callable[[int], str],
+        describe: Callable[[int], str] = port_holders.described,
     ) -> None:
         self.registry = registry
         self._inner = inner

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,21 +68,19 @@ class Sessions:
         ports: Ports,
         store: SessionStore,
         roster: Roster,
-        ownership: Ownership,
-        *,
+        runs: Container[str],
         new_future: Callable[[], asyncio.Future[Any]],
-        is_live_run: Callable[[str], bool],
     ) -> None:
+        self.ownership = Ownership(ports.keeper, lambda: roster.runners)
         self._ports = ports
         self._store = store
         self._roster = roster
-        self._ownership = ownership
+        self._runs = runs
         self._new_future = new_future
-        self._is_live_run = is_live_run
         self._all: dict[str, Session] = {}
         self._leased: set[str] = set()
         self._work: set[asyncio.Task[Any]] = set()
-        ownership.on_began = self._on_began
+        self.ownership.on_began = self._on_began
 
     # Opening and closing
 
@@ -95,14 +93,14 @@ class Sessions:
                 self._finish_later(session, "it was being closed")
             else:
                 self._watch(session)
-        self._ownership.restore(kept)
+        self.ownership.restore(kept)
         names = {session.name for session in self._all.values()}
         for runner in self._roster.runners.values():
             owner = runner.owner
             if owner is None:
                 continue
             if owner in rules.unknown_owners([owner], names):
-                self._ownership.set(runner, msgspec.structs.replace(owner, ended=True))
+                self.ownership.set(runner, msgspec.structs.replace(owner, ended=True))
             else:
                 self._on_began(runner)
 
@@ -182,10 +180,10 @@ class Sessions:
         """What becomes of each service that ran for it."""
         clients = {one.name: one.stored.client for one in self.present() if one is not session}
         stopped, kept, handed_over, shared = [], [], [], []
-        for runner in self._ownership.of(session.name):
+        for runner in self.ownership.of(session.name):
             owner, is_last = rules.left(runner.owner, session.name, clients)
             if not is_last:
-                self._ownership.set(runner, owner)
+                self.ownership.set(runner, owner)
                 shared.append(runner.name)
                 continue
             match rules.fate_of(runner.declaration.spec.on_session_end, asked):
@@ -194,11 +192,11 @@ class Sessions:
                     continue
                 case "hand_over":
                     handed_over.append(runner.name)
-                    self._ownership.set(runner, None)
+                    self.ownership.set(runner, None)
                 case _:
                     kept.append(runner.name)
                     ended = msgspec.structs.replace(runner.owner, ended=True)
-                    self._ownership.set(runner, ended)
+                    self.ownership.set(runner, ended)
             self._lease(runner, None)
         return ClosedSession(
             session=session.name,
@@ -230,13 +228,13 @@ class Sessions:
         if session.stored.fate_now is not None:
             return None
         run_id = session.stored.run_id
-        if run_id is not None and not self._is_live_run(run_id):
+        if run_id is not None and run_id not in self._runs:
             return None
         session.last_sign = self._ports.clock.monotonic()
         return session
 
     def owned(self, session: Session) -> list[str]:
-        return [runner.name for runner in self._ownership.of(session.name)]
+        return [runner.name for runner in self.ownership.of(session.name)]
 
     def expires_in(self, session: Session) -> float | None:
         return rules.expires_in(
@@ -286,7 +284,7 @@ class Sessions:
         remaining = self.expires_in(session)
         if remaining is not None:
             session.timer = self._ports.call_later(remaining, lambda: self._look(session))
-        for runner in self._ownership.of(session.name):
+        for runner in self.ownership.of(session.name):
             self._on_began(runner)
 
     def _look(self, session: Session) -> None:

@@ -96,6 +96,17 @@ def existing_project(start: str, environ: Mapping[str, str]) -> str | None:
         folder = above
 
 
+def project_of(state: str) -> str:
+    """The project whose state this folder holds; nothing if that cannot be told."""
+    import json
+
+    try:
+        with open(os.path.join(state, "keeper.json"), encoding="utf-8") as file:
+            return str(json.load(file).get("project") or "")
+    except (OSError, ValueError):
+        return ""
+
+
 def states_root(environ: Mapping[str, str]) -> str:
     home = environ.get("HOME") or os.path.expanduser("~")
     base = environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")

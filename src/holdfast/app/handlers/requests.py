@@ -19,7 +19,7 @@ def note_request(context: Context, names: list[str], request: str, actor: Actor)
 def claim(context: Context, names: Iterable[str], actor: Actor) -> None:
     """What these and those they need are started for: the asking session, or the user."""
     order = context.roster.start_order(list(names))
-    context.ownership.claim(order, context.sessions.owner_for(actor))
+    context.sessions.ownership.claim(order, context.sessions.owner_for(actor))
 
 
 def note_stop(context: Context, names: Iterable[str], request: str = "stop") -> None:
