@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from holdfast.cli.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from holdfast.cli.arguments import Arguments
 
+SHOWN_SECONDS = 1.0
+"""How often somebody who waits is shown what for."""
 SAFE_TO_REPEAT = frozenset(
     {
         *("read_file", "list_files", "file_changes"),
@@ -41,6 +43,8 @@ class Call:
         self.folder = os.path.join(os.getcwd(), self.options.get("C") or "")
         self._places: Places | None = None
         self._connection: Connection | None = None
+        self.meanwhile: Callable[[Connection], object] | None = None
+        """Called again and again while an answer is awaited."""
         self.paint: Paint = paint_for(
             self.options.get("color", "auto"), environ, is_terminal=sys.stdout.isatty()
         )
@@ -92,9 +96,12 @@ class Call:
         request = connection.send(command, **fields)
         while True:
             try:
-                return connection.answer(request, HUNG_SECONDS)
+                return connection.answer(request, SHOWN_SECONDS if self.meanwhile else HUNG_SECONDS)
             except TimeoutError:
-                self.see_if_alive()
+                if self.meanwhile:
+                    self.meanwhile(connection)
+                else:
+                    self.see_if_alive()
 
     def see_if_alive(self) -> None:
         """Whether the supervisor is only busy; SupervisorHung when it answers nobody."""

@@ -27,6 +27,7 @@ TOLD_EVENTS = frozenset(
         "process:started",
         "exit",
         "process:start_failed",
+        "service:waiting",
         "service:restart_scheduled",
         "service:suppressed",
         "output:gap",

@@ -104,6 +104,8 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
             return f"all processes are gone ({count})" if count else "all processes are gone"
         case "service:restart_scheduled":
             return f"starts again in {float(data.get('delay') or 0):.1f} s"
+        case "service:waiting":
+            return f"waits for {' and '.join(data.get('waiting_for') or [])}"
         case "process:start_failed":
             return f"start failed: {data.get('reason') or 'no reason given'}"
         case "health:failed" | "health:changed" | "service:ready" | "service:condemned" as kind:

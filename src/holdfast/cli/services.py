@@ -12,8 +12,7 @@ from holdfast.vocabulary.errors import UsageError
 
 
 def start(call: Call) -> int:
-    wait = not call.options.get("no_wait")
-    return tell(call, call.ask("start", services=call.operands, wait=wait))
+    return tell(call, _ask_for_starts(call, "start", services=call.operands))
 
 
 def stop(call: Call) -> int:
@@ -39,10 +38,7 @@ def restart(call: Call) -> int:
                 "holdfast restart --rolling SERVICE…",
             )
         return rolling_restart(call)
-    fields: dict[str, Any] = {
-        "services": call.operands,
-        "wait": not call.options.get("no_wait"),
-    }
+    fields: dict[str, Any] = {"services": call.operands}
     if "args" in call.options:
         fields["args"] = call.options["args"]
     if "env" in call.options:
@@ -51,7 +47,17 @@ def restart(call: Call) -> int:
         raise UsageError(
             "--args and --env are for one service", "holdfast restart SERVICE --args ARG…"
         )
-    return tell(call, call.ask("restart", **fields))
+    return tell(call, _ask_for_starts(call, "restart", **fields))
+
+
+def _ask_for_starts(call: Call, command: str, **fields: Any) -> dict[str, Any]:
+    if "timeout" in call.options:
+        fields["timeout"] = call.options["timeout"]
+    if call.options.get("no_wait"):
+        return call.ask(command, wait=False, **fields)
+    from holdfast.cli.progress import Progress
+
+    return Progress(call).ask(command, wait=True, **fields)
 
 
 def pause(call: Call) -> int:
@@ -141,7 +147,8 @@ def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
     if what == "waiting":
         awaited = str(outcome.get("reason") or "").removeprefix("it waits for ")
         waits = call.paint("waiting", "yellow") + (f" for {awaited}" if awaited else "")
-        hint = f"it starts by itself then; holdfast stop {name} ends that"
+        goes_on = "it goes on trying" if outcome.get("pid") else "it starts by itself then"
+        hint = f"{goes_on}; holdfast stop {name} ends that"
         return [f"{name}: {waits}", "  " + call.paint(hint, "dim")]
     extra: list[str] = []
     if outcome.get("pid"):

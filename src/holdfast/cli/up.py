@@ -25,7 +25,7 @@ def up(call: Call) -> int:
     launched = ensure_running(call.places, call.environ, meanwhile=_load)
     call.use(launched.connection)
     try:
-        result = call.ask("up", **_fields(call, is_detached=is_detached))
+        result = _ask(call, _fields(call, is_detached=is_detached))
     except (HoldfastError, KeyboardInterrupt):
         if launched.keeper is not None:
             _undo(call)
@@ -35,6 +35,7 @@ def up(call: Call) -> int:
     from holdfast.cli.foreground import Foreground
 
     _tell_changes(call, result)
+    _tell_waiting(call, result)
     asked = call.operands
     if any(name not in result["services"] for name in asked):
         # Groups, tags and instances: shown is what they stand for.
@@ -65,7 +66,7 @@ def _load() -> None:
 def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
     from holdfast.cli.run import environment_of
 
-    settings = {
+    settings: dict[str, str] = {
         name: str(call.options[name])
         for name in ("log_level", "log_format", "port", "http_port")
         if name in call.options
@@ -78,7 +79,16 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
         "environment": environment_of(call),
         "settings": settings,
         "wait": is_detached and not call.options.get("no_wait"),
+        **({"timeout": call.options["timeout"]} if "timeout" in call.options else {}),
     }
+
+
+def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
+    if not fields["wait"]:
+        return call.ask("up", **fields)
+    from holdfast.cli.progress import Progress
+
+    return Progress(call).ask("up", **fields)
 
 
 def _check_there_is_something(call: Call) -> None:
@@ -123,6 +133,14 @@ def _tell(call: Call, result: dict[str, Any]) -> int:
     _tell_changes(call, result)
     _tell_doors(call)
     return int(failed)
+
+
+def _tell_waiting(call: Call, result: dict[str, Any]) -> None:
+    if call.is_json:
+        return
+    for name, outcome in result["services"].items():
+        if outcome["outcome"] == "waiting":
+            call.note(f"{name}: {outcome.get('reason')}")
 
 
 def _tell_doors(call: Call) -> None:

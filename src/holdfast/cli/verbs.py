@@ -33,6 +33,7 @@ GLOBAL_OPTIONS = (
 
 _SERVICES = "[SERVICE…]"
 _NO_WAIT = Option("--no-wait", "do not wait until each has stayed up for its start_seconds")
+_TIMEOUT = Option("--timeout", "wait no longer than this; 2m by default", "TIME", "duration")
 _TIMESTAMPS = Option("-t --timestamps", "begin each line with its time")
 _NO_PREFIX = Option("--no-prefix", "do not begin lines with the service's name")
 
@@ -54,6 +55,7 @@ VERBS = (
         options=(
             Option("-d --detach", "return when they run, instead of showing their output"),
             _NO_WAIT,
+            _TIMEOUT,
             _TIMESTAMPS,
             _NO_PREFIX,
             Option("--no-http", "leave out HTTP: no gate, no dashboard"),
@@ -67,6 +69,7 @@ VERBS = (
         examples=(
             ("holdfast up", "start everything and show its output"),
             ("holdfast up -d", "start everything in the background"),
+            ("holdfast up -d --timeout 10m", "and wait for a slow migration"),
             ("holdfast up web db", "start two services, and what they depend on"),
         ),
     ),
@@ -116,7 +119,7 @@ VERBS = (
         "services:start",
         operands=_SERVICES,
         most=None,
-        options=(_NO_WAIT,),
+        options=(_NO_WAIT, _TIMEOUT),
         commands=("start",),
         about="Starting what runs is success. Without names, all are started.",
         examples=(("holdfast start web", "start one service"),),
@@ -145,6 +148,7 @@ VERBS = (
         most=None,
         options=(
             _NO_WAIT,
+            _TIMEOUT,
             Option("-e --env", "add to its environment, until the next start", "N=V", "pairs"),
             Option("--rolling", "one at a time, each when the last is ready (rolling-restart)"),
             Option(

@@ -22,6 +22,7 @@ from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.selectors import Selectors
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
+from holdfast.vocabulary.commands.services import START_SECONDS
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -247,7 +248,9 @@ class Roster:
 
     # Several at once
 
-    async def start(self, names: list[str], *, wait: bool) -> dict[str, Outcome]:
+    async def start(
+        self, names: list[str], *, wait: bool, seconds: float = START_SECONDS
+    ) -> dict[str, Outcome]:
         """Start services and those they need; who has to wait for another is told when it
         may take long, and starts by itself then."""
         futures: dict[str, asyncio.Future[Outcome]] = {}
@@ -255,7 +258,22 @@ class Roster:
             runner = self.runners[name]
             futures[name] = runner.start(wait=wait)
             self.remember(runner)
-        return {name: await future for name, future in futures.items() if name in self.runners}
+        return await self.outcomes(futures, seconds)
+
+    async def outcomes(
+        self, futures: dict[str, asyncio.Future[Outcome]], seconds: float
+    ) -> dict[str, Outcome]:
+        """What became of starts; of those that take longer, what they wait for."""
+        if any(not future.done() for future in futures.values()):
+            await asyncio.wait(futures.values(), timeout=max(0.0, seconds))
+        outcomes: dict[str, Outcome] = {}
+        for name, future in futures.items():
+            if future.done():
+                outcomes[name] = future.result()
+            elif (late := self.runners.get(name)) is not None:
+                future.cancel()
+                outcomes[name] = late.unfinished()
+        return outcomes
 
     def start_order(self, names: list[str]) -> Iterable[str]:
         """These and what they need, providers first; what has completed is not run again."""

@@ -130,6 +130,16 @@ class Service:
             waiting = self.outcome("waiting", reason)
             self._answers.started(lambda _: waiting, only_impatient=True)
 
+    def unfinished(self) -> Outcome:
+        """For those whose patience ends before its start does."""
+        if self.waiting_for:
+            awaited = " and ".join(self.waiting_for)
+        elif self.state is State.STOPPING:
+            awaited = "its old run to end"
+        else:
+            awaited = f"itself to be ready (it is {self.state.value})"
+        return self.outcome("waiting", f"it waits for {awaited}")
+
     def _stop_waiting(self) -> None:
         self.waiting_for, self.hope = (), None
 

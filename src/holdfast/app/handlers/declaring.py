@@ -55,7 +55,8 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     scheduled = {} if command.services else context.schedules.arm_all(names)
     names = [name for name in names if name not in scheduled]
     claim(context, names, actor)
-    outcomes = {**await context.roster.start(names, wait=command.wait), **scheduled}
+    started = await context.roster.start(names, wait=command.wait, seconds=command.timeout)
+    outcomes = {**started, **scheduled}
     if command.wait:
         # So that `up` can tell where HTTP is, if somebody has its port.
         await context.gate.door.settled()

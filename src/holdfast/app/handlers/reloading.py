@@ -223,8 +223,7 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
         if future.done():
             outcomes[name] = future.result()
         elif (late := roster.runners.get(name)) is not None:
-            awaited = ", ".join(late.waiting_for) or "what it takes to be ready"
-            outcomes[name] = late.outcome("waiting", f"it waits for {awaited}")
+            outcomes[name] = late.unfinished()
     return outcomes
 
 

@@ -30,7 +30,8 @@ async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     is_all = not command.services and not command.default
     scheduled = context.schedules.arm_all(names) if is_all else {}
     names = [name for name in names if name not in scheduled]
-    outcomes = {**await context.roster.start(names, wait=command.wait), **scheduled}
+    started = await context.roster.start(names, wait=command.wait, seconds=command.timeout)
+    outcomes = {**started, **scheduled}
     return Outcomes(services=await with_last_lines(context, outcomes))
 
 
@@ -51,10 +52,10 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.runners[name] for name in roster.names(wanted)]
     note_request(context, [runner.name for runner in runners], "restart", actor)
-    futures = [runner.restart(wait=command.wait, overrides=overrides) for runner in runners]
+    futures = {it.name: it.restart(wait=command.wait, overrides=overrides) for it in runners}
     for runner in runners:
         roster.remember(runner)
-    outcomes = {runner.name: await future for runner, future in zip(runners, futures, strict=True)}
+    outcomes = await roster.outcomes(futures, command.timeout)
     for runner in runners:
         roster.remember(runner)
     return Outcomes(services=await with_last_lines(context, outcomes))

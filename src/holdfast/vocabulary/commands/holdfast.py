@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.vocabulary.commands.command import LOCAL, Command, Door, Effect, Permission
+from holdfast.vocabulary.commands.services import START_SECONDS
 from holdfast.vocabulary.results import (
     Done,
     HelloResult,
@@ -34,7 +35,8 @@ class Up(Command, frozen=True, kw_only=True):
     from what runs are named in `changed`; `reload` applies them.
 
     `services` limits what is started. `environment` is the caller's; services inherit it.
-    `settings` are the caller's overrides (log level, port), already parsed.
+    `settings` are the caller's overrides (log level, port), already parsed. `wait` and `timeout`
+    are as in `start`.
     """
 
     name = "up"
@@ -48,6 +50,7 @@ class Up(Command, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     settings: dict[str, str] = {}
     wait: bool = False
+    timeout: float = START_SECONDS
 
 
 class Run(Command, frozen=True, kw_only=True):

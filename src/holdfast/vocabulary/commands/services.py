@@ -6,6 +6,9 @@ from holdfast.vocabulary.commands.command import Command, Effect, Permission
 from holdfast.vocabulary.custom_commands import check_overrides
 from holdfast.vocabulary.results import Outcomes, PsResult, StatusResult, WaitResult
 
+START_SECONDS = 120.0
+"""So long a client is kept waiting for starts, unless it says otherwise."""
+
 
 class Status(Command, frozen=True, kw_only=True):
     """Tell what Holdfast and each service are doing.
@@ -26,6 +29,7 @@ class Start(Command, frozen=True, kw_only=True):
     """Start services, and those they depend on. What runs already is `already_running`.
 
     `wait`: answer when each has stayed up for its `start_seconds` and is ready, or failed to.
+    What takes longer than `timeout` seconds is `waiting`, with what it waits for; it goes on.
     """
 
     name = "start"
@@ -38,6 +42,7 @@ class Start(Command, frozen=True, kw_only=True):
     default: bool = False
     """Without names: the default service or the only one, not all."""
     wait: bool = True
+    timeout: float = START_SECONDS
 
 
 class Stop(Command, frozen=True, kw_only=True):
@@ -65,7 +70,7 @@ class Restart(Command, frozen=True, kw_only=True):
 
     `args` replace the configured arguments and `env_vars` add to the environment until the
     next start without them; who gives them decides what is executed, so that takes the role
-    of an admin. Without a name, the only service is meant.
+    of an admin. Without a name, the only service is meant. `wait` and `timeout` are as in `start`.
     """
 
     name = "restart"
@@ -79,6 +84,7 @@ class Restart(Command, frozen=True, kw_only=True):
     args: list[str] | None = None
     env_vars: dict[str, str] | None = None
     wait: bool = True
+    timeout: float = START_SECONDS
 
     def __post_init__(self) -> None:
         check_overrides(self.args, self.env_vars)
