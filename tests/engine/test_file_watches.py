@@ -192,3 +192,17 @@ def test_a_failure_is_told_once(watching: Watching) -> None:
         watching.watches.on_failed("web", "the limit is reached")
     kinds = [kind for kind in watching.stage.recorder.kinds() if kind == "watch:failed"]
     assert len(kinds) == 1
+
+
+def test_in_a_lockdown_files_restart_nothing(watching: Watching) -> None:
+    """Somebody changed them: it is told, and not made up for."""
+    watching.start()
+    before = watching.stage.runner.run
+    watching.watches.is_held = lambda: True
+    watching.change()
+    watching.settle()
+    assert watching.stage.runner.run is before
+    assert watching.told[-1]["action"] == "none: a lockdown is in force"
+    watching.watches.is_held = lambda: False
+    watching.settle()
+    assert watching.stage.runner.run is before

@@ -95,7 +95,7 @@ def _zone(name: str | None) -> str | None:
 
 
 ROLES = tuple(role.value for role in Role if role is not Role.STRANGER)
-_POLICY = Block(
+POLICY_BLOCK = Block(
     [
         Key("name", Text(), "What people are told of it; its number by default."),
         Key(
@@ -143,7 +143,7 @@ class Policies(Kind):
         items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
         found = []
         for number, item in enumerate(items, 1):
-            values = _POLICY.read(item, f"{key}[{number - 1}]", reading)
+            values = POLICY_BLOCK.read(item, f"{key}[{number - 1}]", reading)
             policy = None if values is None else _policy(values, number, reading)
             if policy is not None:
                 found.append(policy)
@@ -153,7 +153,7 @@ class Policies(Kind):
         return "write - {effect: confirm, roles: [agent], commands: [restart]}"
 
     def schema(self) -> Schema:
-        return {"type": "array", "items": _POLICY.schema()}
+        return {"type": "array", "items": POLICY_BLOCK.schema()}
 
 
 def _policy(values: Values, number: int, reading: Reading) -> PolicySpec | None:
@@ -198,27 +198,29 @@ class Patterns(ListOf):
         return {"anyOf": [{"type": "array", "items": {"type": "string"}}, INTERPOLATED]}
 
 
+FILTERS_BLOCK = Block(
+    [
+        Key("max_length", Integer(1), "The longest text of an argument, in characters."),
+        Key("control_characters", Boolean(), "Whether texts may hold them.", True),
+        Key("forbid", Patterns(), "No text may match one of these, with `*`."),
+    ],
+    definition="filters",
+)
 FILTERS = Key(
     "filters",
-    Block(
-        [
-            Key("max_length", Integer(1), "The longest text of an argument, in characters."),
-            Key("control_characters", Boolean(), "Whether texts may hold them.", True),
-            Key("forbid", Patterns(), "No text may match one of these, with `*`."),
-        ],
-        definition="filters",
-    ),
+    FILTERS_BLOCK,
     "What arguments of requests may not be; takes runtime_mode: advanced.",
+)
+RATE_BLOCK = Block(
+    [
+        Key("requests_per_second", Number(0.01), "For how long on end.", 1000.0),
+        Key("burst", Integer(1), "So many at once.", 2000),
+    ],
+    definition="rate_limit",
 )
 RATE_LIMIT = Key(
     "rate_limit",
-    Block(
-        [
-            Key("requests_per_second", Number(0.01), "For how long on end.", 1000.0),
-            Key("burst", Integer(1), "So many at once.", 2000),
-        ],
-        definition="rate_limit",
-    ),
+    RATE_BLOCK,
     "How often one actor may ask through one network door.",
 )
 POLICIES = Key(

@@ -26,6 +26,7 @@ from holdfast.adapters.config.keys import (
     SUPERVISOR,
     TLS,
 )
+from holdfast.adapters.config.policy_keys import FILTERS_BLOCK, POLICY_BLOCK, RATE_BLOCK
 from holdfast.adapters.config.resource_keys import LIMITS, MEMORY_LIMIT
 from holdfast.adapters.config.schedule_keys import SCHEDULE
 from holdfast.adapters.config.watch_keys import WATCH
@@ -35,6 +36,7 @@ BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, TLS, AUTHENTICATION),
     *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
     *(FILES_BLOCK, FILE_ROOT, BACKUPS),
+    *(POLICY_BLOCK, FILTERS_BLOCK, RATE_BLOCK),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
