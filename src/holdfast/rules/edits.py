@@ -122,17 +122,18 @@ def nearest(text: str, old: str) -> Region | None:
     lines = text.split("\n")
     wanted = [line.strip() for line in old.strip("\n").split("\n")]
     stripped = [line.strip() for line in lines[:MOST_LINES_COMPARED]]
-    start = _by_equal_lines(stripped, wanted)
+    folded, sought = ([line.casefold() for line in some] for some in (stripped, wanted))
+    start = _by_equal_lines(folded, sought)
     why = "the nearest is"
     if start is None:
-        start = _by_likeness(stripped, wanted)
+        start = _by_likeness(folded, sought)
     if start is None:
         return None
     first = max(0, start)
     last = min(len(lines), max(start + len(wanted), first + 1))
     if stripped[first:last] == wanted:
         why = "only its white space differs"
-    elif [s.casefold() for s in stripped[first:last]] == [w.casefold() for w in wanted]:
+    elif folded[first:last] == sought:
         why = "only upper and lower case differ"
     return Region(first + 1, last, why, numbered(lines[first:last], first + 1))
 

@@ -109,8 +109,10 @@ class _Reader:
                 header.is_git = True
                 header.names = _git_names(plain[len("diff --git ") :])
             elif plain.startswith("--- ") and (self._peek(1) or "").startswith("+++ "):
-                header.old = _name(plain[4:])
-                header.new = _name((self._peek(1) or "").rstrip("\r")[4:])
+                old, new = _name(plain[4:]), _name((self._peek(1) or "").rstrip("\r")[4:])
+                if not _belongs(header, old, new):
+                    return header  # a plain header begins another file
+                header.old, header.new = old, new
                 self._place += 2
                 return header
             elif header.is_git:
@@ -198,6 +200,16 @@ def _file_patch(header: _Header, hunks: list[Hunk], place: int) -> FilePatch:
     made = git.get("new file mode") or git.get("new mode")
     executable = None if made is None else bool(int(made, 8) & 0o100)
     return FilePatch(old, new, hunks, "copy from" in git, executable)
+
+
+def _belongs(header: _Header, *given: str) -> bool:
+    """Whether the `---` and `+++` lines are about the file that git's lines are about."""
+    git = header.git
+    ways = ("rename from", "rename to", "copy from", "copy to")
+    known = {_name(git[way]) for way in ways if way in git} | {*header.names} - {None}
+    return not known or all(
+        name == NOWHERE or name in known or name.partition("/")[2] in known for name in given
+    )
 
 
 def _names(header: _Header) -> tuple[str | None, str | None]:

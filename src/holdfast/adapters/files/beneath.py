@@ -47,7 +47,8 @@ class _Kernel:
 
     def __call__(self, folder: int, names: Sequence[str], flags: int) -> int:
         path = os.fsencode("/".join(names) or ".")
-        how = _How(flags | os.O_CLOEXEC, 0, _BENEATH)
+        # O_NOFOLLOW would say ENOTDIR of a link to a folder; no link is resolved either way.
+        how = _How(flags & ~os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH)
         for _ in range(_MOST_TRIES):
             opened: int = self._syscall(
                 ctypes.c_long(_OPENAT2),

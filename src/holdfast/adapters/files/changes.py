@@ -139,13 +139,20 @@ def recover(store: ChangeStore, opener: Opener) -> list[Record]:
     return settled
 
 
-def roll_back(record: Record, store: ChangeStore, opener: Opener) -> list[str]:
-    """Give every file back what it was; tells those that could not be."""
+def roll_back(
+    record: Record, store: ChangeStore, opener: Opener, touched: list[int] | None = None
+) -> list[str]:
+    """Give every file back what it was; tells those that could not be.
+
+    `touched` are those that were replaced, if that is known; of the others only what was
+    prepared is removed.
+    """
     left = []
-    for entry in reversed(record.entries):
+    for number, entry in reversed(list(enumerate(record.entries))):
         located = located_of(entry)
+        was_touched = touched is None or number in touched
         try:
-            if _give_back(entry, located, store, opener):
+            if _give_back(entry, located, store, opener, was_touched=was_touched):
                 continue
         except (OSError, HoldfastError) as error:
             _log.error("%r cannot be given back: %s", located.absolute, error)
@@ -153,17 +160,21 @@ def roll_back(record: Record, store: ChangeStore, opener: Opener) -> list[str]:
     return left
 
 
-def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opener) -> bool:
+def _give_back(
+    entry: Entry, located: Located, store: ChangeStore, opener: Opener, *, was_touched: bool
+) -> bool:
     """Whether the file is what it was before."""
     root = os.open(located.root.path, FOLDER)
     try:
         try:
             folder = opener(root, located.parts[:-1], FOLDER)
         except FileNotFoundError:
-            is_done = entry.before is None
+            is_done = entry.before is None or not was_touched
         else:
             try:
-                is_done = _restore(entry, folder, located.parts[-1], store)
+                if entry.temporary:
+                    replacing.drop(folder, entry.temporary)
+                is_done = not was_touched or _restore(entry, folder, located.parts[-1], store)
             finally:
                 os.close(folder)
         remove_folders(root, located.parts, entry.made, opener)
@@ -173,8 +184,6 @@ def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opene
 
 
 def _restore(entry: Entry, folder: int, name: str, store: ChangeStore) -> bool:
-    if entry.temporary:
-        replacing.drop(folder, entry.temporary)
     before, now = entry.before, replacing.see(folder, name)
     if is_as(now, before):
         if before is not None and now is not None and now.state.mode != before.mode:

@@ -61,6 +61,7 @@ class Step:
         self.entry = entry
         self.folder = -1
         """The descriptor of the folder that it is in."""
+        self.is_touched = False
 
     @property
     def name(self) -> str:
@@ -107,7 +108,8 @@ class Changer:
                 with ExitStack() as opened:
                     self._replace(roots, steps, opened)
             except BaseException as error:
-                self._take_back(record, error, roots.opener)
+                touched = [number for number, step in enumerate(steps) if step.is_touched]
+                self._take_back(record, error, roots.opener, touched)
                 raise
             self._store.finish(record)
         return record
@@ -168,6 +170,7 @@ class Changer:
             os.fsync(folder)
 
     def _put(self, roots: Roots, step: Step) -> None:
+        step.is_touched = True
         if step.wanted.data is None:
             os.unlink(step.name, dir_fd=step.folder)
         elif step.wanted.seen is not None:
@@ -176,6 +179,7 @@ class Changer:
             try:
                 replacing.put_new(step.folder, step.entry.temporary, step.name)
             except FileExistsError:
+                step.is_touched = False
                 raise changed_meanwhile(roots, step.wanted.located) from None
 
     def _folder(self, roots: Roots, root: int, parts: tuple[str, ...], made: int) -> int:
@@ -189,8 +193,10 @@ class Changer:
                 os.close(above)
         return roots.opener(root, parts, FOLDER)
 
-    def _take_back(self, record: Record, error: BaseException, opener: Opener) -> None:
-        left = roll_back(record, self._store, opener)
+    def _take_back(
+        self, record: Record, error: BaseException, opener: Opener, touched: list[int]
+    ) -> None:
+        left = roll_back(record, self._store, opener, touched)
         if not left:
             self._store.abandon(record)
             return
