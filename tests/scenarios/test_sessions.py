@@ -73,7 +73,9 @@ def test_what_a_session_starts_is_stopped_with_it(hold: Hold) -> None:
         "control start web #3",
     )
     assert "owner" not in hold.service("always")
-    assert "started by claude through control start web #3" in hold.cli("status").stdout
+    told = "started by claude through control start web #3"
+    assert told in hold.cli("status").stdout
+    assert f"{told} ({claude.session})" in hold.cli("explain", "web").stdout
     closed = claude.ask("close_session")
     assert closed["stopped"] == ["web"]
     assert hold.service("web")["status"] == "stopped"
@@ -168,7 +170,7 @@ def test_rights_of_an_assistant(hold: Hold) -> None:
     """It looks and operates services; it runs nothing, types nothing, administers nothing."""
     claude = Assistant(hold)
     assert claude.ask("status")["services"]
-    for command, fields in [
+    refused: list[tuple[str, dict[str, Any]]] = [
         ("run", {"argv": ["true"]}),
         ("send_input", {"service": "typed", "data": "x"}),
         ("create_token", {"token_name": "mine", "role": "admin"}),
@@ -178,7 +180,8 @@ def test_rights_of_an_assistant(hold: Hold) -> None:
         ("open_session", {"client": "another"}),
         ("close_session", {"session": claude.session}),
         ("remove", {"services": ["web"]}),
-    ]:
+    ]
+    for command, fields in refused:
         with pytest.raises(HoldfastError) as caught:
             claude.ask(command, **fields)
         assert caught.value.code == "refused", command

@@ -115,6 +115,8 @@ def full(call: Call, one: dict[str, Any]) -> list[str]:
         f"{name} is {state} since {durations.show_time(one['since'])}: {one['summary']}",
         f"next: {one['next']}",
     ]
+    if one.get("started_by"):
+        lines.append(one["started_by"])
     lines += [f"hint: {hint}" for hint in one["hints"]]
     for alert in one["alerts"]:
         times = f" ({alert['count']} times)" if alert["count"] > 1 else ""

@@ -84,7 +84,7 @@ def assign(
         if wanted != AUTO:
             port = _fixed(wanted, known, is_free, is_there)
         else:
-            port = _any(own.get(name), known, asked, is_free, is_there)
+            port = _any(name, own, known, asked, is_free, is_there)
         found[name] = port
         known[port] = Lease(
             port=port,
@@ -112,15 +112,18 @@ def _fixed(
 
 
 def _any(
-    own: Lease | None,
+    name: str,
+    own: Mapping[str, Lease],
     known: Mapping[int, Lease],
     asked: Asked,
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
 ) -> int:
     low, high = asked.span
-    others = {port for name, port in asked.ports.items() if port != AUTO}
-    before = own.port if own is not None else AUTO
+    # What its other ports are, or had before, is theirs.
+    others = {port for port in asked.ports.values() if port != AUTO}
+    others |= {own[other].port for other in asked.ports if other != name and other in own}
+    before = own[name].port if name in own else AUTO
     if low <= before <= high and before not in known and before not in others and is_free(before):
         return before
     for port in range(low, high + 1):

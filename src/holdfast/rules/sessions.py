@@ -26,7 +26,7 @@ _READING: dict[str, tuple[str, ...]] = {
     "search": ("search", "search_logs"),
     "git": ("git_*",),
 }
-_RUNNING = ("run", "execute_command", "remove")
+_RUNNING = ("run", "execute_command")
 _SENDING = ("send_input", "resize")
 
 
@@ -91,6 +91,15 @@ def left(owner: Owner, session: str, clients: dict[str, str]) -> tuple[Owner | N
     first, *rest = others
     heir = Owner(session=first, client=clients[first], since=owner.since, with_others=tuple(rest))
     return heir, False
+
+
+def started_by(owner: Owner) -> str:
+    """Whose a service is, in words."""
+    through = f" through {owner.call}" if owner.call else ""
+    gone = ", which is over" if owner.ended else ""
+    others = len(owner.with_others)
+    joined = f"; {others} more session{'s' if others > 1 else ''} joined" if others else ""
+    return f"started by {owner.client}{through} ({owner.session}{gone}){joined}"
 
 
 def fate_of(configured: Fate | None, asked: Fate) -> Fate:

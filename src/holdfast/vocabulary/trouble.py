@@ -101,6 +101,9 @@ class Explanation(Result, frozen=True, kw_only=True):
     environment: dict[str, str | None] = {}
     """Names; the value only where it cannot be a secret."""
     changes: ConfigurationChange | None = None
+    started_by: str | None = None
+    """The session that it runs for, and through which tool call, in words."""
+    ports: dict[str, int] = {}
     holders: list[PortHolder] = []
     alerts: list[Alert] = []
     hints: list[str] = []

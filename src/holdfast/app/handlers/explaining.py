@@ -115,11 +115,12 @@ def _short(runner: ServiceRunner, facts: Facts) -> Explanation:
 async def _full(context: Context, runner: ServiceRunner) -> Explanation:
     from holdfast.rules import diagnosis
     from holdfast.rules import explain as rules
+    from holdfast.rules.sessions import started_by
 
     unknown: list[str] = []
     events = await _events(context, runner, unknown)
     out, err, both = await _lines(context, runner, unknown)
-    holders = await _holders(context, both, unknown)
+    holders = await _holders(context, _wanted_ports(runner, both))
     changes = _changes(context, runner)
     stage = _stage(runner, events)
     facts = _facts(
@@ -170,6 +171,8 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         last_err=err,
         environment=_environment(runner),
         changes=changes,
+        started_by=started_by(runner.owner) if runner.owner else None,
+        ports=runner.ports or {},
         holders=[PortHolder(**holder._asdict()) for holder in holders],
         alerts=context.trouble.alerts.of(runner.name),
         hints=[redact(hint) for hint in rules.hints(facts)],
@@ -233,13 +236,21 @@ async def _lines(
     return found[0], found[1], found[2]
 
 
-async def _holders(context: Context, lines: list[str], unknown: list[str]) -> list[Holder]:
-    """Who listens on the ports that the output calls taken."""
+def _wanted_ports(runner: ServiceRunner, lines: list[str]) -> list[int]:
+    """The ports that its output calls taken; those that it is to have, if it could not start."""
     from holdfast.rules.diagnosis import ports_in_use
+
+    fixed = [port for port in runner.declaration.spec.ports.values() if port]
+    failed = fixed if runner.run is None and (runner.reason or "").startswith("port ") else []
+    return list(dict.fromkeys([*ports_in_use(lines), *failed]))[:3]
+
+
+async def _holders(context: Context, ports: list[int]) -> list[Holder]:
+    """Who listens on these ports."""
     from holdfast.rules.explain import Holder
 
     holders = []
-    for port in ports_in_use(lines)[:3]:
+    for port in ports:
         found = await context.in_thread(processes.listener, port)
         if found is None:
             holders.append(Holder(port))
