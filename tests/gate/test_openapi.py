@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from holdfast.gate.openapi import describe, offered
 from holdfast.gate.arguments import kinds_of
+from holdfast.gate.openapi import describe, offered
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.results import Result
 from tests.gate.conftest import Gate

@@ -21,7 +21,7 @@ from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.plain import PlainText, TextDecoder
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.errors import Failed, UsageError
+from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart
 from holdfast.vocabulary.results import LogLine
 
@@ -155,7 +155,7 @@ def _extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
     if part.run is not None:
         span = reader.run(part.run)
         if span is None:
-            raise UsageError(f"run {part.run} left nothing in the log", "the runs are listed")
+            raise NotFound(f"run {part.run} left nothing in the log", "`runs` lists them")
         start, last = span.start, last if span.end is None else min(last, span.end)
     if part.cursor is not None:
         start = _later(start, cursor_of(part.cursor))
