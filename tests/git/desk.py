@@ -13,7 +13,9 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
 from holdfast.app.registry import handler_for
 from holdfast.engine.checkpoints import Checkpoints
+from holdfast.engine.known_status import KnownStatus
 from holdfast.engine.repositories import Repositories
+from holdfast.engine.searches import Searches
 from holdfast.engine.tasks import TAIL_BYTES, Task, TaskResult, Tasks
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.codec import command_from
@@ -103,6 +105,8 @@ class Desk:
         self.repositories = Repositories(
             self.tasks, self.in_thread, lambda: environ, lambda: self.settings.now.git
         )
+        self.known_status = KnownStatus(self.repositories, self.in_thread)
+        self.finding = Searches(self.tasks, self.in_thread, lambda: environ)
         self.checkpoints = Checkpoints(
             self.repositories, self.in_thread, self.state, lambda: self.files.roots.denials
         )

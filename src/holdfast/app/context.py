@@ -43,6 +43,7 @@ from holdfast.vocabulary.places import CONFIG_NAMES, folder_name
 if TYPE_CHECKING:
     from holdfast.adapters.files import Files
     from holdfast.engine.checkpoints import Checkpoints
+    from holdfast.engine.known_status import KnownStatus
     from holdfast.engine.repositories import Repositories
     from holdfast.engine.searches import Searches
 
@@ -105,6 +106,12 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
         return Repositories(self.tasks, self.in_thread, CallersEnvironment(self.link), spec)
 
     @cached_property
+    def known_status(self) -> KnownStatus:
+        from holdfast.engine.known_status import KnownStatus
+
+        return KnownStatus(self.repositories, self.in_thread)
+
+    @cached_property
     def finding(self) -> Searches:
         from holdfast.engine.searches import Searches
 
@@ -161,5 +168,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if "known_status" in self.__dict__:
+            self.known_status.close()
         if "files" in self.__dict__:
             self.files.close()

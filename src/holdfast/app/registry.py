@@ -48,7 +48,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "output": ("logs", "open_output", "watch", "send_input", "resize"),
     "ports": ("ports",),
     "reloading": ("plan", "reload"),
-    "searching": ("search", "search_logs"),
+    "log_searching": ("search_logs",),
+    "searching": ("search",),
     "security": ("create_token", "list_tokens", "revoke_token", "audit"),
     "services": ("start", "stop", "restart", "pause", "resume", "signal", "remove"),
     "sessions": (

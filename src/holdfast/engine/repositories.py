@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.adapters.git import repository as places
 from holdfast.adapters.git.repository import Repository
@@ -29,6 +29,7 @@ READ_SECONDS = 25.0
 CHANGE_SECONDS = 45.0
 MOST_PARSED = 16 << 20
 _MOST_KNOWN = 100
+T = TypeVar("T")
 _PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
 
@@ -82,12 +83,25 @@ class Repositories:
         self, start: Located, roots: Sequence[Root], *, may_be_missing: bool = False
     ) -> Repository:
         """The repository of a folder, or of a file that may not be there yet."""
-        home, passed = self._home(), self._passed()
-        repository, self._users_key = await self._in_thread(
-            _find, start, roots, self._spec(), may_be_missing, _users_files(home, passed)
-        )
-        found: Repository = repository
-        return found
+        return (await self.find_and(start, roots, lambda _: None, may_be_missing=may_be_missing))[0]
+
+    async def find_and(
+        self,
+        start: Located,
+        roots: Sequence[Root],
+        look: Callable[[Repository], T],
+        *,
+        may_be_missing: bool = False,
+    ) -> tuple[Repository, T]:
+        """The same, and what else is to be seen there, in the same thread."""
+        users_files, spec = _users_files(self._home(), self._passed()), self._spec()
+
+        def find() -> tuple[Repository, T]:
+            found, self._users_key = _find(start, roots, spec, may_be_missing, users_files)
+            return found, look(found)
+
+        both: tuple[Repository, T] = await self._in_thread(find)
+        return both
 
     def turn(self, repository: Repository) -> asyncio.Lock:
         """Held by who changes it: git's own locks fail instead of waiting."""
@@ -105,6 +119,19 @@ class Repositories:
         """Where more patterns of ignored files are."""
         entries = dict([*await self._users_entries(), *(await self._learn(repository)).entries])
         return entries.get("core.excludesfile")
+
+    async def ignore_files(self, repository: Repository) -> list[str]:
+        """Files of the user's that say what is ignored, or how files are taken."""
+        entries = dict([*await self._users_entries(), *(await self._learn(repository)).entries])
+        home = self._home()
+        place = self._passed().get("XDG_CONFIG_HOME") or f"{home}/.config"
+        given = [entries.get(key) for key in ("core.excludesfile", "core.attributesfile")]
+        named = [text.replace("~", home, 1) if text[:2] == "~/" else text for text in given if text]
+        return [*named, f"{place}/git/ignore", f"{place}/git/attributes"]
+
+    def settings_key(self) -> tuple[object, ...]:
+        """Other than before if git may answer otherwise."""
+        return self._spec(), self._users_key, self._program
 
     async def configured(self, repository: Repository) -> dict[str, str]:
         return dict((await self._learn(repository)).entries)

@@ -18,6 +18,14 @@ from holdfast.vocabulary.errors import NotFound, Refused
 _LONGEST_POINTER = 4096
 _DEEPEST_ALTERNATES = 5
 _MOST_ALTERNATES = 100
+UNDER_WAY = (
+    ("MERGE_HEAD", "merge"),
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
 _HINT = "`git: {allow_outside: true}` admits it"
 
 
@@ -172,3 +180,11 @@ def is_ours(repository: Repository) -> bool:
     """Whether nobody else could have written its configuration."""
     owners = {os.geteuid(), 0}
     return all(os.stat(folder).st_uid in owners for folder in (repository.git_dir,))
+
+
+def under_way_in(repository: Repository) -> str | None:
+    """What was begun and is not finished."""
+    for name, what in UNDER_WAY:
+        if os.path.lexists(f"{repository.git_dir}/{name}"):
+            return what
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 
 from holdfast.adapters.git import answers
@@ -33,21 +32,9 @@ from holdfast.vocabulary.git_results import (
     GitTextResult,
 )
 
-STATUS = (
-    *("status", "--porcelain=v2", "-z", "--branch", "--show-stash", "--untracked-files=normal"),
-    *("--ignore-submodules=dirty", "--find-renames"),
-)
 PATCH = (
     *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"),
     *("--submodule=short", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"),
-)
-UNDER_WAY = (
-    ("MERGE_HEAD", "merge"),
-    ("rebase-merge", "rebase"),
-    ("rebase-apply", "rebase"),
-    ("CHERRY_PICK_HEAD", "cherry-pick"),
-    ("REVERT_HEAD", "revert"),
-    ("BISECT_LOG", "bisect"),
 )
 SETTLE = "edit these files, then git_add them"
 _STALE = "this text is another one by now"
@@ -84,16 +71,10 @@ def named(context: Context, repository: Repository) -> str:
 
 
 async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
-    repository = await chosen(context, command.repository)
-    under_way, output = await asyncio.gather(
-        context.in_thread(under_way_in, repository), context.repositories.run(repository, *STATUS)
-    )
-    if not output.is_success:
-        raise failure_of(output, "status")
-    # An answer that was cut ends in the middle of an entry.
-    data = output.out[: output.out.rfind(b"\0") + 1] if output.is_cut else output.out
-    tree = answers.parse_status(data)
-    whole = not output.is_cut
+    roots = offered(context)
+    located = roots.locate(command.repository or ".")
+    repository, answer = await context.known_status.ask(located, roots.roots)
+    tree, under_way, whole = answer
     return status_of(context, repository, tree, command.limit, under_way, is_whole=whole)
 
 
@@ -149,14 +130,6 @@ def conflicts_told(
     return [
         GitConflict(path=told(context, repository, one.path), kind=one.kind) for one in conflicts
     ]
-
-
-def under_way_in(repository: Repository) -> str | None:
-    """What was begun and is not finished."""
-    for name, what in UNDER_WAY:
-        if os.path.lexists(f"{repository.git_dir}/{name}"):
-            return what
-    return None
 
 
 def _next(tree: answers.WorkTree, under_way: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.adapters.git import answers
 from holdfast.app.context import Context
-from holdfast.app.handlers.git import SETTLE, STATUS
+from holdfast.app.handlers.git import SETTLE
 from holdfast.app.handlers.git_changes import (
     MOST_FILES,
     NAME_STATUS,
@@ -14,6 +14,7 @@ from holdfast.app.handlers.git_changes import (
     index_copy,
     number_of,
 )
+from holdfast.engine.known_status import STATUS
 from holdfast.engine.repositories import Output, failure_of
 from holdfast.rules import git_safety as safety
 from holdfast.vocabulary.commands.git import GitStash, GitSwitch, GitTag

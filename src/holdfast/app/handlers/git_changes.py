@@ -13,19 +13,18 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from holdfast.adapters.git import answers
-from holdfast.adapters.git.repository import Repository
+from holdfast.adapters.git.repository import Repository, under_way_in
 from holdfast.app.context import Context
 from holdfast.app.handlers.git import (
     SETTLE,
-    STATUS,
     chosen,
     conflicts_told,
     files_told,
     inside,
     named,
-    under_way_in,
 )
 from holdfast.app.handlers.offered import offered
+from holdfast.engine.known_status import STATUS
 from holdfast.engine.repositories import CHANGE_SECONDS, Output, failure_of
 from holdfast.rules import git_safety as safety
 from holdfast.vocabulary.commands.git import (

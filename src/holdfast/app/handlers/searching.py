@@ -2,15 +2,317 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from holdfast.adapters.files.roots import Roots
+from holdfast.adapters.search.events import Event, EventReader
 from holdfast.app.context import Context
-from holdfast.vocabulary.commands.search import Search, SearchLogs
-from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.search_results import LogSearchResult, SearchResult
+from holdfast.app.handlers.offered import offered
+from holdfast.rules import searching as rules
+from holdfast.rules.file_access import REPOSITORIES, Located
+from holdfast.rules.searching import FilePlace
+from holdfast.vocabulary.commands.search import Search
+from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused
+from holdfast.vocabulary.search_results import FileCount, Hit, SearchResult
+
+_HIT_OVERHEAD = 16
+_WINDOW = 2 * rules.LONGEST_SHOWN
+
+
+class Ground(NamedTuple):
+    """Where is searched: a folder by its descriptor, and what in it."""
+
+    folder: Located
+    working_dir: str
+    target: str
 
 
 async def search(context: Context, command: Search) -> SearchResult:
-    raise Failed("not built yet")
+    roots = offered(context)
+    located = roots.locate(command.path or ".")
+    place = rules.file_place(command.cursor)
+    given = [glob for glob in context.settings.now.files.deny if "/" not in glob]
+    excluded = [*REPOSITORIES, *(glob for glob in given if not glob.startswith("!"))]
+    async with context.searches, _ground(context, roots, located) as ground:
+        collector = _COLLECTORS[command.mode](command, roots, ground.folder, place)
+        words = rules.words_for_files(command, excluded, ground.target)
+        ended = await context.finding.run(words, ground.working_dir, collector.take)
+        await context.in_thread(collector.finish)
+    is_complete = not collector.is_full and not ended.is_timeout
+    last = collector.last or place
+    return SearchResult(
+        mode=command.mode,
+        hits=collector.hits,
+        files=collector.files,
+        counts=collector.counts,
+        complete=is_complete,
+        cursor=None if is_complete or last is None else last.encode(),
+        notes=ended.notes(),
+    )
 
 
-async def search_logs(context: Context, command: SearchLogs) -> LogSearchResult:
-    raise Failed("not built yet")
+@asynccontextmanager
+async def _ground(context: Context, roots: Roots, located: Located) -> AsyncIterator[Ground]:
+    """Opened beneath its root, so that no link leads a search elsewhere."""
+    stack = ExitStack()
+    try:
+        yield await context.in_thread(_open, stack, roots, located)
+    finally:
+        await context.in_thread(stack.close)
+
+
+def _open(stack: ExitStack, roots: Roots, located: Located) -> Ground:
+    try:
+        descriptor = stack.enter_context(roots.opened_folder(located))
+    except (NotFound, Refused):
+        if not located.parts:
+            raise
+        with roots.opened(located):
+            pass  # it is a file, and may be read
+        folder = Located(located.root, located.parts[:-1])
+        descriptor = stack.enter_context(roots.opened_folder(folder))
+        return Ground(folder, _by_descriptor(descriptor, folder), f"./{located.parts[-1]}")
+    return Ground(located, _by_descriptor(descriptor, located), "./")
+
+
+def _by_descriptor(descriptor: int, located: Located) -> str:
+    if os.path.isdir("/proc/self/fd"):
+        return f"/proc/{os.getpid()}/fd/{descriptor}"
+    return located.absolute
+
+
+class _Collector:
+    """Takes what ripgrep says until there is enough; drops what is denied or was told before."""
+
+    def __init__(
+        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+    ) -> None:
+        self.command = command
+        self.roots = roots
+        self.folder = folder
+        self.hits: list[Hit] = []
+        self.files: list[str] = []
+        self.counts: list[FileCount] = []
+        self.is_full = False
+        self.last: FilePlace | None = None
+        self._after = None if after is None else after.key()
+        self._size = 0
+        self._judged: tuple[str, str | None] = ("", None)
+
+    def take(self, data: bytes) -> bool:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """What takes looking at files, after the search. One that has become a link meanwhile
+        may lead anywhere: nothing is told of it."""
+        self.complete()
+        paths = {*(hit.path for hit in self.hits), *self.files, *(it.path for it in self.counts)}
+        gone = {path for path in paths if not self._is_file(path)}
+        if gone:
+            self.hits = [hit for hit in self.hits if hit.path not in gone]
+            self.files = [path for path in self.files if path not in gone]
+            self.counts = [one for one in self.counts if one.path not in gone]
+
+    def _is_file(self, told: str) -> bool:
+        try:
+            with self.roots.opened(self.roots.locate(told)):
+                return True
+        except NotFound:
+            return True
+        except HoldfastError:
+            return False
+
+    def complete(self) -> None:
+        """What is to be read again."""
+
+    def located(self, path: str) -> Located:
+        return Located(self.folder.root, (*self.folder.parts, *path.split("/")))
+
+    def told(self, path: str) -> str | None:
+        """How a path is told; None: it is denied, or is no file that could be read."""
+        if self._judged[0] != path:
+            located = self.located(path)
+            is_denied = self.roots.denials.reason(located) is not None
+            self._judged = path, None if is_denied else self.roots.told(located)
+        return self._judged[1]
+
+    def is_old(self, path: str, line: int) -> bool:
+        return self._after is not None and (rules.path_key(path), line) <= self._after
+
+    def has_room(self, size: int, count: int) -> bool:
+        """Whether one more fits; the first always does."""
+        self._size += size + _HIT_OVERHEAD
+        fits = self._size <= self.command.max_bytes and count < self.command.limit
+        return count == 0 or fits
+
+
+class _Lines(_Collector):
+    """The lines that match, and those around them."""
+
+    def __init__(
+        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+    ) -> None:
+        super().__init__(command, roots, folder, after)
+        self._reader = EventReader()
+        self._waiting: list[Hit] = []
+        """Lines before a match that may not come."""
+        self._matches = 0
+        self._long: list[tuple[int, Event]] = []
+
+    def take(self, data: bytes) -> bool:
+        for event in self._reader.feed(data):
+            if self.is_full:
+                break
+            if event.kind == "match":
+                self._match(event)
+            elif event.kind == "context":
+                self._context(event)
+            else:
+                self._waiting.clear()
+        return self.is_full
+
+    def _match(self, event: Event) -> None:
+        path = self.told(event.path)
+        waiting, self._waiting = self._waiting, []
+        if path is None or self.is_old(event.path, event.line):
+            return
+        shown = rules.shown_line(event.data, event.start or 0)
+        hit = Hit(
+            path=path,
+            line=event.line,
+            text=shown.text,
+            column=(event.start or 0) + 1,
+            cut=shown.is_cut or not event.is_whole,
+        )
+        size = sum(len(one.text) + len(one.path) for one in (*waiting, hit))
+        if not self.has_room(size, self._matches):
+            self.is_full = True
+            return
+        self._matches += 1
+        self.hits += waiting
+        if not event.is_whole:
+            self._long.append((len(self.hits), event))
+        self.hits.append(hit)
+        self.last = FilePlace(event.path, event.line)
+
+    def _context(self, event: Event) -> None:
+        path = self.told(event.path)
+        if path is None:
+            return
+        shown = rules.shown_line(event.data, 0)
+        hit = Hit(path=path, line=event.line, text=shown.text, cut=shown.is_cut)
+        last = self.last
+        is_behind = (
+            last is not None
+            and last.path == event.path
+            and last.line < event.line <= last.line + self.command.context
+        )
+        if is_behind:
+            self.hits.append(hit)
+            self._size += len(hit.text) + len(hit.path) + _HIT_OVERHEAD
+        elif not self.is_old(event.path, event.line):
+            self._waiting.append(hit)
+            del self._waiting[: -self.command.context]
+
+    def complete(self) -> None:
+        """Lines too long to be told by ripgrep in one piece: look at them where they match."""
+        for place, event in self._long:
+            text = self._around(event)
+            if text is not None:
+                old = self.hits[place]
+                self.hits[place] = Hit(
+                    path=old.path, line=old.line, text=text, column=old.column, cut=True
+                )
+
+    def _around(self, event: Event) -> str | None:
+        if event.start is None or event.start < len(event.data) - rules.LONGEST_SHOWN:
+            return None  # it is in what was kept
+        first = max(0, event.start - rules.LONGEST_SHOWN // 3)
+        try:
+            with self.roots.opened(self.located(event.path)) as (descriptor, _):
+                data = os.pread(descriptor, _WINDOW, event.offset + first)
+        except (OSError, NotFound, Refused):
+            return None
+        return window_text(data, event, first)
+
+
+def window_text(data: bytes, event: Event, first: int) -> str | None:
+    """A piece of a long line, if it is the one that matched."""
+    start = (event.start or 0) - first
+    if event.match[:100] != data[start : start + len(event.match[:100])]:
+        return None  # the file is another one by now, or is not UTF-8
+    line = data.split(b"\n", 1)[0]
+    shown = rules.shown_line(line[: rules.LONGEST_SHOWN], start)
+    return ("…" if first else "") + shown.text.strip("\ufffd") + "…"
+
+
+class _Paths(_Collector):
+    """Only the files."""
+
+    def __init__(
+        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+    ) -> None:
+        super().__init__(command, roots, folder, after)
+        self._rest = b""
+
+    def take(self, data: bytes) -> bool:
+        *names, self._rest = (self._rest + data).split(b"\0")
+        for name in names:
+            if not self.is_full:
+                self._add(_path(name))
+        return self.is_full
+
+    def _add(self, name: str) -> None:
+        path = self.told(name)
+        if path is None or self.is_old(name, 0):
+            return
+        if not self.has_room(len(path), len(self.files)):
+            self.is_full = True
+            return
+        self.files.append(path)
+        self.last = FilePlace(name, 0)
+
+
+class _Counts(_Collector):
+    """How many lines of each file."""
+
+    def __init__(
+        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
+    ) -> None:
+        super().__init__(command, roots, folder, after)
+        self._rest = b""
+
+    def take(self, data: bytes) -> bool:
+        self._rest += data
+        while not self.is_full:
+            name, nul, rest = self._rest.partition(b"\0")
+            number, end, after = rest.partition(b"\n")
+            if not nul or not end:
+                break
+            self._rest = after
+            self._add(_path(name), int(number) if number.isdigit() else 0)
+        return self.is_full
+
+    def _add(self, name: str, number: int) -> None:
+        path = self.told(name)
+        if path is None or self.is_old(name, 0):
+            return
+        if not self.has_room(len(path), len(self.counts)):
+            self.is_full = True
+            return
+        self.counts.append(FileCount(path=path, count=number))
+        self.last = FilePlace(name, 0)
+
+
+_COLLECTORS: dict[str, Callable[[Search, Roots, Located, FilePlace | None], _Collector]] = {
+    "content": _Lines,
+    "files": _Paths,
+    "count": _Counts,
+}
+
+
+def _path(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape").removeprefix("./")

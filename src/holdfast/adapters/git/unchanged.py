@@ -1,0 +1,143 @@
+"""Whether a work tree is as it was: looked at by the times of its files, as git itself does.
+
+An answer of `git status` holds as long as nothing that it depends on has another time, size or
+number: the files that git tracks, the folders that it looks into, what is ignored, HEAD, index
+and the refs in play. What was changed too recently to tell is not relied on, and what is too
+large, or has repositories inside, is not even tried. Blocking: use a thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import NamedTuple
+
+from holdfast.adapters.git.repository import Repository
+
+MOST_ENTRIES = 2000
+RACY_NANOSECONDS = 2_000_000_000
+"""File systems tell times so coarsely; two changes within may look like one."""
+_GITLINK = "160000"
+_facts: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
+    "st_ino", "st_dev", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns"
+)
+_RULES = (".gitignore", ".gitattributes")
+
+Mark = tuple[int, ...] | None
+"""What identifies the state of a file; None: it is not there."""
+
+
+class Scope(NamedTuple):
+    """What has to be looked at."""
+
+    key: tuple[Mark, ...]
+    """What it was learned for: the index, HEAD and the configuration."""
+    folders: list[str]
+    """With all that git looks into; absolute."""
+    rules: list[str]
+    """Files that say what is ignored; absolute."""
+    files: list[str]
+    """That git tracks; absolute."""
+    marks: list[Mark]
+    """Of folders and rules, when it was learned."""
+
+
+class Seen(NamedTuple):
+    """The state of a scope at one time."""
+
+    marks: list[Mark]
+    """Of folders and rules."""
+    files: list[Mark]
+
+
+def marks_of(paths: Iterable[str]) -> list[Mark]:
+    found: list[Mark] = []
+    for path in paths:
+        try:
+            found.append(_facts(os.lstat(path)))
+        except OSError:
+            found.append(None)
+    return found
+
+
+def key_of(repository: Repository, more: Iterable[str] = ()) -> tuple[Mark, ...]:
+    """Index, HEAD and configuration; `more` are files of the user's that count as well."""
+    common, own = repository.common_dir, repository.git_dir
+    names = (
+        f"{own}/index", f"{own}/HEAD", f"{common}/shallow", f"{common}/packed-refs",
+        f"{common}/info/exclude", f"{common}/info/attributes", f"{common}/config",
+        f"{own}/config.worktree", f"{own}/info/sparse-checkout", f"{common}/refs/stash",
+        f"{common}/logs/refs/stash", f"{common}/info/grafts",
+    )  # fmt: skip
+    return tuple(marks_of((*names, *more)))
+
+
+def refs_of(repository: Repository, branch: str | None, upstream: str | None) -> list[str]:
+    """Files of the refs that a status depends on."""
+    found = [f"refs/heads/{branch}"] if branch else []
+    found += [f"refs/remotes/{upstream}", f"refs/heads/{upstream}"] if upstream else []
+    return [f"{repository.common_dir}/{name}" for name in found]
+
+
+def learn(
+    repository: Repository, key: tuple[Mark, ...], staged: str, listed: str, began: int
+) -> Scope | None:
+    """From `ls-files --stage -z` and `status --ignored=matching -z`; None: this work tree is too
+    large, not simple enough, or was changed too recently."""
+    top = repository.work_tree
+    files = []
+    for entry in staged.split("\0"):
+        head, tab, path = entry.partition("\t")
+        if tab:
+            if head.startswith(_GITLINK) or not head.endswith(" 0"):
+                return None
+            files.append(f"{top}/{path}")
+    ignored = {
+        entry[2:-1] for entry in listed.split("\0") if entry[:2] == "! " and entry[-1] == "/"
+    }
+    found = _walk(top, ignored, MOST_ENTRIES - len(files))
+    if found is None:
+        return None
+    folders, rules, marks = found
+    if newest_in([*key, *marks]) >= began - RACY_NANOSECONDS:
+        return None
+    return Scope(key, folders, rules, files, marks)
+
+
+def _walk(top: str, ignored: set[str], most: int) -> tuple[list[str], list[str], list[Mark]] | None:
+    """Folders and files of rules, each with its mark from before it was looked into."""
+    folders: list[str] = []
+    rules: list[str] = []
+    marks: list[Mark] = []
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        where = f"{top}/{folder}".rstrip("/")
+        folders.append(where)
+        marks += marks_of([where])
+        if len(folders) > most:
+            return None
+        try:
+            with os.scandir(where) as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.name in _RULES:
+                        rules.append(f"{top}/{path}")
+                    if entry.name == ".git":
+                        if folder:
+                            return None
+                    elif path not in ignored and entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+        except OSError:
+            return None
+    return folders, rules, [*marks, *marks_of(rules)]
+
+
+def look(scope: Scope) -> Seen:
+    return Seen(marks_of([*scope.folders, *scope.rules]), marks_of(scope.files))
+
+
+def newest_in(marks: Iterable[Mark]) -> int:
+    """The latest change of any of them, in nanoseconds."""
+    return max((max(one[4], one[5]) for one in marks if one is not None), default=0)

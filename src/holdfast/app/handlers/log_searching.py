@@ -1,0 +1,218 @@
+"""Handler of the command that searches in what services printed.
+
+Ripgrep reads the files of the log; the index tells when each line was printed, and in which order
+the lines of both streams came.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.adapters.search import log_places
+from holdfast.adapters.search.events import Event, EventReader
+from holdfast.adapters.search.log_places import Part
+from holdfast.app.context import Context
+from holdfast.app.handlers.searching import window_text
+from holdfast.logbook import cursors
+from holdfast.logbook.entries import STREAMS
+from holdfast.logbook.reader import Reader
+from holdfast.rules import searching as rules
+from holdfast.rules.searching import LogPlace
+from holdfast.vocabulary.commands.search import SearchLogs
+from holdfast.vocabulary.search_results import LogHit, LogSearchResult
+from holdfast.vocabulary.secrets import redact
+
+_MOST_FILES = 200
+_WINDOW = 2 * rules.LONGEST_SHOWN
+_HIT_OVERHEAD = 40
+
+
+class _Found(NamedTuple):
+    part: Part
+    event: Event
+
+
+async def search_logs(context: Context, command: SearchLogs) -> LogSearchResult:
+    names = context.roster.names(command.services) if command.services else _all(context)
+    after = rules.log_place(command.cursor)
+    if after is not None:
+        names = names[names.index(after.service) :] if after.service in names else []
+    answer = _Answer(command)
+    async with context.searches:
+        for name in names:
+            known = after.position if after is not None and after.service == name else None
+            await _search_one(context, command, name, known, answer)
+            if answer.is_full or answer.is_timeout:
+                break
+    is_complete = not answer.is_full and not answer.is_timeout
+    cursor = None if is_complete else answer.last or after
+    return LogSearchResult(
+        hits=answer.hits,
+        complete=is_complete,
+        cursor=None if cursor is None else cursor.encode(),
+        notes=answer.notes,
+    )
+
+
+def _all(context: Context) -> list[str]:
+    return sorted(context.roster.runners)
+
+
+class _Answer:
+    """What is told, and how much of it still fits."""
+
+    def __init__(self, command: SearchLogs) -> None:
+        self.hits: list[LogHit] = []
+        self.is_full = False
+        self.is_timeout = False
+        self.last: LogPlace | None = None
+        self.notes: list[str] = []
+        self._limit = command.limit
+        self._left = command.max_bytes
+
+    @property
+    def wanted(self) -> int:
+        """One more than fits, to know whether there is more."""
+        return self._limit - len(self.hits) + 1
+
+    def add(self, hits: Sequence[tuple[int, LogHit]]) -> None:
+        for position, hit in hits:
+            self._left -= len(hit.text.encode("utf-8", "replace")) + _HIT_OVERHEAD
+            if self.hits and (self._left < 0 or len(self.hits) >= self._limit):
+                self.is_full = True
+                return
+            self.hits.append(hit)
+            self.last = LogPlace(hit.service, position)
+
+
+async def _search_one(
+    context: Context, command: SearchLogs, name: str, after: int | None, answer: _Answer
+) -> None:
+    parts: list[Part] = await context.in_thread(
+        lambda: log_places.parts(
+            context.logs,
+            name,
+            after=after,
+            since=command.since,
+            until=command.until,
+            stream=command.stream,
+        )
+    )
+    for batch, most in _batches(parts, answer.wanted):
+        collector = _LogCollector(batch, answer.wanted)
+        words = rules.words_for_logs(command, most, [part.path for part in batch])
+        ended = await context.finding.run(words, context.logs, collector.take)
+        answer.notes += ended.notes()
+        answer.is_timeout = ended.is_timeout
+        answer.add(await context.in_thread(_placed, context.logs, name, collector.segments()))
+        if answer.is_full or answer.is_timeout:
+            return
+
+
+def _batches(parts: list[Part], most: int) -> Iterator[tuple[list[Part], int | None]]:
+    """Files that are searched at once. Where files are wanted from their middle on, nobody can
+    tell how many lines before that match; these are searched without that bound."""
+    first = {part.segment for part in parts if part.first > 0}
+    inner = [part for part in parts if part.segment in first]
+    rest = [part for part in parts if part.segment not in first]
+    if inner:
+        yield inner, None
+    for start in range(0, len(rest), _MOST_FILES):
+        yield rest[start : start + _MOST_FILES], most
+
+
+class _LogCollector:
+    """Takes the lines of each file that are in its range, and no more than can matter."""
+
+    def __init__(self, parts: Sequence[Part], most: int) -> None:
+        self._parts = {part.path: part for part in parts}
+        self._most = most
+        self._reader = EventReader()
+        self._found: dict[int, list[_Found]] = {}
+        self._counts: dict[str, int] = {}
+        self._total = 0
+        self._segment: int | None = None
+
+    def take(self, data: bytes) -> bool:
+        for event in self._reader.feed(data):
+            part = self._parts.get(event.path)
+            if part is None:
+                continue
+            if event.kind == "begin" and part.segment != self._segment:
+                # All before it is searched: are these enough already?
+                if self._total >= self._most:
+                    return True
+                self._segment = part.segment
+            elif event.kind == "match":
+                self._match(part, event)
+        return False
+
+    def _match(self, part: Part, event: Event) -> None:
+        count = self._counts.get(part.path, 0)
+        is_wanted = event.offset >= part.first and (part.last is None or event.offset < part.last)
+        if not is_wanted or count >= self._most:
+            return
+        self._counts[part.path] = count + 1
+        self._total += 1
+        self._found.setdefault(part.segment, []).append(_Found(part, event))
+
+    def segments(self) -> list[tuple[int, list[_Found]]]:
+        return sorted(self._found.items())
+
+
+def _placed(
+    directory: str, service: str, segments: Sequence[tuple[int, list[_Found]]]
+) -> list[tuple[int, LogHit]]:
+    """Lines with their time and place, in the order in which they were printed."""
+    placed: list[tuple[int, LogHit]] = []
+    reader = Reader(directory, service)
+    for number, found in segments:
+        view = reader.open(number)
+        if view is None:
+            continue  # removed meanwhile
+        try:
+            hits = []
+            for part, event in found:
+                spot = log_places.spot(view, STREAMS.index(part.stream), event.offset)
+                if spot is not None:  # else it is being written at this moment
+                    hits.append((spot.position, _hit(service, part, event, spot)))
+            placed += sorted(hits, key=lambda item: item[0])
+        finally:
+            view.close()
+    return placed
+
+
+def _hit(service: str, part: Part, event: Event, spot: log_places.Spot) -> LogHit:
+    shown = rules.shown_line(event.data, event.start or 0)
+    text, is_cut = shown.text, shown.is_cut or not event.is_whole
+    if not event.is_whole and event.start is not None:
+        text = _around(part.path, event) or text
+    return LogHit(
+        service=service,
+        time=spot.time,
+        stream=part.stream,
+        run=spot.run,
+        text=redact(text),
+        cursor=cursors.encode(cursors.at(spot.position)),
+        cut=True if is_cut else msgspec.UNSET,
+    )
+
+
+def _around(path: str, event: Event) -> str | None:
+    assert event.start is not None
+    if event.start < len(event.data) - rules.LONGEST_SHOWN:
+        return None
+    first = max(0, event.start - rules.LONGEST_SHOWN // 3)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.pread(descriptor, _WINDOW, event.offset + first)
+    finally:
+        os.close(descriptor)
+    return window_text(data, event, first)

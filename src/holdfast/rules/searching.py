@@ -1,0 +1,147 @@
+"""How a search is put to ripgrep, and how much of a line is told. Pure.
+
+Whatever a caller gives stands behind an option's own `=` or behind `--`: it is never an option
+itself, and no file of settings is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.vocabulary.commands.search import Search, SearchLogs
+from holdfast.vocabulary.errors import UsageError
+
+LONGEST_SHOWN = 400
+"""Bytes of a line that are told."""
+_BEFORE = 120
+_LONGEST_CURSOR = 8192
+_ALWAYS = ("--no-config", "--color=never", "--no-follow", "--no-mmap", "--threads=1")
+_CASES = {
+    "smart": "--smart-case",
+    "sensitive": "--case-sensitive",
+    "ignore": "--ignore-case",
+}
+_MODES = {
+    "content": ("--json",),
+    "files": ("--files-with-matches", "--null"),
+    "count": ("--count", "--null", "--with-filename"),
+}
+
+
+def words_for_files(command: Search, excluded: Sequence[str], target: str) -> list[str]:
+    """Everything behind the program's name; `excluded` are globs that nothing brings back."""
+    words = [*_ALWAYS, "--sort=path", "--one-file-system", "--no-require-git"]
+    words += [*_MODES[command.mode], *_pattern(command)]
+    if command.mode == "content" and command.context:
+        words.append(f"--context={command.context}")
+    if command.hidden:
+        words.append("--hidden")
+    words += [f"--type={name}" for name in command.type]
+    words += [f"--glob={glob}" for glob in command.glob]
+    words += [f"--glob=!{glob}" for glob in excluded]
+    return [*words, "--", target]
+
+
+def words_for_logs(command: SearchLogs, most: int | None, paths: Sequence[str]) -> list[str]:
+    """`most`: lines of each file that can matter."""
+    words = [*_ALWAYS, "--json", "--text", "--encoding=none", "--no-ignore", "--hidden"]
+    words += [*_pattern(command), *([] if most is None else [f"--max-count={most}"])]
+    return [*words, "--", *paths]
+
+
+def _pattern(command: Search | SearchLogs) -> list[str]:
+    literal = ["--fixed-strings"] if command.literal else []
+    return [_CASES[command.case], *literal, f"--regexp={command.pattern}"]
+
+
+class Shown(NamedTuple):
+    text: str
+    is_cut: bool
+
+
+def shown_line(line: bytes, start: int, most: int = LONGEST_SHOWN) -> Shown:
+    """A line, or the part of it around a place."""
+    line = line.rstrip(b"\r\n")
+    if len(line) <= most:
+        return Shown(line.decode("utf-8", "replace"), False)
+    first = max(0, min(start - _BEFORE, len(line) - most))
+    last = min(len(line), first + most)
+    while first > 0 and first < len(line) and line[first] & 0xC0 == 0x80:
+        first += 1
+    while last < len(line) and line[last] & 0xC0 == 0x80:
+        last -= 1
+    text = line[first:last].decode("utf-8", "replace")
+    return Shown(("…" if first else "") + text + ("…" if last < len(line) else ""), True)
+
+
+class FilePlace(NamedTuple):
+    """The last line that was told."""
+
+    path: str
+    line: int
+
+    def key(self) -> tuple[list[bytes], int]:
+        return path_key(self.path), self.line
+
+    def encode(self) -> str:
+        return _encoded([self.path.encode("utf-8", "surrogateescape").hex(), self.line])
+
+
+def path_key(path: str) -> list[bytes]:
+    """Orders paths as ripgrep sorts them: name by name."""
+    return path.encode("utf-8", "surrogateescape").split(b"/")
+
+
+def file_place(text: str | None) -> FilePlace | None:
+    if text is None:
+        return None
+    match _decoded(text):
+        case [str(path), int(line)]:
+            try:
+                name = bytes.fromhex(path).decode("utf-8", "surrogateescape")
+            except ValueError:
+                raise _no_cursor() from None
+            return FilePlace(name, line)
+    raise _no_cursor()
+
+
+class LogPlace(NamedTuple):
+    """The last line that was told: a position in the log of a service."""
+
+    service: str
+    position: int
+
+    def encode(self) -> str:
+        return _encoded([self.service, self.position])
+
+
+def log_place(text: str | None) -> LogPlace | None:
+    if text is None:
+        return None
+    match _decoded(text):
+        case [str(service), int(position)] if 0 <= position < 1 << 62:
+            return LogPlace(service, position)
+    raise _no_cursor()
+
+
+def _encoded(value: list[object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def _decoded(text: str) -> object:
+    if len(text) > _LONGEST_CURSOR:
+        raise _no_cursor()
+    try:
+        data = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
+        found: object = json.loads(data)
+    except (binascii.Error, ValueError, RecursionError):
+        raise _no_cursor() from None
+    return found
+
+
+def _no_cursor() -> UsageError:
+    return UsageError("this is no cursor", "use the one that an answer gave")
