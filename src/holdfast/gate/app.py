@@ -23,12 +23,18 @@ from holdfast.gate.rest import RestDoor
 from holdfast.gate.websocket import WebSocketDoor
 from holdfast.vocabulary.names import IDENTITY_HEADER
 
+_CONTENT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Pages are made of what this gate serves, and of nothing else."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
+    (b"content-security-policy", _CONTENT.encode()),
 )
 
 

@@ -72,7 +72,7 @@ class Stories:
                 yield server_sent(event, event["seq"])
 
     async def _lines(self, fields: dict[str, Any], caller: Caller, last: str) -> Story:
-        refused = {"grep", "run", "limit"} & fields.keys()
+        refused = {"grep", "run", "limit", "max_bytes"} & fields.keys()
         if refused:
             raise UsageError(f'"{refused.pop()}" is not for a stream', "ask without it")
         if last:
