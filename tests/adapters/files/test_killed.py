@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -11,8 +10,9 @@ import time
 from pathlib import Path
 
 from tests.adapters.files.stage import Stage
+from tests.harness import wait_for
 
-FILES = 60
+FILES = 25
 WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -47,6 +47,8 @@ def attempt(folder: Path, seconds: float) -> str:
         writer.stdout.readline()
         writer.stdin.write(b"go\n")
         writer.stdin.flush()
+        pending = stage.state / "files" / "pending"
+        wait_for(lambda: list(pending.glob("*")) or list(pending.parent.glob("changes/*")))
         time.sleep(seconds)
         writer.send_signal(signal.SIGKILL)
     settled = stage.files.recover()
@@ -66,13 +68,9 @@ def attempt(folder: Path, seconds: float) -> str:
 
 
 def test_all_or_none_whenever_it_is_killed(tmp_path: Path) -> None:
-    """At many moments, from before the beginning to after the end."""
-    chance = random.Random(4711)
-    outcomes = []
-    longest = 0.2
-    for number in range(9):
-        outcomes.append(attempt(tmp_path / str(number), chance.uniform(0.0, longest)))
-        longest = min(longest, 0.1) if outcomes[-1] == "done" else longest
+    """At several moments, from the beginning on."""
+    moments = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08)
+    outcomes = [attempt(tmp_path / str(n), moment) for n, moment in enumerate(moments)]
     assert "rolled back" in outcomes
 
 

@@ -127,10 +127,9 @@ def _recent(store: ChangeStore) -> Iterator[Record]:
 
 def recover(store: ChangeStore, opener: Opener) -> list[Record]:
     """Take back what a supervisor that died had begun; tells what became of each."""
-    if not store.has_interrupted():
-        return []
     settled = []
     with store.locked():
+        store.clear_unwritten()
         for record in store.interrupted():
             left = roll_back(record, store, opener)
             state = "unclear" if left else "rolled_back"

@@ -136,12 +136,16 @@ class ChangeStore:
         _write(os.path.join(self._pending, f"{record.id}.json"), _encode(record))
         self.finish(record)
 
+    def clear_unwritten(self) -> None:
+        """Remove what was begun before even its record was whole."""
+        for name in os.listdir(self._pending):
+            if name.endswith(".new"):
+                with suppress(OSError):
+                    os.unlink(os.path.join(self._pending, name))
+
     def interrupted(self) -> list[Record]:
         found = [self._read(os.path.join(self._pending, name)) for name in _names(self._pending)]
         return [record for record in found if record is not None]
-
-    def has_interrupted(self) -> bool:
-        return bool(_names(self._pending))
 
     def records(self) -> Iterator[Record]:
         """Newest first."""
