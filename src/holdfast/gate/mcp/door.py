@@ -102,8 +102,10 @@ class McpDoor:
             return
         await self._loaded.wait()
         assert self._http is not None
-        scope[SCOPE] = Client(self._channel, caller, self._offer)
-        await self._http.answer(scope, receive, send)
+        # Space around a value is no part of it (RFC 9110), and headers are compared with the body.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        client = Client(self._channel, caller, self._offer)
+        await self._http.answer({**scope, "headers": headers, SCOPE: client}, receive, send)
 
     async def _know(self, caller: Caller) -> None:
         """Turn away who shows no valid token, also where no command would follow."""

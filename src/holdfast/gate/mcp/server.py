@@ -42,6 +42,7 @@ INSTRUCTIONS = (
 )
 _LIST_MS = 10 * 60 * 1000
 _RESOURCES_MS = 5 * 1000
+_READ_MS = 1000
 Context = ServerRequestContext[Any, Any]
 
 
@@ -101,6 +102,7 @@ def make_server(new_channel: Callable[[], Channel]) -> Server[Any]:
             "prompts/list": CacheHint(ttl_ms=_LIST_MS, scope="public"),
             "resources/templates/list": CacheHint(ttl_ms=_LIST_MS, scope="public"),
             "resources/list": CacheHint(ttl_ms=_RESOURCES_MS, scope="private"),
+            "resources/read": CacheHint(ttl_ms=_READ_MS, scope="private"),
         },
         get_tool_input_schema={tool.name: schema_of(tool.arguments) for tool in TABLE}.get,
         on_list_tools=answers.list_tools,
