@@ -75,7 +75,7 @@ def test_what_crashes_is_restarted_in_a_lockdown(hold: Hold) -> None:
     hold.cli("start", "web")
     for command in ("lockdown", "unlock"):
         assert [one["outcome"] for one in records(hold, command)] == ["ok"]
-    assert {"lockdown:began", "lockdown:ended"} <= set(kinds(hold))
+    wait_for(lambda: {"lockdown:began", "lockdown:ended"} <= set(kinds(hold)))
 
 
 def test_a_broken_file_keeps_it_locked(hold: Hold) -> None:
@@ -111,8 +111,8 @@ def test_a_mode_is_switched_under_running_services(hold: Hold) -> None:
     hold.cli("mode", "proxy")
     assert hold.json("mode")["advanced_services"] is None
     assert hold.service("web")["pid"] == before["pid"]
-    seen = [kind for kind in kinds(hold) if kind.startswith("mode:")]
-    assert seen == ["mode:switching", "mode:switched"] * 2
+    wanted = ["mode:switching", "mode:switched"] * 2
+    wait_for(lambda: [kind for kind in kinds(hold) if kind.startswith("mode:")] == wanted)
     viewer = hold.cli("token", "create", "eyes", "--role", "operator").stdout.strip()
     caller = {"token": viewer, "door": "rest"}
     with pytest.raises(Exception, match="not administer"):
