@@ -113,7 +113,6 @@ def _short(runner: ServiceRunner, facts: Facts) -> Explanation:
 
 
 async def _full(context: Context, runner: ServiceRunner) -> Explanation:
-    from holdfast.rules import diagnosis
     from holdfast.rules import explain as rules
     from holdfast.rules.sessions import started_by
 
@@ -158,15 +157,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         command=redact_arguments(_argv(runner)),
         working_dir=spec.working_dir,
         happened=_happenings(events),
-        ending=LastEnding(
-            code=last.code,
-            signal=last.signal,
-            seconds=last.seconds,
-            stage=stage,
-            meaning=diagnosis.ending_words(last.code, last.signal) if stage is None else "",
-        )
-        if has_ended
-        else None,
+        ending=_ending(runner, stage) if has_ended else None,
         last_out=out,
         last_err=err,
         environment=_environment(runner),
@@ -177,6 +168,19 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         alerts=context.trouble.alerts.of(runner.name),
         hints=[redact(hint) for hint in rules.hints(facts)],
         unknown=unknown,
+    )
+
+
+def _ending(runner: ServiceRunner, stage: str | None) -> LastEnding:
+    from holdfast.rules import diagnosis
+
+    last = runner.last_exit
+    return LastEnding(
+        code=last.code,
+        signal=last.signal,
+        seconds=last.seconds,
+        stage=stage,
+        meaning=diagnosis.ending_words(last.code, last.signal) if stage is None else "",
     )
 
 
