@@ -39,8 +39,10 @@ def targets(context: Any, command: Command) -> tuple[PathTarget, ...]:
         root = root or roots[0].name
         named = [name for one in unified_diff.parse(patch) for name in (one.old, one.new) if name]
     else:
-        one: Any = getattr(command, "path", None)
         several: Any = getattr(command, "paths", None)
+        one: Any = getattr(command, "path", None)
+        if one is None and not several:
+            one = getattr(command, "repository", None)
         named = [*([one] if isinstance(one, str) else ()), *(several or ())]
     project = context.files.project
     found = [locate(roots, name, root) for name in named] or [locate(roots, "", root)]

@@ -24,7 +24,8 @@ SHOWN_SECONDS = 1.0
 """How often somebody who waits is shown what for."""
 SAFE_TO_REPEAT = frozenset(
     {
-        *("read_file", "list_files", "file_changes"),
+        *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
+        *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
         *("status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events"),
         *("prune", "plan", "reload", "alerts", "explain", "metrics", "workflows", "scale"),
         *("get_mode", "approvals", "unlock"),

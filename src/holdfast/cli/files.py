@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.given_paths import given
 from holdfast.vocabulary.errors import UsageError
 
 LARGEST_INPUT = 8 * 1024 * 1024
 CHUNK = 1024 * 1024
-_ROOTED = re.compile(r"[a-z0-9][a-z0-9._-]*:")
 
 
 def files(call: Call) -> int:
@@ -31,21 +30,8 @@ def files(call: Call) -> int:
     return known[what](call, path)
 
 
-def _given(call: Call, path: str) -> str:
-    """The path for the supervisor, which does not stand in this folder."""
-    if not _ROOTED.match(path):
-        path = os.path.normpath(os.path.join(os.path.realpath(call.folder), path))
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        from urllib.parse import quote_from_bytes
-
-        return "uri:" + quote_from_bytes(os.fsencode(path), safe="/:")
-    return path
-
-
 def _read(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {"path": _given(call, path or ""), "max_bytes": CHUNK}
+    fields: dict[str, Any] = {"path": given(call, path or ""), "max_bytes": CHUNK}
     for name in ("offset", "limit", "tail"):
         if name in call.options:
             fields[name] = call.options[name]
@@ -67,7 +53,7 @@ def _read(call: Call, path: str | None) -> int:
 
 
 def _list(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {"path": _given(call, path or "")}
+    fields: dict[str, Any] = {"path": given(call, path or "")}
     for name in ("depth", "hidden", "ignored", "limit"):
         if name in call.options:
             fields[name] = call.options[name]
@@ -95,7 +81,7 @@ def _write(call: Call, path: str | None) -> int:
     import base64
 
     data = _input()
-    fields: dict[str, Any] = {"path": _given(call, path or "")}
+    fields: dict[str, Any] = {"path": given(call, path or "")}
     try:
         fields["content"] = data.decode()
     except UnicodeDecodeError:
@@ -115,7 +101,7 @@ def _edit(call: Call, path: str | None) -> int:
     }
     result = call.ask(
         "edit_file",
-        path=_given(call, path or ""),
+        path=given(call, path or ""),
         edits=[edit],
         etag=call.options.get("etag"),
         dry_run=_is_dry(call),
@@ -134,7 +120,8 @@ def _patch(call: Call, path: str | None) -> int:
         patch = data.decode()
     except UnicodeDecodeError:
         raise UsageError("the patch is no UTF-8") from None
-    result = call.ask("apply_patch", patch=patch, dry_run=_is_dry(call))
+    root = call.options.get("root")
+    result = call.ask("apply_patch", patch=patch, root=root, dry_run=_is_dry(call))
     lines = [f"{one['path']}: {one['outcome']}" + _counts(one) for one in result["files"]]
     return _tell(call, result, "\n".join(lines))
 
@@ -150,14 +137,14 @@ def _undo(call: Call, path: str | None) -> int:
     if path is not None and path.startswith("change-"):
         fields["change"] = path
     elif path is not None:
-        fields["path"] = _given(call, path)
+        fields["path"] = given(call, path)
     result = call.ask("undo_files", dry_run=_is_dry(call), **fields)
     lines = [f"{one['path']}: {one['outcome']}" for one in result["files"]]
     return _tell(call, result, "\n".join([f"{result['undone']} is undone", *lines]))
 
 
 def _changes(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {} if path is None else {"path": _given(call, path)}
+    fields: dict[str, Any] = {} if path is None else {"path": given(call, path)}
     result = call.ask("file_changes", limit=call.options.get("limit", 20), **fields)
     if call.is_json:
         call.emit(result)

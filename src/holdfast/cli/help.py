@@ -14,7 +14,8 @@ GROUPS = (
     ("Act", ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm")),
     ("Scale", ("scale", "rolling-restart")),
     ("Work", ("exec", "custom-restart", "workflow")),
-    ("Reach", ("files", "mcp", "dashboard", "ports", "sessions")),
+    ("Code", ("files", "search", "git", "checkpoint")),
+    ("Reach", ("mcp", "dashboard", "ports", "sessions")),
     ("Guard", ("mode", "lockdown", "unlock", "approvals", "approve", "reject")),
     ("Care", ("token", "prune", "upgrade", "doctor", "completion", "version", "help")),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.cli.authority_verbs import AUTHORITY_VERBS
 from holdfast.cli.file_verbs import FILE_VERBS
+from holdfast.cli.git_verbs import GIT_VERBS
 from holdfast.cli.health_verbs import HEALTH_VERBS
 from holdfast.cli.instance_verbs import INSTANCE_VERBS
 from holdfast.cli.mcp_verbs import MCP_VERBS
@@ -360,6 +361,7 @@ VERBS = (
     ),
     *HEALTH_VERBS,
     *FILE_VERBS,
+    *GIT_VERBS,
     *INSTANCE_VERBS,
     *WORKFLOW_VERBS,
     *TROUBLE_VERBS,

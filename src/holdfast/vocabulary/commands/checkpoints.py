@@ -19,6 +19,7 @@ class MakeCheckpoint(Command, frozen=True, kw_only=True):
     effect = Effect.CHANGES
     answers = Checkpoint
     route = ("POST", "/api/checkpoints")
+    about_files = True
     repository: str | None = None
     note: str = ""
 
@@ -35,6 +36,7 @@ class Checkpoints(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = CheckpointsResult
     route = ("GET", "/api/checkpoints")
+    about_files = True
     repository: str | None = None
     session: str | None = None
     limit: int = 50
@@ -54,6 +56,7 @@ class RestoreCheckpoint(Command, frozen=True, kw_only=True):
     changes_files = True
     answers = RestoredResult
     route = ("POST", "/api/checkpoints/restore")
+    about_files = True
     checkpoint: str | None = None
     repository: str | None = None
     dry_run: bool = False

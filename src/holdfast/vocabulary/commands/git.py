@@ -27,6 +27,7 @@ class GitRead(Command, frozen=True, kw_only=True):
     permission = Permission.VIEW
     effect = Effect.READS
     reads_content = True
+    about_files = True
     repository: str | None = None
 
 
@@ -34,6 +35,7 @@ class GitChange(Command, frozen=True, kw_only=True):
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     changes_files = True
+    about_files = True
     repository: str | None = None
     dry_run: bool = False
 

@@ -48,6 +48,7 @@ class Search(Command, frozen=True, kw_only=True):
     answers = SearchResult
     route = ("GET", "/api/search")
     reads_content = True
+    about_files = True
     pattern: str
     path: str | None = None
     glob: list[str] = []

@@ -1,0 +1,232 @@
+"""`holdfast git` and `holdfast checkpoint`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.cli import durations, screen
+from holdfast.cli.call import Call
+from holdfast.cli.given_paths import given
+from holdfast.vocabulary.errors import UsageError
+
+CHUNK = 64_000
+CHECKPOINT_HEADS = ("ID", "MADE", "BRANCH", "SESSION", "NOTE")
+READS = ("status", "diff", "log", "show", "blame", "branches")
+CHANGES = ("add", "commit", "restore", "switch", "stash", "tag")
+
+
+def git(call: Call) -> int:
+    what, words = call.operands[0], call.operands[1:]
+    if what not in (*READS, *CHANGES):
+        raise UsageError(f'"{what}" is none of {", ".join((*READS, *CHANGES))}', "push is not here")
+    fields = _fields(call)
+    if what in CHANGES:
+        return _change(call, what, words, fields)
+    known: dict[str, Callable[[Call, list[str], dict[str, Any]], int]] = {
+        "status": _status, "diff": _text("git_diff"), "show": _show, "log": _log,
+        "blame": _blame, "branches": _branches,
+    }  # fmt: skip
+    return known[what](call, words, fields)
+
+
+def _fields(call: Call) -> dict[str, Any]:
+    names = ("rev", "staged", "message", "create", "remote", "number", "limit", "dry_run")
+    found = {name: call.options[name] for name in names if name in call.options}
+    found["repository"] = given(call, call.options.get("repository", "."))
+    return found
+
+
+def _paths(call: Call, words: list[str]) -> list[str]:
+    return [given(call, word) for word in words]
+
+
+def _status(call: Call, words: list[str], fields: dict[str, Any]) -> int:
+    result = call.ask("git_status", **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    call.say(_where(result))
+    for name, colour in (("staged", "green"), ("changed", "yellow")):
+        for one in result[name]:
+            old = f"{one['old_path']} → " if one.get("old_path") else ""
+            call.say(f"  {call.paint(f'{name}:', colour)} {one['change']} {old}{one['path']}")
+    for one in result["conflicts"]:
+        call.say(f"  {call.paint('conflict:', 'red')} {one['kind']} {one['path']}")
+    for path in result["untracked"]:
+        call.say(f"  untracked: {path}")
+    if not any(result[name] for name in ("staged", "changed", "conflicts", "untracked")):
+        call.say("  nothing to commit")
+    if result["next"]:
+        call.say(f"  next: {result['next']}")
+    if not result["complete"]:
+        call.note("there is more: " + ", ".join(f"{n} {k}" for k, n in result["counts"].items()))
+    return 0
+
+
+def _where(result: dict[str, Any]) -> str:
+    place = f"on {result['branch']}" if result["branch"] else f"at {(result['head'] or '')[:9]}"
+    if result["head"] is None:
+        place += ", no commit yet"
+    if result["upstream"]:
+        place += f", {result['ahead'] or 0} ahead and {result['behind'] or 0} behind "
+        place += result["upstream"]
+    if result["under_way"]:
+        place += f", in a {result['under_way']}"
+    return place
+
+
+def _text(command: str) -> Callable[[Call, list[str], dict[str, Any]], int]:
+    def show(call: Call, words: list[str], fields: dict[str, Any]) -> int:
+        fields["paths"] = _paths(call, words)
+        return _pages(call, command, fields)
+
+    return show
+
+
+def _show(call: Call, words: list[str], fields: dict[str, Any]) -> int:
+    if words:
+        fields["rev"] = words[0]
+    fields["paths"] = _paths(call, words[1:])
+    return _pages(call, "git_show", fields)
+
+
+def _blame(call: Call, words: list[str], fields: dict[str, Any]) -> int:
+    if len(words) != 1:
+        raise UsageError("git blame needs one path", "holdfast git blame PATH")
+    return _pages(call, "git_blame", {**fields, "path": given(call, words[0])})
+
+
+def _pages(call: Call, command: str, fields: dict[str, Any]) -> int:
+    """A text, piece after piece."""
+    result = call.ask(command, **fields, max_bytes=CHUNK)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    notes = result["notes"]
+    while True:
+        sys.stdout.write(result["text"])
+        if result["cursor"] is None or ("limit" in fields and command == "git_blame"):
+            break
+        result = call.ask(command, **fields, max_bytes=CHUNK, cursor=result["cursor"])
+    for note in notes:
+        call.note(note)
+    return 0
+
+
+def _log(call: Call, words: list[str], fields: dict[str, Any]) -> int:
+    result = call.ask("git_log", **fields, paths=_paths(call, words))
+    if call.is_json:
+        call.emit(result)
+        return 0
+    for one in result["commits"]:
+        names = f" ({', '.join(one['names'])})" if one["names"] else ""
+        moment = durations.show_time(one["time"])
+        head = call.paint(one["commit"][:9], "yellow")
+        call.say(f"{head} {moment} {one['author']}: {one['subject']}{names}")
+    if not result["complete"]:
+        call.note("there is more: --limit")
+    return 0
+
+
+def _branches(call: Call, words: list[str], fields: dict[str, Any]) -> int:
+    result = call.ask("git_branches", **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    for one in result["branches"]:
+        mark = "*" if one.get("current") else " "
+        track = f" [{one['upstream']}: {one.get('track') or 'even'}]" if one.get("upstream") else ""
+        call.say(f"{mark} {one['name']} {one['commit'][:9]}{track} {one['subject']}")
+    return 0
+
+
+def _change(call: Call, what: str, words: list[str], fields: dict[str, Any]) -> int:
+    if what in ("switch", "tag"):
+        name = "branch" if what == "switch" else "tag"
+        if len(words) > 1 or (not words and what == "tag"):
+            raise UsageError(f"git {what} takes one name", f"holdfast git {what} NAME")
+        if words:
+            fields[name] = words[0]
+    elif what == "stash":
+        fields["action"] = words[0] if words else "push"
+        fields["paths"] = _paths(call, words[1:])
+    else:
+        fields["paths"] = _paths(call, words)
+    if what == "commit" and "message" not in fields:
+        raise UsageError("a commit needs a message", "holdfast git commit -m TEXT")
+    result = call.ask(f"git_{what}", **fields)
+    if call.is_json:
+        call.emit(result)
+    else:
+        _tell_change(call, result)
+    return 1 if result["conflicts"] else 0
+
+
+def _tell_change(call: Call, result: dict[str, Any]) -> None:
+    call.say(result["message"])
+    for one in result["files"]:
+        call.say(f"  {one['change']} {one['path']}")
+    for one in result["conflicts"]:
+        call.say(f"  {call.paint('conflict:', 'red')} {one['kind']} {one['path']}")
+    if result["next"]:
+        call.say(f"next: {result['next']}")
+    if result["checkpoint"]:
+        call.say(f"what was there: holdfast checkpoint restore {result['checkpoint']}")
+    for note in result["notes"]:
+        call.note(note)
+
+
+def checkpoint(call: Call) -> int:
+    what = call.operands[0] if call.operands else "create"
+    name = call.operands[1] if len(call.operands) > 1 else None
+    repository = given(call, call.options.get("repository", "."))
+    if what == "create" and name is None:
+        note = call.options.get("message", "")
+        result = call.ask("checkpoint", repository=repository, note=note)
+        if call.is_json:
+            call.emit(result)
+        else:
+            call.say(f"checkpoint {result['id']}")
+            for path in result.get("skipped") or ():
+                call.note(f"{path} is too large and not in it")
+        return 0
+    if what in ("ls", "list") and name is None:
+        return _list_checkpoints(call, repository)
+    if what != "restore":
+        raise UsageError(f'"{what}" is none of create, ls, restore', "holdfast checkpoint --help")
+    is_dry = bool(call.options.get("dry_run"))
+    result = call.ask("restore_checkpoint", repository=repository, checkpoint=name, dry_run=is_dry)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    call.say(f"{result['restored']['id']}: {result['message']}")
+    for one in result["files"]:
+        call.say(f"  {one['change']} {one['path']}")
+    if result["saved"] is not None:
+        call.say(f"what was there: holdfast checkpoint restore {result['saved']['id']}")
+    return 0
+
+
+def _list_checkpoints(call: Call, repository: str) -> int:
+    fields = {name: call.options[name] for name in ("session", "limit") if name in call.options}
+    result = call.ask("checkpoints", repository=repository, **fields)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    rows = [
+        (
+            one["id"],
+            durations.show_time(one["time"]),
+            one["branch"] or "-",
+            one["session"] or "-",
+            one["note"] or "-",
+        )
+        for one in result["checkpoints"]
+    ]
+    if not rows:
+        call.say("no checkpoints")
+        return 0
+    call.say("\n".join(screen.table(CHECKPOINT_HEADS, rows, call.paint, screen.width())))
+    return 0

@@ -1,0 +1,70 @@
+"""`holdfast search`: in files, or in what services printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli import durations
+from holdfast.cli.call import Call
+from holdfast.cli.given_paths import given
+from holdfast.vocabulary.errors import UsageError
+
+
+def search(call: Call) -> int:
+    fields: dict[str, Any] = {"pattern": call.operands[0]}
+    for name in ("case", "limit", "cursor", "literal"):
+        if name in call.options:
+            fields[name] = call.options[name]
+    if call.options.get("logs"):
+        return _search_logs(call, fields)
+    return _search_files(call, fields)
+
+
+def _search_files(call: Call, fields: dict[str, Any]) -> int:
+    for name in ("glob", "type", "context", "hidden"):
+        if name in call.options:
+            fields[name] = call.options[name]
+    if len(call.operands) > 2:
+        raise UsageError("at most one path", "a folder, or a file; `--glob` chooses more")
+    fields["path"] = given(call, call.operands[1] if len(call.operands) > 1 else ".")
+    if call.options.get("files") or call.options.get("count"):
+        fields["mode"] = "files" if call.options.get("files") else "count"
+    result = call.ask("search", **fields, max_bytes=64_000)
+    if call.is_json:
+        call.emit(result)
+    else:
+        for hit in result["hits"]:
+            call.say(_line(call, hit))
+        for path in result["files"]:
+            call.say(path)
+        for one in result["counts"]:
+            call.say(f"{one['path']}:{one['count']}")
+        _tell_rest(call, result)
+    return 0 if result["hits"] or result["files"] or result["counts"] else 1
+
+
+def _line(call: Call, hit: dict[str, Any]) -> str:
+    mark = ":" if "column" in hit else "-"
+    return f"{call.paint(hit['path'], 'cyan')}{mark}{hit['line']}{mark}{hit['text']}"
+
+
+def _search_logs(call: Call, fields: dict[str, Any]) -> int:
+    for name in ("since", "until", "stream"):
+        if name in call.options:
+            fields[name] = call.options[name]
+    result = call.ask("search_logs", **fields, services=call.operands[1:], max_bytes=64_000)
+    if call.is_json:
+        call.emit(result)
+        return 0 if result["hits"] else 1
+    for hit in result["hits"]:
+        moment = call.paint(durations.show_time(hit["time"]), "dim")
+        call.say(f"{moment} {call.paint(hit['service'], 'cyan')} | {hit['text']}")
+    _tell_rest(call, result)
+    return 0 if result["hits"] else 1
+
+
+def _tell_rest(call: Call, result: dict[str, Any]) -> None:
+    for note in result["notes"]:
+        call.note(note)
+    if not result["complete"] and result["cursor"]:
+        call.note(f"there is more: --cursor {result['cursor']}, or --limit")
