@@ -24,6 +24,33 @@ def pids(hold: Hold) -> dict[str, int | None]:
     return {name: it["pid"] for name, it in hold.status()["services"].items()}
 
 
+def test_who_follows_is_restarted_once() -> None:
+    """Along edges with `restart: true`: each once, after what it needs, before the answer."""
+
+    def chain(env: dict[str, str]) -> dict[str, Any]:
+        follow = {"condition": "ready", "restart": True}
+        return {
+            "db": sleeper(env=env),
+            "cache": sleeper(depends_on={"db": follow}),
+            "api": sleeper(env=env, depends_on={"db": follow, "cache": follow}),
+            "web": sleeper(depends_on={"api": follow, "cache": follow}),
+            "other": sleeper(depends_on={"db": {"condition": "ready"}}),
+        }
+
+    with Hold() as hold:
+        hold.services(**chain({}))
+        hold.up()
+        hold.services(**chain({"A": "1"}))
+        plan = hold.json("plan")["services"]
+        assert plan["cache"] == {**plan["cache"], "action": "unchanged", "follows": ["db"]}
+        assert plan["web"]["follows"] == ["api", "cache"]
+        done = hold.json("reload")["services"]
+        assert {it["outcome"] for it in done.values()} == {"restarted"}
+        assert list(done) == ["db", "cache", "api", "web"]
+        numbers = {name: it["run"] for name, it in hold.status()["services"].items()}
+        assert numbers == {"db": 2, "cache": 2, "api": 2, "web": 2, "other": 1}
+
+
 def test_only_what_differs_is_touched() -> None:
     """One is added, one removed, one restarted, one changed in place; the rest keeps its pid."""
     with Hold() as hold:

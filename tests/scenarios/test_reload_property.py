@@ -1,4 +1,4 @@
-"""Random edits of a configuration: only what the plan says gets another process."""
+"""Random edits of a configuration: only what the plan says gets another process, and once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,30 @@ service = st.fixed_dictionaries(
     {"args": st.sampled_from(KEYS["args"])},
     optional={name: st.sampled_from(values) for name, values in KEYS.items() if name != "args"},
 )
-configuration = st.dictionaries(st.sampled_from("abc"), service, max_size=3)
+Drawn = dict[str, tuple[dict[str, Any], dict[str, Any]]]
+"""Services, and what they need."""
+edge = st.fixed_dictionaries(
+    {
+        "condition": st.sampled_from(["started", "ready"]),
+        "restart": st.sampled_from([True, True, False]),
+    }
+)
+edges = st.dictionaries(st.sampled_from("abc"), edge, max_size=3)
+configuration = st.dictionaries(st.sampled_from("abcd"), st.tuples(service, edges), max_size=4)
 history = st.lists(configuration, min_size=1, max_size=4)
 
 
-def written(drawn: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {name: {"command": "sleep", "start_seconds": 0, **keys} for name, keys in drawn.items()}
+def written(drawn: Drawn) -> dict[str, Any]:
+    """Services that need others which are declared, too, and stand before them."""
+    return {
+        name: {
+            "command": "sleep",
+            "start_seconds": 0,
+            "depends_on": {it: how for it, how in needs.items() if it in drawn and it < name},
+            **keys,
+        }
+        for name, (keys, needs) in drawn.items()
+    }
 
 
 def runs(hold: Hold) -> dict[str, tuple[int | None, int | None]]:
@@ -48,27 +66,27 @@ def test_only_what_the_plan_says_changes() -> None:
             suppress_health_check=list(HealthCheck),
         )
         @given(history)
-        def edits(versions: list[dict[str, dict[str, Any]]]) -> None:
+        def edits(versions: list[Drawn]) -> None:
             for drawn in versions:
                 hold.write({"services": written(drawn)})
                 before = runs(hold)
                 plan = hold.ask("plan")
                 assert runs(hold) == before, "a plan changes nothing"
-                steps = {name: it["action"] for name, it in plan["services"].items()}
                 done = hold.ask("reload")
                 assert done["plan"] == plan["services"]
                 after = runs(hold)
                 assert set(after) == set(drawn)
-                for name, action in steps.items():
-                    if action in ("unchanged", "change"):
-                        assert after[name] == before[name], (name, action)
-                    elif action == "restart":
-                        assert after[name][0] not in (None, before[name][0]), name
-                    elif action == "remove":
+                for name, step in plan["services"].items():
+                    if step["action"] == "remove":
                         assert name not in after
-                    else:
+                    elif step["action"] == "add":
                         assert name not in before
                         assert after[name][0] is not None
+                    elif step["action"] == "restart" or step["follows"]:
+                        assert after[name][0] not in (None, before[name][0]), name
+                        assert after[name][1] == (before[name][1] or 0) + 1, (name, "once")
+                    else:
+                        assert after[name] == before[name], (name, step)
                 assert hold.ask("plan")["changes"] is False
                 assert hold.ask("reload")["changes"] is False
                 assert runs(hold) == after, "a reload without a change restarts nothing"

@@ -136,6 +136,14 @@ class Admission(Attendant):
             self._calm.discard(name)
             self.mark(name)
 
+    def reason_to_follow(self, runner: Any) -> str | None:
+        """A new run of what it needs, as its edges want it; also one that `calm` is about."""
+        for needed in runner.declaration.spec.depends_on:
+            for name in (self._providers(needed.service) or ()) if needed.restart else ():
+                if self._is_new_to(runner.name, needed, self._runners[name]):
+                    return _new_run(name)
+        return None
+
     # What happens to services
 
     def declared(self, runner: Any) -> None:
@@ -220,8 +228,10 @@ class Admission(Attendant):
                         found = self._obstacle(needed, provider, facts)
                         if waiting.note(_Edge(needed, name), found):
                             touched[dependent] = waiting
-                    elif needed.restart and self._is_new_to(dependent, needed, provider):
-                        restarts[dependent] = f"{name} has a new run"
+                    elif not needed.restart or name in self._calm:
+                        continue
+                    elif self._is_new_to(dependent, needed, provider):
+                        restarts[dependent] = _new_run(name)
 
     def _examine(self, waiting: _Waiting) -> None:
         waiting.clear()
@@ -267,7 +277,7 @@ class Admission(Attendant):
         seen = self._seen.get(dependent)
         if seen is None:
             seen = self._seen[dependent] = self._restored_seen(runner)
-        if provider.name in self._calm or seen.get(provider.name) == provider.last_run_id:
+        if seen.get(provider.name) == provider.last_run_id:
             return False
         if self._obstacle(needed, provider, facts_of(provider)) is not None:
             return False
@@ -328,6 +338,10 @@ class Admission(Attendant):
                 if dependent in self._waiting:
                     self._due[dependent] = None
                     self._call()
+
+
+def _new_run(name: str) -> str:
+    return f"{name} has a new run"
 
 
 def facts_of(runner: Any) -> Provider:

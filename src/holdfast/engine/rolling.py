@@ -1,12 +1,15 @@
 """Restarts over several services, one at a time: never more than one of them is away.
 
-A failure ends it, and says who remains on the run from before. Services that are needed by
-others are spared until the last one is through: those restart once, not once for each.
+A failure ends it, and says who remains on the run from before. Services that need others are
+spared until the last one is through: those restart once, not once for each. A reload, which
+has an order of its own, spares them in the same way.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.engine.admission import Admission
@@ -36,12 +39,27 @@ class Rolling:
             failed = runner.outcome("failed", "a rolling restart of it is under way")
             return RollingResult(services={taken[0]: failed}, remaining=names, reason=failed.reason)
         self._busy.update(names)
-        self._admission.calm(names)
         try:
-            return await self._roll(names, ready_seconds)
+            with self.sparing_dependents(names):
+                return await self._roll(names, ready_seconds)
         finally:
             self._busy.difference_update(names)
+
+    @contextmanager
+    def sparing_dependents(self, names: Iterable[str]) -> Iterator[None]:
+        """New runs of these restart nobody meanwhile, and whom they concern afterwards."""
+        names = list(names)
+        self._admission.calm(names)
+        try:
+            yield
+        finally:
             self._admission.settle(names)
+
+    def follow(self, name: str, *, wait: bool) -> asyncio.Future[Outcome] | None:
+        """Restart a spared one now, if what it needs has a new run; None: it has not."""
+        runner = self._roster.runners[name]
+        reason = self._admission.reason_to_follow(runner)
+        return None if reason is None else runner.restart_after(reason, wait=wait)
 
     async def _roll(self, names: list[str], ready_seconds: float) -> RollingResult:
         outcomes: dict[str, Outcome] = {}

@@ -77,10 +77,10 @@ class ServiceRunner(Redeclared):
             self._start_afresh()
         return future
 
-    def restart_after(self, reason: str) -> None:
+    def restart_after(self, reason: str, *, wait: bool = False) -> asyncio.Future[Outcome]:
         """Restart it for the sake of what it needs."""
         self._event(Kind.SERVICE_FOLLOWS, reason=reason)
-        self.restart(wait=False, overrides=self.overrides)
+        return self.restart(wait=wait, overrides=self.overrides)
 
     def stop(self, *, grace: float | None = None) -> asyncio.Future[Outcome]:
         """Want it stopped; done when no process of it is left."""

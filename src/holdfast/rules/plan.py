@@ -108,6 +108,11 @@ class Plan(NamedTuple):
         wanted = set(services)
         return Plan(tuple(step for step in self.steps if step.service in wanted))
 
+    def renewed(self) -> list[str]:
+        """Those that get another process, also for the sake of what they need."""
+        actions = (Action.ADD, Action.RESTART)
+        return [step.service for step in self.steps if step.action in actions or step.follows]
+
     def names(self, *actions: Action) -> list[str]:
         return [step.service for step in self.steps if step.action in actions]
 

@@ -62,7 +62,8 @@ async def reload(context: Context, command: Reload) -> ReloadResult:
     for name in made.names(Action.CHANGE):
         if name in context.roster.runners:
             outcomes[name] = context.roster.runners[name].outcome("changed")
-    started = await _start(context, made, wait=command.wait)
+    with context.rolling.sparing_dependents(made.renewed()):
+        started = await _start(context, made, wait=command.wait)
     outcomes.update(await with_last_lines(context, started))
     return ReloadResult(
         config=configuration.path,
@@ -190,9 +191,11 @@ def _announce(context: Context, configuration: Configuration, made: plans.Plan) 
 
 
 async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str, Outcome]:
-    """Restart what changed and start what is new, layer by layer of what depends on what."""
+    """Restart what changed and who follows it, and start what is new, layer by layer of what
+    depends on what: who is restarted for itself is not restarted again for what it needs."""
     roster = context.roster
-    restarted, added = set(made.names(Action.RESTART)), made.names(Action.ADD)
+    renewed = set(made.renewed())
+    actions, added = {step.service: step.action for step in made.steps}, made.names(Action.ADD)
     outcomes: dict[str, Outcome] = {}
     futures: dict[str, asyncio.Future[Outcome]] = {}
     for name in added:
@@ -200,21 +203,21 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
         if spec is not None and not (spec.autostart and spec.enabled):
             outcomes[name] = roster.runners[name].outcome("added")
     outcomes |= context.schedules.arm_all([name for name in added if name not in outcomes])
-    new = set(added) - set(outcomes)
     for layer in ordering.start_layers(roster.needs()):
-        for turn in _turns(roster, [name for name in layer if name in restarted or name in new]):
+        for turn in _turns(roster, [name for name in layer if name in renewed - set(outcomes)]):
             here = {}
             for name in turn:
                 runner = roster.runners.get(name)
                 if runner is None:  # scaled away while others had their turn
                     continue
                 why = _held_back(runner, futures)
-                if name in restarted and runner.desired is Desired.STOPPED:
+                if actions[name] is Action.RESTART and runner.desired is Desired.STOPPED:
                     why = "it was stopped meanwhile"
                 if why is not None:
                     outcomes[name] = runner.outcome("not_restarted", why)
                     continue
-                here[name] = runner.start(wait=wait) if name in new else _restart(runner, wait)
+                if (future := _renew(context, runner, actions[name], wait)) is not None:
+                    here[name] = future
                 roster.remember(runner)
             if here:
                 await asyncio.wait(here.values(), timeout=LAYER_SECONDS)
@@ -253,7 +256,14 @@ def _held_back(runner: ServiceRunner, futures: dict[str, asyncio.Future[Outcome]
     return None
 
 
-def _restart(runner: RestoredRunner, wait: bool) -> asyncio.Future[Outcome]:
+def _renew(
+    context: Context, runner: RestoredRunner, action: Action, wait: bool
+) -> asyncio.Future[Outcome] | None:
+    """Begin what the plan says; None: what it follows is not there yet."""
+    if action is Action.ADD:
+        return runner.start(wait=wait)
+    if action is not Action.RESTART:
+        return context.rolling.follow(runner.name, wait=wait)
     if runner.declaration.spec.overlap and runner.state is State.RUNNING:
         return runner.relieve(ready_seconds=LAYER_SECONDS)
     return runner.restart(wait=wait)
