@@ -20,7 +20,7 @@ import holdfast
 from holdfast.client.channel import Channel
 from holdfast.gate.arguments import converted, kinds_of
 from holdfast.gate.callers import caller_of
-from holdfast.gate.failures import problem
+from holdfast.gate.failures import UNFIT, problem
 from holdfast.gate.log_lines import extract, granted
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart
@@ -87,10 +87,13 @@ class Pages:
         try:
             caller, service = caller_of(request), request.path_params["service"]
             part = wanted(request)
+        except HoldfastError as error:
+            return problem(error)
+        try:
             reader, end = await granted(self._channel, service, caller)
             found = await extract(reader, end, part)
         except HoldfastError as error:
-            return problem(error)
+            return problem(error, UNFIT if error.code == UsageError.code else None)
         is_plain = part.format == "text"
         headers = {
             "Content-Type": PLAIN if is_plain else RAW,

@@ -47,7 +47,7 @@ def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> An
         CommandStep(context.tasks, rules.prepare(one, settings), around, part="pre")
         for one in command.pre_commands or ()
     ]
-    steps.append(OwnStep(_perform(context), restart, f"restart {runner.name}", "restart"))
+    steps.append(OwnStep(_perform(context, actor), restart, f"restart {runner.name}", "restart"))
     steps += [
         CommandStep(context.tasks, rules.prepare(one, settings), around, part="post")
         for one in command.post_commands or ()
@@ -95,7 +95,7 @@ def run_workflow(context: Context, command: RunWorkflow, actor: Actor) -> Answer
         raise UsageError(f'no workflow "{command.workflow}"{meant}', f"known: {known}")
     procedure = Procedure(
         name=f"workflow {command.workflow}",
-        steps=[_step(context, step) for step in spec.steps],
+        steps=[_step(context, step, actor) for step in spec.steps],
         by=actor.name,
         key=f"workflow:{command.workflow}",
         stops_on_failure=spec.on_failure == "stop",
@@ -130,7 +130,7 @@ def workflows(context: Context, command: Workflows) -> WorkflowsResult:
     )
 
 
-def _step(context: Context, spec: StepSpec) -> Step:
+def _step(context: Context, spec: StepSpec, actor: Actor) -> Step:
     settings = context.settings.now
     command = spec.run
     if spec.command is not None:
@@ -144,7 +144,7 @@ def _step(context: Context, spec: StepSpec) -> Step:
         fields = {"service": spec.services[0], "condition": spec.condition}
         if spec.timeout is not None:
             fields["timeout"] = spec.timeout
-    return OwnStep(_perform(context), COMMANDS[spec.action](**fields), _told(spec, settings))
+    return OwnStep(_perform(context, actor), COMMANDS[spec.action](**fields), _told(spec, settings))
 
 
 def _told(spec: StepSpec, settings: Settings) -> str:
@@ -166,11 +166,11 @@ def _project(context: Context) -> Surroundings:
     return Surroundings(context.project or "/", said.environment if said is not None else {})
 
 
-def _perform(context: Context) -> Any:
+def _perform(context: Context, actor: Actor) -> Any:
     async def perform(command: Command) -> Result:
-        from holdfast.app.registry import handler_of
+        from holdfast.app.registry import handler_for
 
-        answer = handler_of(command)(context, command)
+        answer = handler_for(command, actor)(context, command)
         result: Result = answer if isinstance(answer, Result) else await answer
         return result
 
