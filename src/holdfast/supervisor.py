@@ -305,7 +305,6 @@ class Machinery:
         self._gate.leave_behind(self._roster.open_runs.pop(GATE_SERVICE, []))
         context.scaling.restore(kept)
         context.sessions.restore(kept)
-        self._port_leases.restore(kept, self._roster.runners)
         context.repeats.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])

@@ -75,6 +75,8 @@ def test_a_port_is_leased_told_and_kept() -> None:
         assert hold.service("web")["ports"] == {"port": port, "debug": debug}
         kill_9(hold.supervisor_pid)
         wait_for(lambda: hold.service("web")["ports"] == {"port": port, "debug": debug})
+        checks = hold.ask("health_check", services=["web"])["services"]["web"]["checks"]
+        assert [check["passed"] for check in checks] == [True]
         hold.ask("stop", services=["web"])
         with stranger(port):
             hold.ask("start", services=["web"])

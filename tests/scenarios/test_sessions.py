@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
+from holdfast.client.keeper_line import KeeperLine
 from holdfast.vocabulary.errors import HoldfastError
 from tests.harness import PYTHON, Hold, is_alive, kill_9, quick, wait_for
 
@@ -141,6 +142,48 @@ def test_a_session_outlives_its_connection_by_a_grace(hold: Hold) -> None:
     closed = [one for one in events if one["kind"] == "session:closed"]
     assert closed[0]["data"]["stopped"] == ["web"]
     assert "no sign of life" in closed[0]["data"]["reason"]
+
+
+def test_the_keeper_has_a_lease_for_who_is_not_held(hold: Hold) -> None:
+    """So that a stuck supervisor does not keep alive what nobody wants; held, there is none."""
+
+    def lease() -> dict[str, Any] | None:
+        run_id, keeper = (
+            hold.service("web")["run_id"],
+            KeeperLine(str(hold.runtime / "keeper.sock")),
+        )
+        try:
+            runs = keeper.ask("list")["runs"]
+            found: dict[str, Any] | None = next(it for it in runs if it["run_id"] == run_id)[
+                "lease"
+            ]
+            return found
+        finally:
+            keeper.close()
+
+    claude = Assistant(hold, grace=60.0)
+    claude.ask("start", services=["web"])
+    found = wait_for(lease)
+    assert found["kind"] == "session"
+    assert 60 < found["seconds"] <= 76
+    connection = claude.held()
+    wait_for(lambda: lease() is None)
+    connection.close()
+    wait_for(lease)
+    claude.ask("close_session", fate="keep")
+    assert hold.service("web")["status"] == "running"
+    wait_for(lambda: lease() is None)
+
+
+def test_one_opener_cannot_use_up_all_sessions(hold: Hold) -> None:
+    """The owner still finds room."""
+    token = hold.ask("create_token", token_name="greedy", role="viewer")["text"]
+    caller = {"token": token, "door": "mcp"}
+    with pytest.raises(HoldfastError, match="has 50 sessions already"):
+        for _ in range(51):
+            hold.ask("open_session", client="many", grace=1.0, caller=caller)
+    Assistant(hold)
+    hold.ask("revoke_token", token="greedy")
 
 
 def test_a_killed_supervisor_ends_no_session(hold: Hold) -> None:

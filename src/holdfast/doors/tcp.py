@@ -198,8 +198,9 @@ class TcpConnection(asyncio.Protocol):
             hint = "send a line `token TEXT` first; `holdfast token create NAME` makes one"
             self._application.who.refuse_stranger(Door.TCP, request.name)
             raise Refused("a token is needed", hint)
+        key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
-        answer = self._application.dispatch(actor, command)
+        answer = self._application.dispatch(actor, command, key)
         if isinstance(answer, AsyncGenerator):
             async with aclosing(answer):
                 async for item in answer:

@@ -19,13 +19,12 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.port_registry import PortRegistry
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Admission, Keeper
+from holdfast.engine.service import PORTS
 from holdfast.rules import port_leases as rules
 from holdfast.rules.port_leases import NoneFree, Taken
 from holdfast.vocabulary.service_spec import Settings
 
-PORTS = "ports:"
 STAGE = "port"
-_decode = msgspec.json.Decoder(dict[str, int]).decode
 _log = logger("ports")
 
 InThread = Callable[[Callable[[], Any], Callable[[Any], None]], None]
@@ -69,18 +68,12 @@ class PortLeases(Attendant):
     def use(self, settings: Settings) -> None:
         self._span = settings.port_range
 
-    def restore(self, kept: Mapping[str, str], runners: Mapping[str, Any]) -> None:
-        for name, runner in runners.items():
-            if runner.run is not None and PORTS + name in kept:
-                runner.ports = _decode(kept[PORTS + name])
-                self._active.add(name)
-
     def admit(self, service: Any, begin: Callable[[], None]) -> None:
         self._asked.pop(service.name, None)
         if service.declaration.spec.ports:
             self._inner.admit(service, lambda: self._lease(service, begin))
         else:
-            self._give(service, None)
+            self._give_up(service)
             self._inner.admit(service, begin)
 
     def withdraw(self, service: Any) -> None:
@@ -101,10 +94,11 @@ class PortLeases(Attendant):
             self._later(partial(self.registry.rest, runner.name))
 
     def removed(self, runner: Any) -> None:
+        self._give_up(runner)
+
+    def run_began(self, runner: Any) -> None:
         if runner.ports:
-            self._active.discard(runner.name)
-            self._give(runner, None)
-            self._later(partial(self.registry.forget, runner.name))
+            self._active.add(runner.name)
 
     def _lease(self, service: Any, begin: Callable[[], None]) -> None:
         number = self._asked[service.name] = next(self._numbers)
@@ -137,6 +131,12 @@ class PortLeases(Attendant):
             whose = f"{taken.lease.service} of {taken.lease.project}"
             return f"port {taken.port} is leased to {whose}"
         return f"port {taken.port} is held by {self._describe(taken.port)}"
+
+    def _give_up(self, service: Any) -> None:
+        if service.ports:
+            self._active.discard(service.name)
+            self._give(service, None)
+            self._later(partial(self.registry.forget, service.name))
 
     def _give(self, service: Any, ports: dict[str, int] | None) -> None:
         if service.ports == ports:

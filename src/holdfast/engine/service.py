@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Report = list[dict[str, Any]]
 _CONDITION = "condition:"
+PORTS = "ports:"
+_decode_ports = msgspec.json.Decoder(dict[str, int]).decode
 _decode_condition = msgspec.json.Decoder(tuple[str, Condition]).decode
 
 
@@ -77,7 +79,7 @@ class Service:
         """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
         self.scaled: str | None = None
         """That the number of its siblings is not the configured one, in words."""
-        self.ports: dict[str, int] | None = None
+        self.ports = _kept_ports(ports.keeper.kept.get(PORTS + self.name))
         """The ports that are leased for it; None: it wants none."""
         self.owner: Owner | None = None
         """The session that it runs for; None: it is the user's."""
@@ -209,3 +211,11 @@ class Service:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _kept_ports(text: str | None) -> dict[str, int] | None:
+    """What an earlier supervisor leased."""
+    try:
+        return _decode_ports(text) if text is not None else None
+    except msgspec.MsgspecError:
+        return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,7 +68,7 @@ class Sessions:
         ports: Ports,
         store: SessionStore,
         roster: Roster,
-        runs: Container[str],
+        runs: Mapping[str, Mapping[str, Any]],
         new_future: Callable[[], asyncio.Future[Any]],
     ) -> None:
         self.ownership = Ownership(ports.keeper, lambda: roster.runners)
@@ -78,7 +78,6 @@ class Sessions:
         self._runs = runs
         self._new_future = new_future
         self._all: dict[str, Session] = {}
-        self._leased: set[str] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self.ownership.on_began = self._on_began
 
@@ -101,8 +100,7 @@ class Sessions:
                 continue
             if owner in rules.unknown_owners([owner], names):
                 self.ownership.set(runner, msgspec.structs.replace(owner, ended=True))
-            else:
-                self._on_began(runner)
+            self._on_began(runner)
 
     def open(self, actor: Actor, client: str, fate: Fate | None, grace: float | None) -> Opened:
         client = client.strip()
@@ -179,25 +177,26 @@ class Sessions:
     def _part(self, session: Session, asked: Fate) -> ClosedSession:
         """What becomes of each service that ran for it."""
         clients = {one.name: one.stored.client for one in self.present() if one is not session}
-        stopped, kept, handed_over, shared = [], [], [], []
+        stopped: list[str] = []
+        kept: list[str] = []
+        handed_over: list[str] = []
+        shared: list[str] = []
         for runner in self.ownership.of(session.name):
             owner, is_last = rules.left(runner.owner, session.name, clients)
             if not is_last:
                 self.ownership.set(runner, owner)
                 shared.append(runner.name)
                 continue
-            match rules.fate_of(runner.declaration.spec.on_session_end, asked):
-                case "stop" if is_wanted(runner):
-                    stopped.append(runner.name)
-                    continue
-                case "hand_over":
-                    handed_over.append(runner.name)
-                    self.ownership.set(runner, None)
-                case _:
-                    kept.append(runner.name)
-                    ended = msgspec.structs.replace(runner.owner, ended=True)
-                    self.ownership.set(runner, ended)
+            fate = rules.fate_of(runner.declaration.spec.on_session_end, asked)
+            if fate == "stop" and is_wanted(runner):
+                stopped.append(runner.name)
+                continue
+            is_handed_over = fate == "hand_over"
+            ended = msgspec.structs.replace(runner.owner, ended=True)
+            self.ownership.set(runner, None if is_handed_over else ended)
             self._lease(runner, None)
+            if is_wanted(runner):
+                (handed_over if is_handed_over else kept).append(runner.name)
         return ClosedSession(
             session=session.name,
             stopped=stopped,
@@ -320,12 +319,11 @@ class Sessions:
 
     def _lease(self, runner: Any, seconds: float | None) -> None:
         run = runner.run
-        if run is None or not run.is_up or (seconds is None and run.run_id not in self._leased):
+        if run is None or not run.is_up:
             return
-        if seconds is None:
-            self._leased.discard(run.run_id)
-        else:
-            self._leased.add(run.run_id)
+        known = (self._runs.get(run.run_id) or {}).get("lease") or {}
+        if seconds is None and known.get("seconds") is None:
+            return
         message = {"do": "lease", "run_id": run.run_id, "seconds": seconds, "kind": "session"}
         self._ports.keeper.request(message, lambda reply: None)
 

@@ -13,12 +13,15 @@ from holdfast.vocabulary.states import Desired
 def note_request(context: Context, names: list[str], request: str, actor: Actor) -> None:
     """Record who is to be started or restarted, unless it is so already, and for whom."""
     note_stop(context, names, request)
-    claim(context, names, actor)
+    if request == "restart":
+        context.sessions.ownership.claim(names, context.sessions.owner_for(actor))
+    else:
+        claim(context, names, actor)
 
 
-def claim(context: Context, names: Iterable[str], actor: Actor) -> None:
+def claim(context: Context, names: list[str], actor: Actor) -> None:
     """What these and those they need are started for: the asking session, or the user."""
-    order = context.roster.start_order(list(names))
+    order = context.roster.start_order(names)
     context.sessions.ownership.claim(order, context.sessions.owner_for(actor))
 
 
