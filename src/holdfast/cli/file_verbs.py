@@ -24,6 +24,7 @@ FILE_VERBS = (
             Option("-a --all", "edit: everywhere, not only where it is the only one"),
             Option("--etag", "write, edit: only if the file is still the one with this", "ETAG"),
             Option("--force", "write: whatever is there; undo: also if it was changed since"),
+            Option("--root", "patch: its paths are below this root, not the first", "NAME"),
             Option("--dry-run", "only show what would be done"),
         ),
         commands=(
