@@ -73,7 +73,8 @@ def test_our_check_trusts_our_own_certificate_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a renewed one is shown without a restart."""
-    ours, other = certificate_in(tmp_path), Certificate(*(str(tmp_path / it) for it in "ab"), "x")
+    ours = certificate_in(tmp_path)
+    other = Certificate(str(tmp_path / "other.crt"), str(tmp_path / "other.key"), "x")
     for one in (ours, other):
         one.ensure()
     monkeypatch.setattr(made_by_gate, "LOOK_AGAIN_SECONDS", 0.01)

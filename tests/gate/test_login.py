@@ -226,3 +226,27 @@ def test_nobody_but_the_gate_tells_of_refusals(hold: Hold) -> None:
     with pytest.raises(Exception, match="not offered at the cli door"):
         hold.ask("report_refusal", asked="x", reason="y")
     assert "report_refusal" not in done
+
+
+def test_allowed_origins_use_a_token_and_no_cookie(hold: Hold) -> None:
+    """A browser is told that they may, and only they."""
+    page = "http://dev.example:5173"
+    gate = Gate(hold, ALLOWED_ORIGINS=page)
+    try:
+        asked = {"Access_Control_Request_Method": "POST"}
+        answer, _ = gate.request("OPTIONS", "/api/status", token=None, Origin=page, **asked)
+        assert answer.status == 204
+        assert answer.headers["Access-Control-Allow-Origin"] == page
+        assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+        assert answer.headers["Access-Control-Allow-Credentials"] is None
+        answer, _ = gate.request("GET", "/api/status", Origin=page)
+        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, page)
+        answer, _ = gate.request("OPTIONS", "/api/status", Origin="http://evil.example", **asked)
+        assert answer.status == 403
+        assert answer.headers["Access-Control-Allow-Origin"] is None
+        browser = Browser(gate)
+        browser.log_in(link(hold))
+        assert browser.stop(Origin=page) == 403
+        assert browser.ask("GET", "/session", Origin=browser.origin)[0] == 200
+    finally:
+        gate.close()

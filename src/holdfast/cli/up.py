@@ -36,6 +36,7 @@ def up(call: Call) -> int:
 
     _tell_changes(call, result)
     _tell_waiting(call, result)
+    _tell_doors(call)
     asked = call.operands
     if any(name not in result["services"] for name in asked):
         # Groups, tags and instances: shown is what they stand for.

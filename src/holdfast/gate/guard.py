@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.gate import cross_origin
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name
 from holdfast.gate.failures import refusal
 from holdfast.gate.refusals import Refusals
@@ -24,6 +25,7 @@ from holdfast.vocabulary.names import BROWSER_HOST
 LARGEST_BODY = 8 * 1024 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]", BROWSER_HOST)
 _SAME = frozenset({"same-origin", "none"})
+_USUAL = {"http": 80, "https": 443}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -41,6 +43,8 @@ class Allowed(NamedTuple):
         names = {name for name in names if name not in ("0.0.0.0", "[::]")}
         hosts = {f"{name}:{port}" for name in names}
         scheme = "https" if is_tls else "http"
+        if port == _USUAL[scheme]:
+            hosts |= names  # a browser leaves it out
         own = frozenset(f"{scheme}://{name}" for name in hosts)
         given = {origin.rstrip("/").lower() for origin in origins}
         # By such a name a proxy in front of us is called, which shows our own pages, too.
@@ -79,6 +83,12 @@ class Guard:
             return
         turned = self._look(scope)
         if turned is None:
+            origin = _header(scope, b"origin")
+            if origin and scope["type"] == "http" and origin not in self._allowed.own:
+                send = cross_origin.readable_by(origin, send)
+                if cross_origin.is_preflight(scope, Headers(scope=scope)):
+                    await cross_origin.permission()(scope, receive, send)
+                    return
             await self._app(scope, _bounded(receive), send)
             return
         if turned.status == 403:
@@ -136,6 +146,11 @@ class Guard:
         reason = "a cookie alone changes nothing: no page of ours sent this"
         hint = f"pages send {PAGE_HEADER}; programs use a token instead of a cookie"
         return _Turned(403, reason, hint=hint, by=origin or "")
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    found = next((value for key, value in scope["headers"] if key == name), b"")
+    return str(found.decode("latin-1"))
 
 
 class TooLarge(Exception):

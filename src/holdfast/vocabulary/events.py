@@ -87,7 +87,8 @@ MEANING: dict[Kind, str] = {
     Kind.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
     Kind.CONDEMNED: "A live run is ended as a failure of its own: the `cause`, and why.",
     Kind.SERVICE_READY: "A run is ready, `after` so many seconds of its life.",
-    Kind.HEALTH_FAILED: "A check failed: the `probe`, how it asks, `reason`, `failures` so far.",
+    Kind.HEALTH_FAILED: "A check failed: the `probe`, how it asks, `reason`, `failures` in a row; "
+    "of more than ten in a row every tenth, with how many were `untold`.",
     Kind.HEALTH_PASSED: "A check passed after it had failed: the `probe`, how it asks.",
     Kind.HEALTH_CHANGED: "Readiness or health (`what`) is another: `from`, `to`, the `reason`.",
     Kind.STABLE: "A run stayed up for `reset_after`: the failures before it are forgotten.",
@@ -137,7 +138,8 @@ MEANING: dict[Kind, str] = {
     Kind.APPROVAL_APPROVED: "A waiting command was approved and is done now: `approval`, `by`.",
     Kind.APPROVAL_REJECTED: "A waiting command was refused: `approval`, `by`, `why`.",
     Kind.APPROVAL_EXPIRED: "A waiting command is not done: `approval`, and `why` nobody decided.",
-    Kind.DOOR_OPENED: "A network door listens: which one, and its address.",
+    Kind.DOOR_OPENED: "A network door listens: which one, and its address; a `note` if that is "
+    "not the usual place, `handed_over` if an earlier gate gave the port back.",
     Kind.DOOR_FAILED: "A network door cannot listen: which one, why, and who has the port.",
     Kind.FILES_TAKEN_BACK: "A change of files in which Holdfast died was taken back: `change`, "
     "its `paths`, and those that were `left` because others had changed them.",
