@@ -21,10 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import CASES, Finding
+from bench.gate import rate, unharmed
 from bench.lab import sweep
 from bench.sampling import sampling
 
 CASES["sampling"] = sampling
+CASES["http"] = rate
+CASES["flooded"] = unharmed
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
