@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
+from holdfast.rules.path_scopes import shown
 from holdfast.vocabulary.errors import UsageError
 
 NOWHERE = "/dev/null"
@@ -195,7 +196,8 @@ def _file_patch(header: _Header, hunks: list[Hunk], place: int) -> FilePatch:
     for given in (old, new):
         if given is not None and (given.startswith("/") or ".." in given.split("/")):
             raise UsageError(
-                f'the patch names "{given}"', "paths in a patch are relative and do not climb"
+                f'the patch names "{shown(given)}"',
+                "paths in a patch are relative and do not climb",
             )
     made = git.get("new file mode") or git.get("new mode")
     executable = None if made is None else bool(int(made, 8) & 0o100)
@@ -227,7 +229,7 @@ def _names(header: _Header) -> tuple[str | None, str | None]:
         new = None if new is None else new[2:]
     if old is not None and new is not None and old != new:
         raise UsageError(
-            f'the patch names "{old}" and "{new}" as one file',
+            f'the patch names "{shown(old)}" and "{shown(new)}" as one file',
             "a rename is said by git's lines «rename from» and «rename to»",
         )
     return old, new

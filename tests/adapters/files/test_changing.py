@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 import difflib
+import json
 import os
 import stat
 import time
@@ -39,7 +40,7 @@ def test_a_file_is_made_and_replaced(stage: Stage) -> None:
     assert (done.outcome, done.etag_before) == ("replaced", made.etag)
     assert done.etag == stage.read("a/b/c.txt").etag
     assert stage.write("a/b/c.txt", "three\n", etag="*").outcome == "replaced"
-    assert stage.write("a/b/c.txt", "three\n", etag="*").outcome == "unchanged"
+    assert stage.write("a/b/c.txt", "three\n").outcome == "unchanged"
     with pytest.raises(Conflict, match="gone"):
         stage.write("a/new", "x", etag=made.etag)
     assert stage.names() == {"a", "a/b", "a/b/c.txt"}
@@ -327,10 +328,12 @@ def test_a_patch_tells_every_reason(stage: Stage) -> None:
     stage.put("a", "x\n")
     one = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n"
     missing = one.replace("/a\n", "/none\n")
+    odd = one.replace(" a/a\n", ' "a/\\377"\n').replace(" b/a\n", ' "b/\\377"\n')
     with pytest.raises(Conflict) as caught:
-        stage.patch(one + one + missing)
+        stage.patch(one + one + missing + odd)
     reasons = [reject["reason"] for reject in caught.value.details["rejects"]]
-    assert reasons == ["the patch names it twice", "there is no such file"]
+    assert reasons == ["the patch names it twice", *["there is no such file"] * 2]
+    json.dumps(caught.value.as_fields(), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize("moment", range(1, 5))

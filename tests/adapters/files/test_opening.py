@@ -291,3 +291,54 @@ def test_both_ways_fail_alike(tmp_path: Path) -> None:
                 assert found[0] == found[1], names
     finally:
         os.close(here)
+
+
+MOUNTED = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from holdfast.vocabulary.errors import HoldfastError, Refused
+from tests.adapters.files.stage import OPENERS, Stage
+for opener in OPENERS.values():
+    stage = Stage(Path(sys.argv[1]), opener)
+    for path in ("mnt/secret.txt", "file.txt"):
+        for attempt in (
+            lambda: stage.read(path),
+            lambda: stage.edit(path, "outside", "x"),
+            lambda: stage.write(path, "x", etag="*"),
+        ):
+            try:
+                attempt()
+            except Refused as error:
+                assert "mount" in error.message, error.message
+            else:
+                raise AssertionError(path)
+    assert all("secret" not in one.path for one in stage.look(depth=3).entries)
+"""
+
+
+def test_a_bind_mount_of_the_same_file_system_is_not_entered(tmp_path: Path) -> None:
+    """Neither a folder nor a file; it takes a mount of our own to see that."""
+    stage = Stage(tmp_path)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text(SECRET)
+    (stage.tree / "mnt").mkdir()
+    stage.put("file.txt", "")
+    binds = "mount --bind outside tree/mnt && mount --bind outside/secret.txt tree/file.txt"
+    may = ["unshare", "--mount", "sh", "-c", f"{binds} && echo yes"]
+    try:
+        is_possible = subprocess.run(may, cwd=tmp_path, capture_output=True).stdout == b"yes\n"
+    except FileNotFoundError:
+        is_possible = False
+    if not is_possible:
+        pytest.skip("mounting takes root")
+    words = ["unshare", "--mount", "sh", "-c", f'{binds} && exec "$@"', "sh", sys.executable]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [*words, "-c", MOUNTED, str(tmp_path), str(root)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "outside" / "secret.txt").read_text() == SECRET

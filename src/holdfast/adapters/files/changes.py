@@ -173,7 +173,9 @@ def _give_back(
             try:
                 if entry.temporary:
                     replacing.drop(folder, entry.temporary)
-                is_done = not was_touched or _restore(entry, folder, located.parts[-1], store)
+                is_done = not was_touched or _restore(
+                    entry, folder, located.parts[-1], store, opener
+                )
             finally:
                 os.close(folder)
         remove_folders(root, located.parts, entry.made, opener)
@@ -182,8 +184,8 @@ def _give_back(
         os.close(root)
 
 
-def _restore(entry: Entry, folder: int, name: str, store: ChangeStore) -> bool:
-    before, now = entry.before, replacing.see(folder, name)
+def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: Opener) -> bool:
+    before, now = entry.before, replacing.see(opener, folder, name)
     if is_as(now, before):
         if before is not None and now is not None and now.state.mode != before.mode:
             os.chmod(name, before.mode & 0o777, dir_fd=folder)
@@ -201,7 +203,7 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore) -> bool:
         replacing.prepare(folder, temporary, data, before, like)
         put = replacing.put_new if now is None else replacing.put_over
         put(folder, temporary, name)
-    os.fsync(folder)
+    replacing.sync(folder)
     return True
 
 

@@ -82,7 +82,7 @@ class Changer:
             except FileNotFoundError:
                 return None
             try:
-                return replacing.see(folder, located.parts[-1])
+                return replacing.see(roots.opener, folder, located.parts[-1])
             finally:
                 os.close(folder)
 
@@ -167,7 +167,7 @@ class Changer:
             with roots.explained(step.wanted.located):
                 self._put(roots, step)
         for folder in {os.fstat(step.folder).st_ino: step.folder for step in steps}.values():
-            os.fsync(folder)
+            replacing.sync(folder)
 
     def _put(self, roots: Roots, step: Step) -> None:
         step.is_touched = True

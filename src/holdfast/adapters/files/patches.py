@@ -10,6 +10,7 @@ from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.roots import Roots
 from holdfast.rules import patching, texts
 from holdfast.rules.file_access import Located, locate
+from holdfast.rules.path_scopes import shown
 from holdfast.rules.unified_diff import FilePatch, parse
 from holdfast.vocabulary.errors import Conflict, HoldfastError
 from holdfast.vocabulary.file_results import PatchedFile
@@ -46,7 +47,7 @@ class Planner:
         planned = Planned([], [])
         rejects: list[dict[str, Any]] = []
         for one in parse(patch):
-            path = one.new if one.new is not None else one.old
+            path = shown((one.new if one.new is not None else one.old) or "")
             try:
                 wanted, told = self._file(one)
                 planned.wanted.extend(wanted)

@@ -13,7 +13,7 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.adapters.files.beneath import NoFile, kind_of
+from holdfast.adapters.files.beneath import FILE, NoFile, Opener, kind_of
 from holdfast.adapters.files.reading import WHOLE
 from holdfast.adapters.files.store import State
 from holdfast.vocabulary.errors import Refused
@@ -21,7 +21,6 @@ from holdfast.vocabulary.errors import Refused
 NEW_MODE = 0o666
 _KEPT_BITS = 0o777
 """Permissions. What would run as somebody else is not kept, as with any write."""
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,7 +37,7 @@ class Seen(NamedTuple):
         return State(hashed, len(self.data), facts.st_mode & 0o7777, facts.st_uid, facts.st_gid)
 
 
-def see(folder: int, name: str) -> Seen | None:
+def see(opener: Opener, folder: int, name: str) -> Seen | None:
     """The whole file; nothing if there is none. Raises for what is no file or too large."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -46,7 +45,7 @@ def see(folder: int, name: str) -> Seen | None:
         return None
     _check(facts)
     try:
-        opened = os.open(name, _READ, dir_fd=folder)
+        opened = opener(folder, (name,), FILE)  # a file may be a mount, too
     except FileNotFoundError:
         return None
     try:
@@ -129,7 +128,7 @@ def _copy_attributes(folder: int, name: str, opened: int) -> None:
     if not hasattr(os, "listxattr"):
         return
     try:
-        source = os.open(name, _READ, dir_fd=folder)
+        source = os.open(name, FILE, dir_fd=folder)
     except OSError:
         return
     try:
@@ -158,6 +157,12 @@ def put_new(folder: int, temporary: str, name: str) -> None:
 
 def put_over(folder: int, temporary: str, name: str) -> None:
     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def sync(folder: int) -> None:
+    """Put what became of names on disk, where the file system does that."""
+    with suppress(OSError):
+        os.fsync(folder)
 
 
 def drop(folder: int, name: str) -> None:

@@ -180,12 +180,14 @@ class Files:
         roots = self.roots
         located = self._to_change(roots, command.path, command.root)
         seen = self._changer.see(roots, located)
-        self._check_etag(roots, located, seen, command.etag, is_needed=True)
         data, form = self._content(command, seen)
+        is_same = seen is not None and seen.data == data
+        if not is_same:  # to write it once more is no harm
+            self._check_etag(roots, located, seen, command.etag, is_needed=True)
         before = None if seen is None else etag_of(seen.data)
         outcome = "created" if seen is None else "replaced"
         change = None
-        if seen is not None and seen.data == data:
+        if is_same:
             outcome = "unchanged"
         elif not command.dry_run:
             change = self._carry_out(roots, [Wanted(located, seen, data)], about).id

@@ -234,6 +234,7 @@ def _write(path: str, data: bytes) -> None:
 def _sync_folder(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        with suppress(OSError):  # not every file system does that
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

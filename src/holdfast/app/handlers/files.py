@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.adapters.files.changes import located_of
 from holdfast.adapters.files.changing import About
 from holdfast.app.context import Context
+from holdfast.rules.path_scopes import shown
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.files import (
@@ -61,7 +63,7 @@ async def settle(context: Context) -> None:
         context.store.event(
             Kind.FILES_TAKEN_BACK,
             change=record.id,
-            paths=[entry.path for entry in record.entries],
+            paths=[shown(located_of(entry).relative) for entry in record.entries],
             left=list(record.left),
         )
 

@@ -89,6 +89,7 @@ class WriteFile(Command, frozen=True, kw_only=True):
     """
 
     name = "write_file"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     changes_files = True
