@@ -70,7 +70,9 @@ def field_lines(kind: type[msgspec.Struct]) -> Iterator[str]:
     fields = msgspec.structs.fields(kind)
     if fields:
         yield from ("| field | type | default |", "|---|---|---|")
-        hints = inspect.get_annotations(kind)
+        hints: dict[str, object] = {}
+        for ancestor in reversed(kind.__mro__):
+            hints.update(inspect.get_annotations(ancestor))
         for field in fields:
             annotation = str(hints[field.name]).replace("|", "\\|")
             yield f"| `{field.encode_name}` | `{annotation}` | {default_of(field)} |"
@@ -92,6 +94,8 @@ def commands() -> str:
         'request is one JSON object a line: `{"id": 1, "command": "status", …fields}`.',
         'The answer is `{"id": 1, "ok": true, "result": {…}}` or an [error](errors.md). Streams',
         'answer `{"id": 1, "item": {…}}` lines first, until `{"command": "cancel", "target": 1}`.',
+        "A command that changes something may have a `key`: asked again under it, it is",
+        "[done once](../guides/sessions.md#commands-that-may-be-repeated).",
         "",
     )
     lines = [line for kind in COMMANDS.values() for line in command_lines(kind)]
