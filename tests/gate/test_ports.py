@@ -72,6 +72,7 @@ def hold() -> Iterator[HttpHold]:
         yield made
 
 
+@pytest.mark.unprivileged
 def test_a_stranger_is_named_and_left_alone(hold: HttpHold) -> None:
     """Everything else goes on; once the port is free, `up` takes it."""
     with stranger(hold.port) as other:
@@ -123,6 +124,7 @@ def test_without_a_configured_port_the_next_free_one_is_taken() -> None:
         assert supervisor(one)["doors"]["http"] == first
 
 
+@pytest.mark.unprivileged
 def test_an_earlier_gate_hands_over(hold: HttpHold) -> None:
     """Left behind when keeper and supervisor were killed, it gives the port to the next one."""
     hold.open()
