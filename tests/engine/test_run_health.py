@@ -136,6 +136,30 @@ def test_a_service_that_fails_liveness_is_restarted(scene: Callable[..., Scene])
     assert [data["to"] for data in one.events("health:changed")] == ["healthy", "unhealthy"]
 
 
+@pytest.mark.parametrize("interval", [0.5, 10.0, 30.0])
+def test_a_check_that_fails_for_ever_fills_no_history(
+    scene: Callable[..., Scene], interval: float
+) -> None:
+    """The first ones, then every tenth and one a minute at most; how many is never lost."""
+    one = scene(probe("liveness", interval=interval, retries=25, action="report"))
+    one.prober.answers["liveness"] = BAD
+    one.start()
+    one.pass_time(7200.0)
+    told = one.events("health:failed")
+    failures = one.condition.failures
+    assert failures >= 7200 // interval - 1
+    assert [data["failures"] for data in told[:11]] == [*range(1, 11), told[10]["failures"]]
+    assert 25 in [data["failures"] for data in told], "the one that changes the verdict"
+    assert len(told) <= 13 + min(7200 / 60, 7200 / interval / 10)
+    one.prober.answers["liveness"] = GOOD
+    one.pass_time(interval * 2)
+    told = one.events("health:failed")
+    [passed] = one.events("health:passed")
+    untold = sum(data.get("untold", 0) for data in (*told, passed))
+    assert len(told) + untold >= failures
+    assert len(told) + untold == told[-1]["failures"] + passed.get("untold", 0)
+
+
 def test_a_healthy_service_fills_no_history(scene: Callable[..., Scene]) -> None:
     """A day of passed checks is two events: healthy, and ready."""
     one = scene(probe("readiness", "liveness"))

@@ -104,6 +104,11 @@ TABLE: list[tuple[str, list[History], dict[str, int]]] = [
         [SICK[:1], [("health:passed", {"probe": "liveness"})]],
         {},
     ),
+    (
+        "failed checks that were no events of their own are counted",
+        [SICK[:1], [("health:failed", {"probe": "liveness", "failures": 20, "untold": 9})]],
+        {"health_check": 11},
+    ),
     ("a failed check of a run that is over", [SICK[:1], [("process:started", {})]], {}),
     ("not ready any more", [UNREADY], {"unready": 1}),
     ("ready again", [UNREADY, [("service:ready", {"after": 3.0})]], {}),
@@ -287,3 +292,17 @@ def test_a_cut_anywhere_changes_nothing(raw: list[Any], cut: int) -> None:
     before, first = _fold({}, events[:cut])
     after, rest = _fold(dict(before), events[cut:])
     assert (after, first + rest) == (whole, seen)
+
+
+def test_what_was_not_told_is_counted_at_the_end() -> None:
+    """A check that passes after failures which were no events: the alert ends with all of them."""
+    story = Story().tell(SICK[:1])
+    passed = Event(
+        seq=9,
+        time=9.0,
+        kind="health:passed",
+        service="web",
+        data={"probe": "liveness", "untold": 4},
+    )
+    [change] = rules.fold(story.open, passed)
+    assert (change.what, change.alert.count) == ("cleared", 5)

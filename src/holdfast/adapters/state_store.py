@@ -31,6 +31,8 @@ SEQUENCE_BLOCK = 1000
 MOST_HELD = 50_000
 """Statements in memory while nothing can be written."""
 PATIENCE_SECONDS = 5.0
+SHORT_SECONDS = 0.5
+"""Patience of who reads: what a full disk keeps from being written is not told."""
 PACE_SECONDS = 0.02
 """Between two transactions, unless somebody waits: a burst becomes few of them."""
 _PRUNE_EVERY = 2000

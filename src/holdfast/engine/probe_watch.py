@@ -48,6 +48,9 @@ class Watch:
         self.inquiry: Inquiry
         self.is_begun = self.is_asking = self.is_due = False
         self.listeners: list[Then] = []
+        self.told_at = float("-inf")
+        self.untold = 0
+        """Failed checks since the last one that was an event."""
 
     @property
     def is_told_once(self) -> bool:

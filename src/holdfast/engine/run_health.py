@@ -161,11 +161,14 @@ class RunHealth:
             watch.tally = health.count(probe, before, is_passed=finding.is_passed)
         if finding.is_passed:
             if before.failures:
-                self._event(Kind.HEALTH_PASSED, **self._facts(watch, finding))
+                self._tell(Kind.HEALTH_PASSED, watch, finding)
             self._log_pass(finding)
         elif plan.is_counted:
-            facts = self._facts(watch, finding)
-            self._event(Kind.HEALTH_FAILED, **facts, failures=watch.tally.failures)
+            seconds = self._now() - watch.told_at
+            if health.is_told(before, watch.tally, seconds=seconds):
+                self._tell(Kind.HEALTH_FAILED, watch, finding, failures=watch.tally.failures)
+            else:
+                watch.untold += 1
         if not (watch.is_told_once and watch.tally.verdict is True):
             self._arm(watch)
         self._conclude(watch, before, finding)
@@ -299,6 +302,11 @@ class RunHealth:
 
     def _event(self, kind: Kind, **data: Any) -> None:
         self._ports.recorder.event(kind, self.runner.name, self.run.run_id, **data)
+
+    def _tell(self, kind: Kind, watch: Watch, finding: Finding, **facts: Any) -> None:
+        untold = {"untold": watch.untold} if watch.untold else {}
+        self._event(kind, **self._facts(watch, finding), **facts, **untold)
+        watch.told_at, watch.untold = self._now(), 0
 
     def _facts(self, watch: Watch | None, finding: Finding | None) -> dict[str, Any]:
         facts: dict[str, Any] = {}

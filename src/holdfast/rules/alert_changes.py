@@ -50,6 +50,7 @@ def raise_(
     subject: str = "",
     told: bool = False,
     counts: bool = True,
+    times: int = 1,
 ) -> list[Change]:
     known = alerts.get((event.service, cause.value, subject))
     if known is None:
@@ -63,6 +64,7 @@ def raise_(
             last_at=event.time,
             subject=subject,
             run_id=event.run_id,
+            count=times,
             cleared_at=event.time if told else None,
         )
         return [Change("told" if told else "raised", alert)]
@@ -70,7 +72,7 @@ def raise_(
         known,
         message=message,
         last_at=event.time,
-        count=known.count + 1 if counts else known.count,
+        count=known.count + times if counts else known.count,
         run_id=event.run_id or known.run_id,
     )
     return [Change("repeated", again)] if again != known else []
@@ -81,11 +83,19 @@ def clear(
     event: Event,
     because: str,
     is_meant: Callable[[Alert], bool],
+    *,
+    times: int = 0,
 ) -> list[Change]:
+    """End alerts; `times` is how often more they were repeated until now."""
     return [
         Change(
             "cleared",
-            msgspec.structs.replace(alert, cleared_at=event.time, cleared_because=because),
+            msgspec.structs.replace(
+                alert,
+                count=alert.count + times,
+                cleared_at=event.time,
+                cleared_because=because,
+            ),
         )
         for alert in alerts.values()
         if is_meant(alert)

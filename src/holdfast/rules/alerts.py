@@ -160,7 +160,8 @@ def _on_health_failed(alerts: Open, event: Event) -> list[Change]:
         return []  # before a service is ready that is nothing special; afterwards it is told
     reason = word(event.data.get("reason")) or "no reason is known"
     words = f"{event.service}: the {probe} check failed: {reason}".replace("  ", " ")
-    return raise_(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe)
+    times = 1 + _untold(event)
+    return raise_(alerts, event, _C.HEALTH_CHECK, "info", words, subject=probe, times=times)
 
 
 def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
@@ -173,7 +174,14 @@ def _on_health_passed(alerts: Open, event: Event) -> list[Change]:
             (it.service, it.cause) == (event.service, _C.HEALTH_CHECK.value)
             and it.subject in (probe, "")
         ),
+        times=_untold(event),
     )
+
+
+def _untold(event: Event) -> int:
+    """Failed checks that were no events: the next one tells how many."""
+    untold = event.data.get("untold")
+    return untold if isinstance(untold, int) else 0
 
 
 def _on_health_changed(alerts: Open, event: Event) -> list[Change]:

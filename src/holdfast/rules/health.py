@@ -17,6 +17,10 @@ QUICK_SECONDS = 0.1
 """A run that has not passed yet is asked again after this, then twice this, and so on."""
 SPREAD_SECONDS = 0.25
 """The first checks of services that start together lie at most this far apart."""
+TOLD_FAILURES = 10
+"""So many failed checks in a row are told one by one; then every tenth."""
+TOLD_SECONDS = 60.0
+"""And no more than one in this time."""
 TOLD_BY_THE_SERVICE = ("notify", "log")
 """Kinds that need no asking: they are told when it happens."""
 
@@ -118,6 +122,14 @@ def count(probe: ProbeSpec, tally: Tally, *, is_passed: bool) -> Tally:
         return Tally(verdict, 0, passes)
     failures = tally.failures + 1
     return Tally(False if failures >= probe.retries else tally.verdict, failures, 0)
+
+
+def is_told(before: Tally, after: Tally, *, seconds: float) -> bool:
+    """Whether a failed check is an event, so many seconds after the last that was: one that
+    changes the verdict always, and of those that go on for ever a few."""
+    if after.failures <= TOLD_FAILURES or after.verdict != before.verdict:
+        return True
+    return after.failures % TOLD_FAILURES == 0 and seconds >= TOLD_SECONDS
 
 
 def sentence(probe: ProbeSpec, before: Tally, after: Tally) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.adapters.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.engine.alert_delivery import Target
 from holdfast.engine.alerts import ALERT_KINDS, alert_of
@@ -33,6 +34,7 @@ async def _over(
     """Those that are over, the newest first."""
     limit = max(1, min(command.limit, _MOST))
     services = sorted(wanted) if wanted is not None else []
+    await context.store.written(SHORT_SECONDS)
     events = await context.store.newest_events_of(ALERT_KINDS, services, 2 * limit)
     found: dict[str, Alert] = {}
     for event in reversed(events):

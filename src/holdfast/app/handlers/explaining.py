@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters import processes
+from holdfast.adapters.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import shown_lines
 from holdfast.engine.service_runner import ServiceRunner
@@ -189,6 +190,7 @@ async def _events(
 ) -> list[dict[str, Any]]:
     from holdfast.rules.explain import DECISIVE
 
+    await context.store.written(SHORT_SECONDS)
     try:
         return await context.store.newest_events_of(DECISIVE, [runner.name], _EVENTS)
     except HoldfastError:

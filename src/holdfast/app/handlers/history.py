@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.errors import UnknownService
@@ -38,6 +39,7 @@ def _names(context: Context, wanted: list[str]) -> list[str]:
 
 async def _tell(context: Context, command: Events) -> EventsResult:
     limit = max(1, min(command.limit, _MOST))
+    await context.store.written(SHORT_SECONDS)
     if command.since is None:
         found = await context.store.newest_events(limit, command.services)
     else:
