@@ -11,6 +11,8 @@ from holdfast.app import registry
 
 
 def preload() -> None:
+    import secrets  # noqa: F401
+
     from holdfast.adapters import config, file_watch, inotify, time_zones  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
     from holdfast.engine import taken_ports  # noqa: F401

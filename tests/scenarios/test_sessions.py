@@ -77,6 +77,8 @@ def test_what_a_session_starts_is_stopped_with_it(hold: Hold) -> None:
     told = "started by claude through control start web #3"
     assert told in hold.cli("status").stdout
     assert f"{told} ({claude.session})" in hold.cli("explain", "web").stdout
+    record = hold.ask("audit", about="start", limit=1)["records"][-1]
+    assert (record["session"], record["call"]) == (claude.session, "control start web #3")
     closed = claude.ask("close_session")
     assert closed["stopped"] == ["web"]
     assert hold.service("web")["status"] == "stopped"
@@ -181,7 +183,7 @@ def test_one_opener_cannot_use_up_all_sessions(hold: Hold) -> None:
     caller = {"token": token, "door": "mcp"}
     with pytest.raises(HoldfastError, match="has 50 sessions already"):
         for _ in range(51):
-            hold.ask("open_session", client="many", grace=1.0, caller=caller)
+            hold.ask("open_session", client="many", grace=60.0, caller=caller)
     Assistant(hold)
     hold.ask("revoke_token", token="greedy")
 

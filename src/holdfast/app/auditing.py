@@ -19,7 +19,7 @@ from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.results import Result
-from holdfast.vocabulary.secrets import HIDDEN, redact_arguments, redact_value
+from holdfast.vocabulary.secrets import HIDDEN, redact, redact_arguments, redact_value
 
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
 _WORDS = frozenset({"argv", "args", "start_args"})
@@ -134,6 +134,8 @@ class Auditor:
         }
         if actor.session is not None:
             fields["session"] = actor.session
+        if actor.call is not None:
+            fields["call"] = redact(actor.call)
         if actor.run_id is not None:
             fields["run_id"] = actor.run_id
         return fields
