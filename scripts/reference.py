@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.cli.help import reference as command_line
+from holdfast.gate.failures import STATUS, TITLES
+from holdfast.gate.openapi import describe
 from holdfast.rules.lifecycle import TABLE
 from holdfast.vocabulary.commands import COMMANDS, Command
 from holdfast.vocabulary.custom_commands import CustomCommand
@@ -179,12 +181,50 @@ def states() -> str:
     )
 
 
+def rest() -> str:
+    """Every path of the gate, as its description tells it."""
+    described = describe()["paths"]
+    rows = []
+    for path, methods in sorted(described.items()):
+        for method, operation in methods.items():
+            command = operation.get("x-holdfast-command")
+            name = f"[`{command}`](commands.md#{command})" if command else "–"
+            needs = operation.get("x-holdfast-permission")
+            right = (
+                f"`{needs}`" if needs else ("–" if operation.get("security") == [] else "a token")
+            )
+            told = ", ".join(f"`{kind}`" for kind in operation["responses"]["200"]["content"])
+            rows.append(f"| `{method.upper()} {path}` | {name} | {right} | {told} |")
+    codes = [f"| {status} | `{code}` | {TITLES[status]} |" for code, status in STATUS.items()]
+    return page(
+        "HTTP",
+        "The paths of the gate. Fields of a command stand in its path, in the query of a `GET` and",
+        "in the JSON body of a `POST`; types and examples are in `/api/openapi.json`, and",
+        "`/api/reference` is a page that shows and tries them. See [doors](../guides/doors.md).",
+        "",
+        "| path | command | needs | answers |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "## Errors",
+        "",
+        "An error is `application/problem+json`: `type`, `title`, `status`, `detail`, `code`,",
+        "`hint` and sometimes `details`. Decide by `code`.",
+        "",
+        "| status | code | title |",
+        "|---|---|---|",
+        *codes,
+        "| 422 | `usage` | It fits the description, and means nothing here |",
+    )
+
+
 def pages() -> dict[str, str]:
     return {
         "cli.md": command_line(),
         "commands.md": commands(),
         "errors.md": errors(),
         "events.md": events(),
+        "http.md": rest(),
         "states.md": states(),
     }
 

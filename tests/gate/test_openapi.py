@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from holdfast.gate import examples
 from holdfast.gate.arguments import kinds_of
 from holdfast.gate.openapi import describe, offered
+from holdfast.gate.ways import ways
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.results import Result
 from tests.gate.conftest import Gate
@@ -50,6 +53,24 @@ def test_every_route_fits_its_command(command: Any) -> None:
     assert operation["operationId"] == command.name
     assert operation["summary"]
     assert command.answers is not Result
+
+
+@pytest.mark.parametrize("command", offered(), ids=lambda command: command.name)
+def test_every_command_has_an_example(command: Any) -> None:
+    """That the command takes, and one of its answers, too; names in it stand for themselves."""
+    msgspec.convert(examples.request(command), command)
+    msgspec.convert(examples.answer(command.answers), command.answers)
+    assert "…" not in str(examples.request(command)), "add a word to gate/examples.py"
+
+
+@pytest.mark.parametrize("way", ways(), ids=lambda way: way.operation)
+def test_every_answer_of_another_name_fits(way: Any) -> None:
+    """No two operations have one name; each example is of the published type."""
+    assert [one.operation for one in ways()].count(way.operation) == 1
+    operation = DOCUMENT["paths"][way.path][way.method.lower()]
+    content = operation["responses"]["200"]["content"]["application/json"]
+    whole = {**content["schema"], "components": DOCUMENT["components"]}
+    Draft202012Validator(whole).validate(content["example"])
 
 
 def test_it_is_served(gate: Gate) -> None:

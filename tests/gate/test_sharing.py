@@ -135,7 +135,7 @@ def test_a_request_whose_client_left_is_cancelled_at_the_supervisor(tmp_path: An
             await left.wait()
             return {"type": "http.disconnect"}
 
-        door = RestDoor(lambda *_: None, channel, lambda: channel)  # type: ignore[arg-type, return-value]
+        door = RestDoor(lambda *_: None, channel, lambda: channel)  # type: ignore[arg-type]
         serving = asyncio.ensure_future(served(door, "/api/services/wait", receive))
         await supervisor.until(1)
         left.set()

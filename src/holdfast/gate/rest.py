@@ -26,6 +26,8 @@ from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 PATIENCE_SECONDS = 0.1
 """Requests that take longer are watched: their clients may leave."""
+MOST_AT_ONCE = 4
+"""Quick questions that are with the supervisor: a flood of them waits here, and not in its way."""
 _HEADERS = ((b"content-type", JSON.encode()), (b"cache-control", b"no-store"))
 
 
@@ -37,6 +39,7 @@ class RestDoor:
         self._channel = channel
         self._stories = Stories(channel, new_channel)
         self._sharing = Sharing()
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._table = Table(ways())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,9 +105,13 @@ class RestDoor:
                 command.name, fields, caller, is_repeatable=is_repeatable
             )
 
+        async def ask_in_turn() -> bytes:
+            async with self._room:
+                return await ask()
+
         if not command.is_shared:
             return await ask()
-        return await self._sharing.answer((caller, command.name, repr(fields)), ask)
+        return await self._sharing.answer((caller, command.name, repr(fields)), ask_in_turn)
 
 
 def wants_stream(request: Request, way: Way, fields: dict[str, Any]) -> bool:
