@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -138,20 +139,27 @@ def recover(store: ChangeStore, opener: Opener) -> list[Record]:
     return settled
 
 
-def roll_back(
-    record: Record, store: ChangeStore, opener: Opener, touched: list[int] | None = None
-) -> list[str]:
-    """Give every file back what it was; tells those that could not be.
+class UnderWay(NamedTuple):
+    """How far who rolls back himself had come with a file."""
 
-    `touched` are those that were replaced, if that is known; of the others only what was
-    prepared is removed.
-    """
+    folder: int
+    """The open folder that it is in; -1: it was not opened yet."""
+    is_touched: bool
+
+
+def roll_back(
+    record: Record, store: ChangeStore, opener: Opener, under_way: Sequence[UnderWay] | None = None
+) -> list[str]:
+    """Give every file back what it was; tells those that could not be."""
     left = []
     for number, entry in reversed(list(enumerate(record.entries))):
         located = located_of(entry)
-        was_touched = touched is None or number in touched
         try:
-            if _give_back(entry, located, store, opener, was_touched=was_touched):
+            if under_way is None:
+                is_done = _give_back(entry, located, store, opener)
+            else:
+                is_done = _take_back(entry, located, store, opener, under_way[number])
+            if is_done:
                 continue
         except (OSError, HoldfastError) as error:
             _log.error("%r cannot be given back: %s", located.absolute, error)
@@ -159,29 +167,47 @@ def roll_back(
     return left
 
 
-def _give_back(
-    entry: Entry, located: Located, store: ChangeStore, opener: Opener, *, was_touched: bool
+def _take_back(
+    entry: Entry, located: Located, store: ChangeStore, opener: Opener, under_way: UnderWay
 ) -> bool:
-    """Whether the file is what it was before."""
+    """In the folder that was opened for it, wherever that may be by now."""
+    is_done = True
+    if under_way.folder >= 0:
+        _drop_prepared(entry, under_way.folder)
+        if under_way.is_touched:
+            is_done = _restore(entry, under_way.folder, located.parts[-1], store, opener)
+    with suppress(OSError):
+        root = os.open(located.root.path, FOLDER)
+        try:
+            remove_folders(root, located.parts, entry.made, opener)
+        finally:
+            os.close(root)
+    return is_done
+
+
+def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opener) -> bool:
+    """Whether the file is what it was before, after somebody died."""
     root = os.open(located.root.path, FOLDER)
     try:
         try:
             folder = opener(root, located.parts[:-1], FOLDER)
         except FileNotFoundError:
-            is_done = entry.before is None or not was_touched
+            is_done = entry.before is None
         else:
             try:
-                if entry.temporary:
-                    replacing.drop(folder, entry.temporary)
-                is_done = not was_touched or _restore(
-                    entry, folder, located.parts[-1], store, opener
-                )
+                _drop_prepared(entry, folder)
+                is_done = _restore(entry, folder, located.parts[-1], store, opener)
             finally:
                 os.close(folder)
         remove_folders(root, located.parts, entry.made, opener)
         return is_done
     finally:
         os.close(root)
+
+
+def _drop_prepared(entry: Entry, folder: int) -> None:
+    if entry.temporary:
+        replacing.drop(folder, entry.temporary)
 
 
 def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: Opener) -> bool:

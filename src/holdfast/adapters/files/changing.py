@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.adapters.files import replacing
 from holdfast.adapters.files.beneath import FOLDER, Opener
-from holdfast.adapters.files.changes import roll_back
+from holdfast.adapters.files.changes import UnderWay, roll_back
 from holdfast.adapters.files.reading import WHOLE
 from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.roots import Roots
@@ -99,19 +99,17 @@ class Changer:
             undoes=about.undoes,
             entries=tuple(step.entry for step in steps),
         )
-        with self._store.locked():
+        with self._store.locked(), ExitStack() as opened:
             for step in steps:
                 if step.wanted.seen is not None:
                     self._store.put(step.wanted.seen.data)
             self._store.begin(record)
             try:
-                with ExitStack() as opened:
-                    self._replace(roots, steps, opened)
+                self._replace(roots, steps, opened)
+                self._store.finish(record)
             except BaseException as error:
-                touched = [number for number, step in enumerate(steps) if step.is_touched]
-                self._take_back(record, error, roots.opener, touched)
+                self._take_back(record, error, roots.opener, steps)
                 raise
-            self._store.finish(record)
         return record
 
     def _step(self, roots: Roots, wanted: Wanted, change: str, number: int) -> Step:
@@ -194,9 +192,10 @@ class Changer:
         return roots.opener(root, parts, FOLDER)
 
     def _take_back(
-        self, record: Record, error: BaseException, opener: Opener, touched: list[int]
+        self, record: Record, error: BaseException, opener: Opener, steps: list[Step]
     ) -> None:
-        left = roll_back(record, self._store, opener, touched)
+        under_way = [UnderWay(step.folder, step.is_touched) for step in steps]
+        left = roll_back(record, self._store, opener, under_way)
         if not left:
             self._store.abandon(record)
             return
