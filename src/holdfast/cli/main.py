@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli.arguments import Arguments, parse
 from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError, exit_code_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.cli.arguments import Arguments
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,6 +54,13 @@ def _run(words: list[str]) -> int:
         from holdfast.cli.completion import complete
 
         return complete(words[1:])
+    if words and words[0] == "mcp" and sys.platform != "win32":
+        from holdfast.cli.mcp import quick
+
+        if (code := quick(words[1:], os.environ)) is not None:
+            return code
+    from holdfast.cli.arguments import parse
+
     arguments = parse(words)
     verb = arguments.verb
     if arguments.options.get("help"):

@@ -1,14 +1,55 @@
-"""The verb `mcp`: an assistant's line, or the configuration of its program."""
+"""The verb `mcp`: an assistant's line, or the configuration of its program.
+
+An assistant waits for its line at every start, so the plain ways of asking for one are understood
+here without the table of all verbs.
+"""
 
 from __future__ import annotations
 
-from holdfast.cli.call import Call
+import os
+from collections.abc import Mapping
+
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import TOOLSETS
+from holdfast.vocabulary.places import Places, find_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from holdfast.cli.call import Call
+
+_FLAGS = {"--start": "start", "--read-only": "read_only"}
+_VALUES = {"--toolsets": "toolsets", "-C": "C"}
+
+
+def quick(words: list[str], environ: Mapping[str, str]) -> int | None:
+    """Be the line, if these words ask for one in a plain way; None: the table must decide."""
+    options: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if word in _FLAGS:
+            options[_FLAGS[word]] = True
+        elif word in _VALUES and (value := next(rest, "")):
+            options[_VALUES[word]] = value
+        else:
+            return None
+    if "HOLDFAST_CONFIG" in environ or "MAGICTUNNEL_CONFIG" in environ:
+        return None
+    folder = os.path.join(os.getcwd(), options.get("C") or "")
+    if not os.path.isdir(folder):
+        return None
+
+    def launch() -> None:
+        from holdfast.cli.arguments import parse
+        from holdfast.cli.call import Call
+        from holdfast.cli.up import start_quietly
+
+        start_quietly(Call(parse(["mcp", *words]), environ))
+
+    is_starting = bool(options.get("start"))
+    return _relay(find_places(folder, environ), options, launch if is_starting else None)
 
 
 def mcp(call: Call) -> int:
@@ -18,24 +59,23 @@ def mcp(call: Call) -> int:
         from holdfast.cli.mcp_config import config
 
         return config(call)
-    return _relay(call)
-
-
-def _relay(call: Call) -> int:
-    from holdfast.cli.mcp_relay import Relay
-
-    greeting: dict[str, Any] = {"read_only": bool(call.options.get("read_only"))}
-    if "toolsets" in call.options:
-        greeting["toolsets"] = _toolsets(call.options["toolsets"])
 
     def launch() -> None:
         from holdfast.cli.up import start_quietly
 
         start_quietly(call)
 
-    launching = launch if call.options.get("start") else None
+    return _relay(call.places, call.options, launch if call.options.get("start") else None)
+
+
+def _relay(places: Places, options: dict[str, Any], launch: Callable[[], None] | None) -> int:
+    from holdfast.cli.mcp_relay import Relay
+
+    greeting: dict[str, Any] = {"read_only": bool(options.get("read_only"))}
+    if "toolsets" in options:
+        greeting["toolsets"] = _toolsets(options["toolsets"])
     try:
-        return Relay(call.places, greeting, launching).run()
+        return Relay(places, greeting, launch).run()
     except (BrokenPipeError, ConnectionResetError):
         return 0
 

@@ -67,7 +67,9 @@ class Relay:
         self._asked: set[str] = set()
         """Ids under which the gate asked the client something."""
         self._own: set[str] = set()
-        self._relistened: set[bytes] = set()
+        self._acknowledged: set[str] = set()
+        """Streams that the client was told are open."""
+        self._relistened: set[str] = set()
         self._prefix = os.urandom(12).hex()
         self._count = 0
         self._answered = re.compile(_ID)
@@ -197,16 +199,19 @@ class Relay:
         if number in self._own:
             self._own.discard(number)
             return False
+        self._acknowledged.discard(number)
         return self._open.pop(number, None) is not None
 
     def _is_repeated_ack(self, line: bytes) -> bool:
-        """A stream that was begun anew is acknowledged anew; the client knows nothing of it."""
-        if not self._relistened or ACKNOWLEDGED not in line:
+        """A stream that was begun anew is acknowledged anew; the client has heard it already."""
+        if ACKNOWLEDGED not in line:
             return False
-        for number in self._relistened:
-            if SUBSCRIPTION + b":" + number in line:
+        for number in self._open:
+            if SUBSCRIPTION + b":" + number.encode() in line:
+                is_repeated = number in self._relistened
                 self._relistened.discard(number)
-                return True
+                self._acknowledged.add(number)
+                return is_repeated
         return False
 
     def _write(self, data: bytes) -> None:
@@ -313,8 +318,8 @@ class Relay:
             if line not in open_lines:
                 self._repeat(line)
         for number, line in self._open.items():
-            if b'"subscriptions/listen"' in line:
-                self._relistened.add(number.encode())
+            if number in self._acknowledged:
+                self._relistened.add(number)
             self._sock.sendall(line + b"\n")
 
     def _repeat(self, line: bytes) -> None:

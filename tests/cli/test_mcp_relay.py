@@ -1,0 +1,283 @@
+"""The relay alone, between a client and gates that die: nothing is lost, nothing asked anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import __version__
+from tests.harness import PYTHON
+
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"x": 1}}
+
+
+class Doors:
+    """A line door that opens sessions, and a gate that is told what to say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sessions = 0
+        self.gates: list[Gate] = []
+        self.line = self._listening("line.sock")
+        self.gate = self._listening("mcp.sock")
+        threading.Thread(target=self._open_sessions, daemon=True).start()
+
+    def _listening(self, name: str) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(str(self.folder / name))
+        sock.listen(8)
+        sock.settimeout(20)
+        return sock
+
+    def _open_sessions(self) -> None:
+        while True:
+            try:
+                connection, _ = self.line.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rwb") as file:
+                for line in file:
+                    frame = json.loads(line)
+                    if frame["command"] == "hello":
+                        result: dict[str, Any] = {"version": __version__}
+                    else:
+                        self.sessions += 1
+                        result = {"token": f"token-{self.sessions}"}
+                    said = {"id": frame["id"], "ok": True, "result": result}
+                    file.write(json.dumps(said).encode() + b"\n")
+                    file.flush()
+
+    def accept(self, *, is_welcome: bool = True) -> Gate:
+        connection, _ = self.gate.accept()
+        gate = Gate(connection)
+        self.gates.append(gate)
+        gate.greeting = gate.hear()
+        error = {"error": {"code": "refused", "message": "not known"}}
+        gate.say({"ok": True} if is_welcome else error)
+        return gate
+
+    def close(self) -> None:
+        for gate in self.gates:
+            gate.die()
+        self.line.close()
+        self.gate.close()
+
+
+class Gate:
+    """One connection of the relay."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(20)
+        self._connection = connection
+        self._file = connection.makefile("rwb")
+        self.greeting: dict[str, Any] = {}
+
+    def hear(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._file.readline())
+        return found
+
+    def say(self, message: dict[str, Any]) -> None:
+        # As the gate writes it: id in front, no spaces.
+        self._file.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+
+    def answer(self, request: dict[str, Any], result: Any = None) -> None:
+        self.say({"jsonrpc": "2.0", "id": request["id"], "result": result or {}})
+
+    def die(self) -> None:
+        self._file.close()
+        self._connection.close()
+
+
+class Assistant:
+    """The client's end of a relay."""
+
+    def __init__(self, doors: Doors) -> None:
+        # The relay finds its sockets beside the state folder that it is given.
+        environ = {**os.environ, "HOLDFAST_STATE_DIR": str(doors.folder.parent)}
+        self.process = subprocess.Popen(
+            [PYTHON, "-m", "holdfast", "mcp"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ,
+        )  # fmt: skip
+
+    def say(self, message: Any) -> None:
+        assert self.process.stdin is not None
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def close(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+        return self.process.wait(10)
+
+
+@pytest.fixture
+def doors(short_path: Path) -> Iterator[Doors]:
+    folder = short_path / "run"
+    folder.mkdir(mode=0o700)
+    made = Doors(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def assistant(doors: Doors) -> Iterator[Assistant]:
+    made = Assistant(doors)
+    yield made
+    made.process.kill()
+    made.process.communicate()
+
+
+def begin(doors: Doors, assistant: Assistant) -> Gate:
+    assistant.say(INITIALIZE)
+    gate = doors.accept()
+    gate.answer(gate.hear(), {"protocolVersion": "2025-11-25"})
+    assert assistant.hear()["id"] == 1
+    assistant.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert gate.hear()["method"] == "notifications/initialized"
+    return gate
+
+
+def call(number: Any, **more: Any) -> dict[str, Any]:
+    params = {"name": "git_change", "arguments": {"op": "commit"}, **more}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def key_of(message: dict[str, Any]) -> str:
+    return str(message["params"]["_meta"]["io.holdfast/key"])
+
+
+def test_a_call_in_flight_is_repeated_under_its_key(doors: Doors, assistant: Assistant) -> None:
+    """After the handshake, which the client does not see; the answer comes once."""
+    gate = begin(doors, assistant)
+    assistant.say(call("a", _meta={"progressToken": 7}))
+    first = gate.hear()
+    assert first["params"]["_meta"]["progressToken"] == 7
+    gate.die()
+    gate = doors.accept()
+    handshake = gate.hear()
+    assert handshake["method"] == "initialize"
+    assert handshake["id"] != 1
+    gate.answer(handshake, {"protocolVersion": "2025-11-25"})
+    assert gate.hear()["method"] == "notifications/initialized"
+    second = gate.hear()
+    assert second == first
+    gate.answer(second, {"content": []})
+    assert assistant.hear() == {"jsonrpc": "2.0", "id": "a", "result": {"content": []}}
+    assistant.say(call("b"))
+    third = gate.hear()
+    assert key_of(third) != key_of(first), "another call has another key"
+    gate.answer(third)
+    assert assistant.hear()["id"] == "b"
+    assert doors.sessions == 1
+    assert assistant.close() == 0
+
+
+def test_a_gate_that_dies_while_nothing_is_asked(doors: Doors, assistant: Assistant) -> None:
+    """Is noticed at the next request; subscriptions are made again."""
+    gate = begin(doors, assistant)
+    uri = {"uri": "holdfast://events"}
+    assistant.say({"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": uri})
+    gate.answer(gate.hear())
+    assert assistant.hear()["id"] == 2
+    gate.die()
+    gate = doors.accept()
+    gate.answer(gate.hear())
+    assert gate.hear()["method"] == "notifications/initialized"
+    again = gate.hear()
+    assert again["method"] == "resources/subscribe"
+    gate.answer(again)
+    gate.say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": uri})
+    assert assistant.hear()["method"] == "notifications/resources/updated"
+
+
+def test_a_stream_is_acknowledged_once(doors: Doors, assistant: Assistant) -> None:
+    """Since 2026 there is no handshake; a listen request is one that stays open."""
+    assistant.say({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen", "params": {}})
+    meta = {"io.modelcontextprotocol/subscriptionId": 5}
+    ack = {
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": meta},
+    }
+    changed = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {}}
+    gate = doors.accept()
+    assert gate.hear()["method"] == "subscriptions/listen"
+    gate.say(ack)
+    assert assistant.hear() == ack
+    gate.die()
+    gate = doors.accept()
+    assert gate.hear()["method"] == "subscriptions/listen"
+    gate.say(ack)
+    gate.say(changed)
+    assert assistant.hear() == changed
+
+
+def test_a_session_that_is_over_is_followed_by_another(doors: Doors, assistant: Assistant) -> None:
+    """Its token is refused; the client goes on and knows nothing of it."""
+    gate = begin(doors, assistant)
+    assert gate.greeting["token"] == "token-1"
+    gate.die()
+    assistant.say(call(3))
+    doors.accept(is_welcome=False).die()
+    gate = doors.accept()
+    assert gate.greeting["token"] == "token-2"
+    gate.answer(gate.hear())
+    assert gate.hear()["method"] == "notifications/initialized"
+    gate.answer(gate.hear())
+    assert assistant.hear()["id"] == 3
+
+
+def test_an_answer_to_a_gate_that_is_gone_is_not_passed_on(
+    doors: Doors, assistant: Assistant
+) -> None:
+    """The next one did not ask; what the client cancelled is not asked again either."""
+    gate = begin(doors, assistant)
+    assistant.say(call(4))
+    gate.hear()
+    gate.say({"jsonrpc": "2.0", "id": 99, "method": "elicitation/create", "params": {}})
+    assert assistant.hear()["method"] == "elicitation/create"
+    assistant.say(call(6))
+    gate.hear()
+    cancelled = {"method": "notifications/cancelled", "params": {"requestId": 4}}
+    assistant.say({"jsonrpc": "2.0", **cancelled})
+    assert gate.hear()["method"] == "notifications/cancelled"
+    gate.die()
+    gate = doors.accept()
+    gate.answer(gate.hear())
+    gate.hear()
+    assert gate.hear()["id"] == 6
+    assistant.say({"jsonrpc": "2.0", "id": 99, "result": {}})
+    assistant.say(call(7))
+    assert gate.hear()["id"] == 7
+
+
+def test_long_lines_and_garbage_pass(doors: Doors, assistant: Assistant) -> None:
+    """Megabytes in both directions at once, and what is no JSON is the gate's to refuse."""
+    gate = begin(doors, assistant)
+    content = "x" * 3_000_000
+    thread = threading.Thread(target=assistant.say, args=(call(8, arguments={"c": content}),))
+    thread.start()
+    heard = gate.hear()
+    thread.join()
+    answering = threading.Thread(target=gate.answer, args=(heard, {"c": content}))
+    answering.start()
+    assert assistant.hear()["result"]["c"] == content
+    answering.join()
+    assistant.say(b"not json")
+    assert gate._file.readline() == b"not json\n"

@@ -1,0 +1,151 @@
+"""A line outlives the supervisor and the gate; what was asked is done once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gate.mcp.conftest import ERAS, McpHold, quick, text_of
+from tests.harness import PYTHON, kill_9, wait_for
+
+FLOOD = "import sys; sys.stdout.write(('y' * 99 + '\\n') * 1_000_000); print('the end')"
+
+
+@pytest.fixture
+def hold() -> Iterator[McpHold]:
+    with McpHold({"run": True}) as made:
+        made.make_repository()
+        made.up()
+        yield made
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_next_call_answers(hold: McpHold, era: str) -> None:
+    """After a kill of the supervisor, of the gate, and of both; cursors stay valid, too."""
+
+    async def story(client: Any) -> None:
+        logs = text_of(await client.call_tool("logs", {"name": "web"}))
+        cursor = logs.rsplit(" ", 1)[1]
+        for victims in (("supervisor",), ("gate",), ("supervisor", "gate")):
+            pids = {"supervisor": hold.supervisor_pid, "gate": hold.gate_pid()}
+            for name in victims:
+                kill_9(pids[name])
+            status = await client.call_tool("status", {})
+            assert "web  running" in text_of(status), victims
+            read_on = await client.call_tool("logs", {"name": "web", "cursor": cursor})
+            assert text_of(read_on).startswith("-- 0 lines"), victims
+        commit = {"op": "commit", "message": "once"}
+        (hold.project / "a.txt").write_text("changed\n")
+        kill_9(hold.gate_pid())
+        done = await client.call_tool("git_change", {**commit, "paths": ["a.txt"]})
+        assert not done.is_error, text_of(done)
+        log = text_of(await client.call_tool("git", {"op": "log"}))
+        assert log.count("once") == 1
+
+    hold.talk(story, era=era)
+
+
+def test_a_hundred_megabytes_are_bounded(hold: McpHold) -> None:
+    """Read from either end in little time and few bytes."""
+
+    async def story(client: Any) -> None:
+        run = {"argv": [PYTHON, "-I", "-S", "-c", FLOOD], "name": "flood", "timeout_s": 50}
+        done = text_of(await client.call_tool("run", run))
+        assert len(done.encode()) < 9_000
+        tail = text_of(await client.call_tool("logs", {"name": "flood", "tail": 2000}))
+        assert "the end" in tail
+        assert len(tail.encode()) < 9_000
+        cursor = "P0"
+        for _ in range(3):
+            given = {"name": "flood", "cursor": cursor, "max_bytes": 64_000, "tail": 2000}
+            shown = text_of(await client.call_tool("logs", given))
+            assert len(shown.encode()) <= 64_000
+            last, cursor = cursor, shown.rsplit(" ", 1)[1]
+            assert cursor != last
+
+    hold.talk(story)
+
+
+def test_a_session_is_held_and_ends(hold: McpHold) -> None:
+    """While somebody speaks; what it started is told with its call, and outlives the goodbye."""
+    before = {one["session"] for one in hold.ask("list_sessions")["sessions"]}
+
+    def sessions() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = hold.ask("list_sessions")["sessions"]
+        return [one for one in found if one["session"] not in before]
+
+    async def looks(client: Any) -> None:
+        await client.call_tool("status", {})
+        (mine,) = sessions()
+        assert mine["held"] is True
+        kill_9(hold.supervisor_pid)
+        await client.call_tool("status", {})
+        wait_for(lambda: sessions()[0]["held"], what="held again")
+
+    hold.talk(looks)
+    wait_for(lambda: not sessions(), what="a session that owns nothing ends at once")
+
+    async def runs(client: Any) -> None:
+        await client.call_tool("run", {"argv": ["sleep", "300"], "name": "nap", "timeout_s": 0.1})
+
+    hold.talk(runs)
+    assert wait_for(sessions)[0]["owns"] == ["nap"]
+    owner = hold.service("nap")["owner"]
+    assert owner["call"].startswith("run argv=")
+
+
+def test_the_audit_has_each_command_as_itself(hold: McpHold) -> None:
+    """With the door, the client and the role; a tool is no command."""
+
+    async def story(client: Any) -> None:
+        await client.call_tool("control", {"action": "restart", "names": ["web"]})
+
+    hold.talk(story)
+    records = hold.ask("audit", about="restart")["records"]
+    assert records[-1]["door"] == "mcp"
+    assert records[-1]["role"] == "agent"
+
+
+def test_nothing_runs_here(hold: McpHold) -> None:
+    """An assistant that comes too early is told what to do, and can try again."""
+    import subprocess
+
+    hold.cli("down", "--now")
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+    done = subprocess.run(
+        hold.command("mcp"), cwd=hold.project, env=hold.environ, input=line + "\n",
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert "holdfast up" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_it_may_start_holdfast(hold: McpHold) -> None:
+    """With --start, as `holdfast up -d` would, and without a word on its line."""
+    hold.cli("down", "--now")
+
+    async def story(client: Any) -> None:
+        waited = await client.call_tool("wait", {"names": ["web"]})
+        assert waited.structured_content["met"] is True
+
+    hold.talk(story, "--start")
+
+
+def test_programs_can_be_listed() -> None:
+    """Only what begins so is run; another environment is refused then."""
+    with McpHold({"run": ["echo hi", "true"]}, web=quick(["sleep", "1000"])) as hold:
+        hold.up()
+
+        async def story(client: Any) -> None:
+            assert "hi you" in text_of(
+                await client.call_tool("run", {"argv": ["echo", "hi", "you"]})
+            )
+            refused = await client.call_tool("run", {"argv": ["echo", "bye"]})
+            assert "allows only echo hi, true" in text_of(refused)
+            other = {"argv": ["true"], "env": {"LD_PRELOAD": "x.so"}}
+            assert (await client.call_tool("run", other)).is_error
+
+        hold.talk(story)

@@ -1,0 +1,207 @@
+"""The tools, through a real relay, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.gate.mcp.server import INSTRUCTIONS
+from holdfast.gate.mcp.tools import TABLE, offered
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.commands.command import Door, Effect
+from holdfast.vocabulary.mcp_spec import McpSpec
+from tests.gate.mcp.conftest import ERAS, McpHold, text_of
+
+EVERYTHING = McpSpec(run=True, send=True)
+
+
+def test_definitions_are_few_words() -> None:
+    """Twelve tools, under 2,500 tokens together; instructions under 500 characters."""
+    listed = {"tools": [tool.described() for tool in offered(EVERYTHING).values()]}
+    compact = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
+    assert len(listed["tools"]) == 12
+    assert len(compact) / 4 < 2500
+    assert len(INSTRUCTIONS) < 500
+
+
+def test_every_tool_is_a_union_of_commands() -> None:
+    """Each is known and offered at this door; who only looks has no other."""
+    for tool in TABLE:
+        for name in tool.commands:
+            assert Door.MCP in COMMANDS[name].doors, name
+        schema = tool.described()["inputSchema"]
+        assert schema["additionalProperties"] is False
+        assert "title" not in json.dumps(schema)
+        hints = tool.described()["annotations"]
+        reads = all(COMMANDS[name].effect is Effect.READS for name in tool.commands)
+        assert hints["readOnlyHint"] is reads
+
+
+def test_no_tool_changes_configuration_or_rights() -> None:
+    """Not one of them can reach such a command."""
+    given = {name for tool in TABLE for name in tool.commands}
+    forbidden = {"up", "reload", "create_token", "revoke_token", "set_mode", "lockdown", "unlock"}
+    assert not given & (forbidden | {"approve", "shutdown", "upgrade", "adopt"})
+
+
+def test_what_is_offered_is_narrowed() -> None:
+    """By the settings, and further by the client; run and send are off unless configured."""
+    assert not {"run", "send"} & set(offered(McpSpec()))
+    looking = offered(McpSpec(run=True, send=True, read_only=True))
+    assert set(looking) == {"status", "logs", "wait", "read", "search", "git"}
+    assert set(offered(McpSpec(toolsets=("git",)))) == {"git", "git_change"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_services(assistants: McpHold, era: str) -> None:
+    """Status, logs, wait and control answer in words and in structure."""
+
+    async def story(client: Any) -> None:
+        tools = (await client.list_tools()).tools
+        assert len(tools) == 12
+        status = await client.call_tool("status", {})
+        assert "web" in text_of(status)
+        facts = {one["name"]: one for one in status.structured_content["services"]}
+        assert facts["web"]["state"] == "running"
+        logs = await client.call_tool("logs", {"name": "web"})
+        assert "hello\n" in text_of(logs)
+        assert "\x1b" not in text_of(logs)
+        waited = await client.call_tool("wait", {"names": ["web"], "until": "ready"})
+        assert waited.structured_content["met"] is True
+        started = await client.call_tool("control", {"action": "start", "names": ["web"]})
+        assert "already running" in text_of(started)
+
+    assistants.talk(story, era=era)
+
+
+def test_a_failure_tells_code_reason_and_last_lines(assistants: McpHold) -> None:
+    """So that no second call is needed."""
+
+    async def story(client: Any) -> None:
+        failed = await client.call_tool("control", {"action": "start", "names": ["bad"]})
+        assert failed.is_error
+        assert "exit code: 3" in text_of(failed)
+        assert "oh no" in text_of(failed)
+        assert failed.structured_content["services"][0]["exit"] == 3
+
+    assistants.talk(story)
+
+
+def test_a_misspelt_argument_is_refused_with_a_suggestion(assistants: McpHold) -> None:
+    """Never ignored; nor is a value of the wrong kind, an unknown service or tool."""
+
+    async def story(client: Any) -> None:
+        wrong = await client.call_tool("logs", {"name": "web", "tial": 5})
+        assert wrong.is_error
+        assert 'did you mean "tail"' in text_of(wrong)
+        wrong = await client.call_tool("logs", {"name": "web", "tail": "many"})
+        assert wrong.is_error
+        wrong = await client.call_tool("status", {"names": ["wbe"]})
+        assert 'did you mean "web"' in text_of(wrong)
+
+    assistants.talk(story)
+
+
+def test_hostile_output_is_bounded(assistants: McpHold) -> None:
+    """A line of ten megabytes, bytes that are no text, progress bars, repetition."""
+
+    async def story(client: Any) -> None:
+        await client.call_tool("wait", {"names": ["noisy"], "until": "exit"})
+        shown = text_of(await client.call_tool("logs", {"name": "noisy", "tail": 2000}))
+        assert len(shown.encode()) < 9_000
+        most = {"name": "noisy", "tail": 2000, "max_bytes": 64_000}
+        shown = text_of(await client.call_tool("logs", most))
+        assert len(shown.encode()) <= 64_000
+        head = text_of(await client.call_tool("logs", {"name": "noisy", "cursor": "P0"}))
+        assert "100%\n" in head
+        assert "10%" not in head.replace("100%", "")
+        assert "… x" in head
+        assert "\ufffd\ufffd broken" in head or "next cursor" in head
+
+    assistants.talk(story)
+
+
+def test_typing_into_a_service(assistants: McpHold) -> None:
+    """What it printed then is told."""
+
+    async def story(client: Any) -> None:
+        sent = await client.call_tool("send", {"name": "cat", "text": "echo me", "key": "enter"})
+        assert "echo me" in text_of(sent)
+
+    assistants.talk(story)
+
+
+def test_running_a_program(assistants: McpHold) -> None:
+    """To its end, or on as a supervised task; the same one is joined, not started twice."""
+
+    async def story(client: Any) -> None:
+        done = await client.call_tool("run", {"argv": ["sh", "-c", "echo out; exit 4"]})
+        assert "exit code 4" in text_of(done)
+        assert "out" in text_of(done)
+        long = {"argv": ["sleep", "300"], "timeout_s": 0.2}
+        first = await client.call_tool("run", long)
+        assert "still runs" in text_of(first)
+        second = await client.call_tool("run", long)
+        assert "joined" in text_of(second)
+        name = second.structured_content["services"][0]["name"]
+        stopped = await client.call_tool("control", {"action": "stop", "names": [name]})
+        assert not stopped.is_error
+        taken = await client.call_tool("run", {"argv": ["true"], "name": "web"})
+        assert taken.is_error
+        outside = await client.call_tool("run", {"argv": ["true"], "cwd": "../.."})
+        assert "not below the project" in text_of(outside)
+
+    assistants.talk(story)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_files_and_git(assistants: McpHold, era: str) -> None:
+    """Read, edit, write, search, look and commit; nothing to commit is no failure."""
+    new = f"new-{era}.txt"
+
+    async def story(client: Any) -> None:
+        read = text_of(await client.call_tool("read", {"path": "a.txt"}))
+        assert "2\t" in read
+        word = "two" if "two" in read else "TWO"
+        other = "TWO" if word == "two" else "two"
+        edits = [{"old": word, "new": other}]
+        changed = await client.call_tool("edit", {"path": "a.txt", "edits": edits})
+        assert f"+{other}" in text_of(changed)
+        missed = await client.call_tool("edit", {"path": "a.txt", "edits": edits})
+        assert missed.is_error
+        written = await client.call_tool("write", {"path": new, "content": "a needle\n"})
+        assert f"created {new}" in text_of(written)
+        again = await client.call_tool("write", {"path": new, "content": "x\n"})
+        assert again.is_error
+        found = text_of(await client.call_tool("search", {"pattern": "needle"}))
+        assert f"{new}:1:a needle" in found
+        status = text_of(await client.call_tool("git", {"op": "status"}))
+        assert "changed: modified a.txt" in status
+        commit = {"op": "commit", "paths": ["a.txt", new], "message": f"in {era}"}
+        assert "commit" in text_of(await client.call_tool("git_change", commit))
+        nothing = await client.call_tool("git_change", {"op": "commit", "message": "more"})
+        assert not nothing.is_error
+        assert "nothing to commit" in text_of(nothing)
+        log = text_of(await client.call_tool("git", {"op": "log"}))
+        assert f"in {era}" in log
+        folder = text_of(await client.call_tool("read", {"path": "."}))
+        assert "a.txt" in folder
+        refused = await client.call_tool("read", {"path": "../../etc/passwd"})
+        assert refused.is_error
+        mixed = await client.call_tool("git_change", {"op": "stash_pop", "rev": "HEAD"})
+        assert "takes no rev" in text_of(mixed)
+
+    assistants.talk(story, era=era)
+
+
+def test_a_client_that_may_only_look(assistants: McpHold) -> None:
+    """`--read-only` and `--toolsets` of the relay narrow what is offered."""
+
+    async def names(client: Any) -> set[str]:
+        return {tool.name for tool in (await client.list_tools()).tools}
+
+    assert assistants.talk(names, "--read-only", "--toolsets", "process,git") == {
+        "status", "logs", "wait", "git",
+    }  # fmt: skip
