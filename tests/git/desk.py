@@ -7,7 +7,8 @@ import os
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from threading import Thread
+from typing import IO, Any, cast
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
@@ -31,43 +32,48 @@ class LocalTasks(Tasks):
 
     def __init__(self) -> None:
         self.ran: list[Task] = []
+        self.cancelled = 0
 
     async def run(self, task: Task) -> TaskResult:
         self.ran.append(task)
-        process = await asyncio.create_subprocess_exec(
-            *task.argv,
+        process = subprocess.Popen(  # noqa: ASYNC220
+            task.argv,
             cwd=task.working_dir,
             env=task.env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        tails = {"out": bytearray(), "err": bytearray()}
-
-        async def pump(name: str, stream: asyncio.StreamReader) -> None:
-            while data := await stream.read(65536):
-                tails[name] = (tails[name] + data)[-TAIL_BYTES:]
-                if task.on_output is not None and task.on_output(name, data):
-                    if process.returncode is None:
-                        process.kill()
-                    return
-
-        assert process.stdout is not None
-        assert process.stderr is not None
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.wait_for(
-                asyncio.gather(pump("out", process.stdout), pump("err", process.stderr)),
-                task.timeout,
-            )
-        except BaseException:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+            return await loop.run_in_executor(None, _listen, process, task)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            process.kill()
             raise
-        code = await process.wait()
-        signal = None if code >= 0 else f"signal {-code}"
-        out, err = bytes(tails["out"]), bytes(tails["err"])
-        return TaskResult(code if code >= 0 else None, signal, False, 0.0, out, err)
+
+
+def _listen(process: subprocess.Popen[bytes], task: Task) -> TaskResult:
+    tails = {"out": b"", "err": b""}
+
+    def pump(name: str, stream: IO[bytes]) -> None:
+        is_wanted = True
+        while data := os.read(stream.fileno(), 65536):
+            tails[name] = (tails[name] + data)[-TAIL_BYTES:]
+            if is_wanted and task.on_output is not None and task.on_output(name, data):
+                is_wanted = False
+                process.kill()
+
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        other = Thread(target=pump, args=("err", process.stderr))
+        other.start()
+        pump("out", process.stdout)
+        other.join()
+        code = process.wait()
+    signal = None if code >= 0 else f"signal {-code}"
+    return TaskResult(code if code >= 0 else None, signal, False, 0.0, tails["out"], tails["err"])
 
 
 class _Files:

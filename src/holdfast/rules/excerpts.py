@@ -29,7 +29,7 @@ def decode(text: str | None) -> Place:
         return Place()
     offset, _, digest = text.partition(".")
     try:
-        if len(text) > _LONGEST_CURSOR or not digest.isalnum():
+        if len(text) > _LONGEST_CURSOR or not (offset.isalnum() and digest.isalnum()):
             raise ValueError
         return Place(int(offset, 16), digest)
     except ValueError:

@@ -208,6 +208,7 @@ def check_name(text: str, what: str) -> str:
         or len(text) > 200
         or _NAME.fullmatch(text) is None
         or text.startswith("-")
+        or not text.isprintable()
         or text in ("@", "HEAD")
         or text.endswith((".", "/"))
         or any(piece in text for piece in ("..", "@{", "//"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from holdfast.adapters.git import answers
@@ -166,9 +165,7 @@ async def _compared(
     if command.staged:
         raise UsageError("what is staged is compared with one commit, not with two")
     first, dots, second = ends
-    one, other = await asyncio.gather(
-        git.commit_of(repository, first), git.commit_of(repository, second)
-    )
+    one, other = await git.commit_of(repository, first), await git.commit_of(repository, second)
     return [f"{one}{dots}{other}"], f"{one}{dots}{other}"
 
 
@@ -234,7 +231,7 @@ async def git_log(context: Context, command: GitLog) -> GitLogResult:
     repository = await chosen(context, command.repository)
     paths = inside(context, repository, command.paths)
     git = context.repositories
-    skip, revision = 0, command.rev or "HEAD"
+    skip, revision = 0, "HEAD" if command.rev is None else command.rev
     if command.cursor is not None:
         number, _, revision = command.cursor.partition(".")
         if not number.isdigit() or len(number) > 9:

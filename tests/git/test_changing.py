@@ -1,0 +1,193 @@
+"""Changes of a repository: what they do, what they would do, and what stands in their way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
+from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
+from tests.git.desk import Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    desk.repository(**{"a.txt": "one\n", "b.txt": "two\n"})
+    return desk
+
+
+def state(desk: Desk) -> tuple[str, str, str]:
+    return (
+        desk.git("status", "--porcelain"),
+        desk.git("rev-parse", "HEAD"),
+        desk.git("stash", "list"),
+    )
+
+
+def test_nothing_to_commit_is_no_failure(desk: Desk) -> None:
+    """With paths and without; also when the paths did change nothing."""
+    for fields in ({}, {"paths": ["a.txt"]}, {"paths": ["."]}):
+        result = desk.ask("git_commit", message="m", **fields)
+        assert (result.changed, result.message) == (False, "nothing to commit")
+    desk.write("untracked", "x")
+    assert not desk.ask("git_commit", message="m").changed
+
+
+def test_a_commit_takes_its_paths_and_nothing_else(desk: Desk) -> None:
+    """New, changed and deleted files; what else is staged stays staged."""
+    desk.write("b.txt", "staged\n")
+    desk.git("add", "b.txt")
+    desk.write("new.txt", "new\n")
+    (desk.project / "a.txt").unlink()
+    result = desk.ask("git_commit", message="first line\n\nmore", paths=["new.txt", "a.txt"])
+    assert {(one.path, one.change) for one in result.files} == {
+        ("new.txt", "added"), ("a.txt", "deleted"),
+    }  # fmt: skip
+    assert result.message.endswith(" first line")
+    assert desk.git("status", "--porcelain") == "M  b.txt\n"
+    assert desk.git("log", "-1", "--format=%an %B").startswith("Ann first line\n\nmore")
+
+
+@pytest.mark.parametrize(
+    "message", ["-m", "--amend", "#not a comment", "'; touch x;'", "ü\n\n\nend", "a" * 60_000]
+)
+def test_messages_are_taken_as_they_are(desk: Desk, message: str) -> None:
+    """A message is never an option, a comment or a template."""
+    desk.write("a.txt", "x\n")
+    desk.ask("git_commit", message=message, paths=["a.txt"])
+    assert desk.git("log", "-1", "--format=%B").strip() == message.replace("\n\n\n", "\n\n")
+
+
+def test_dry_runs_change_nothing(desk: Desk) -> None:
+    """Each change says what it would do, and does not."""
+    desk.git("branch", "topic")
+    desk.write("a.txt", "changed\n")
+    desk.write("new.txt", "new\n")
+    before = state(desk)
+    assert [one.path for one in desk.ask("git_add", paths=["."], dry_run=True).files] == [
+        "a.txt", "new.txt",
+    ]  # fmt: skip
+    committed = desk.ask("git_commit", message="m", paths=["a.txt"], dry_run=True)
+    assert (committed.changed, [one.path for one in committed.files]) == (True, ["a.txt"])
+    assert desk.ask("git_restore", paths=["a.txt"], dry_run=True).files[0].path == "a.txt"
+    assert len(desk.ask("git_stash", dry_run=True).files) == 2
+    assert desk.ask("git_switch", branch="topic", dry_run=True).message == "would be on topic"
+    assert desk.ask("git_tag", tag="v1", dry_run=True).changed
+    assert state(desk) == before
+    assert desk.git("tag") == ""
+
+
+def test_a_switch_that_would_lose_changes_names_the_files(desk: Desk) -> None:
+    """And says what can be done; asked dry or in earnest."""
+    desk.ask("git_switch", branch="topic", create=True)
+    desk.write("a.txt", "topic\n")
+    desk.ask("git_commit", message="m", paths=["a.txt"])
+    desk.write("a.txt", "dirty\n")
+    for is_dry in (True, False):
+        with pytest.raises(Failed, match=r"a\.txt") as caught:
+            desk.ask("git_switch", branch="main", dry_run=is_dry)
+        assert caught.value.details["files"] == ["a.txt"]
+        assert "git_stash" in caught.value.hint
+    assert desk.read("a.txt") == "dirty\n"
+    with pytest.raises(NotFound, match='no branch "nowhere"'):
+        desk.ask("git_switch", branch="nowhere")
+
+
+def test_a_stash_comes_back_or_says_what_conflicts(desk: Desk) -> None:
+    """Untracked files too; with conflicts it is kept."""
+    desk.write("a.txt", "mine\n")
+    desk.write("new.txt", "new\n")
+    assert desk.ask("git_stash", message="aside").message == "2 files stashed"
+    assert "aside" in desk.ask("git_stash", action="list").message
+    assert not (desk.project / "new.txt").exists()
+    assert desk.ask("git_stash").message == "nothing to stash"
+    desk.write("a.txt", "theirs\n")
+    desk.ask("git_commit", message="m", paths=["a.txt"])
+    result = desk.ask("git_stash", action="pop")
+    assert [one.path for one in result.conflicts] == ["a.txt"]
+    assert "git_add" in result.next
+    assert desk.ask("git_status").conflicts
+    blocked = desk.ask("git_commit", message="m")
+    assert not blocked.changed
+    assert blocked.conflicts
+    desk.write("a.txt", "both\n")
+    desk.ask("git_add", paths=["a.txt"])
+    assert desk.ask("git_commit", message="settled").changed
+    assert desk.ask("git_stash", action="drop").changed
+    with pytest.raises(NotFound, match="no stash 0"):
+        desk.ask("git_stash", action="pop")
+
+
+def test_a_merge_is_committed_as_a_whole(desk: Desk) -> None:
+    """Status says what is under way and how it goes on."""
+    desk.ask("git_switch", branch="topic", create=True)
+    desk.write("a.txt", "topic\n")
+    desk.ask("git_commit", message="m", paths=["a.txt"])
+    desk.ask("git_switch", branch="main")
+    desk.write("a.txt", "main\n")
+    desk.ask("git_commit", message="m", paths=["a.txt"])
+    with pytest.raises(Exception, match="non-zero"):
+        desk.git("merge", "topic")
+    found = desk.ask("git_status")
+    assert found.under_way == "merge"
+    assert [one.kind for one in found.conflicts] == ["both modified"]
+    desk.write("a.txt", "both\n")
+    desk.ask("git_add", paths=["a.txt"])
+    with pytest.raises(Refused, match="as a whole"):
+        desk.ask("git_commit", message="m", paths=["b.txt"])
+    assert desk.ask("git_commit", message="merged").changed
+    assert len(desk.ask("git_log").commits[0].parents) == 2
+
+
+def test_restore_keeps_what_it_replaces(desk: Desk) -> None:
+    """What was there is in a checkpoint, and can be had back."""
+    desk.write("a.txt", "precious\n")
+    result = desk.ask("git_restore", paths=["a.txt"])
+    assert desk.read("a.txt") == "one\n"
+    desk.ask("restore_checkpoint", checkpoint=result.checkpoint)
+    assert desk.read("a.txt") == "precious\n"
+    desk.git("add", "a.txt")
+    assert desk.ask("git_restore", paths=["a.txt"], staged=True).changed
+    assert desk.git("status", "--porcelain") == " M a.txt\n"
+    assert desk.ask("git_restore", paths=["b.txt"]).message == "nothing to restore"
+
+
+def test_tags_are_not_moved(desk: Desk) -> None:
+    """A tag that is there stays where it is."""
+    desk.ask("git_tag", tag="v1.0", message="a release")
+    with pytest.raises(UsageError, match="already"):
+        desk.ask("git_tag", tag="v1.0")
+    assert desk.git("cat-file", "-t", "v1.0").strip() == "tag"
+
+
+def test_a_root_that_may_only_be_read_is_not_changed(desk: Desk) -> None:
+    """No change, but looking and dry runs."""
+    spec = FilesSpec(roots=(RootSpec(name="project", path=str(desk.project)),))
+    from holdfast.adapters.files.roots import Roots
+
+    desk.files.roots = Roots(spec, str(desk.project), list)
+    desk.write("a.txt", "x\n")
+    for name, fields in (
+        ("git_add", {"paths": ["."]}), ("git_commit", {"message": "m"}), ("git_stash", {}),
+        ("git_restore", {"paths": ["."]}), ("git_tag", {"tag": "x"}), ("restore_checkpoint", {}),
+        ("git_switch", {"branch": "x", "create": True}),
+    ):  # fmt: skip
+        with pytest.raises(Refused, match="read-only"):
+            desk.ask(name, **fields)
+    assert desk.ask("git_add", paths=["."], dry_run=True).changed
+    assert desk.ask("git_status").changed
+
+
+def test_who_commits_must_be_known(desk: Desk) -> None:
+    """The user's own configuration counts; without any, the answer says what to set."""
+    desk.git("config", "--unset", "user.name")
+    desk.git("config", "--unset", "user.email")
+    desk.git("config", "user.useConfigOnly", "true")
+    desk.write("a.txt", "x\n")
+    with pytest.raises(Failed, match="does not know who commits"):
+        desk.ask("git_commit", message="m", paths=["a.txt"])
+    (desk.home / ".gitconfig").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
+    desk.ask("git_commit", message="m", paths=["a.txt"])
+    assert desk.git("log", "-1", "--format=%an").strip() == "Bea"
