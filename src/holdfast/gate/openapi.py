@@ -14,10 +14,12 @@ from holdfast.gate.pages import CURSOR, METRICS_TYPE
 from holdfast.gate.server_sent import EVENT_STREAM
 from holdfast.gate.ways import Way, ways
 from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.log_part import LogPart
 
 _REFERENCE = "#/components/schemas/{name}"
 _TEXT = {"type": "string"}
+_KEY = {"type": "string", "minLength": 1, "maxLength": 200}
 PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code", "hint"],
@@ -124,9 +126,9 @@ def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[st
     elif others:
         operation["requestBody"] = _body(others, required, shown)
     if is_told and way.method == "GET":
-        parameters.append(
-            {"name": "Last-Event-ID", "in": "header", "required": False, "schema": _TEXT}
-        )
+        parameters.append(_header("Last-Event-ID", _TEXT, "Go on after this event."))
+    elif command.effect is not Effect.READS:
+        parameters.append(_header("Idempotency-Key", _KEY, "Done once under one key."))
     if parameters:
         operation["parameters"] = parameters
     return operation
@@ -154,6 +156,11 @@ def _body(others: dict[str, Any], required: set[str], shown: dict[str, Any]) -> 
 def _parameter(name: str, schema: Any, where: str, example: Any) -> dict[str, Any]:
     found = {"name": name, "in": where, "required": True, "schema": schema}
     return found if example is None else {**found, "example": example}
+
+
+def _header(name: str, schema: Any, meaning: str) -> dict[str, Any]:
+    where = {"name": name, "in": "header", "required": False}
+    return {**where, "schema": schema, "description": meaning}
 
 
 def _responses(done: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ EVENT_STREAM = "text/event-stream"
 REFUSAL_SECONDS = 0.25
 """So long a stream waits for a refusal before it begins; mostly the first item comes first."""
 ALIVE_SECONDS = 15.0
+LONGEST_SECONDS = 3600.0
+"""Then a stream ends, between two events; clients come back by themselves."""
 _RETRY = b"retry: 1000\n\n"
 _ALIVE = b": still here\n\n"
 _encode = msgspec.json.Encoder().encode
@@ -108,10 +110,12 @@ async def begun(story: Story) -> Story:
 
 
 async def _told(story: Story, following: asyncio.Future[bytes]) -> Story:
+    clock = asyncio.get_running_loop().time
+    ending = clock() + LONGEST_SECONDS
     try:
         yield _RETRY
-        while True:
-            await asyncio.wait([following], timeout=ALIVE_SECONDS)
+        while (left := ending - clock()) > 0:
+            await asyncio.wait([following], timeout=min(left, ALIVE_SECONDS))
             if not following.done():
                 yield _ALIVE
                 continue
