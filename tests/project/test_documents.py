@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.verbs import VERBS
+from holdfast.gate.ways import ways
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES
 from holdfast.vocabulary.events import MEANING, Kind
@@ -54,6 +55,7 @@ def test_reference_is_current(name: str) -> None:
         ("events.md", [f"`{kind.value}`" for kind in Kind]),
         ("errors.md", [f"| `{code}` | {status} |" for code, status in EXIT_CODES.items()]),
         ("errors.md", [f"| {code} | " for code in range(8)]),
+        ("http.md", [f"| `{way.method} {way.path}` | " for way in ways()]),
         ("states.md", [f"| `{state.value}` | " for state in State]),
     ],
 )
