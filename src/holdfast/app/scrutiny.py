@@ -114,7 +114,10 @@ class Scrutiny:
             advanced.tallies.refused(cause, actor)
 
     def _may_decide(self, actor: Actor, command: Approve | Reject, verdict: Verdict) -> Verdict:
-        pending = self._context.authority.approvals.find(command.approval)
+        try:
+            pending = self._context.authority.approvals.find(command.approval)
+        except HoldfastError:
+            return verdict  # whoever answers it says so, on record
         why = policies.why_not_approve(actor, pending.actor, pending.info.approvers)
         if why is None:
             return verdict

@@ -87,6 +87,9 @@ def _from_json(text: bytes) -> Request:
         raise UsageError("an id is a number or a text, a token is a text")
     if "command" in value and isinstance(value["command"], str):
         name = value.pop("command")
+        if token is not None and name in COMMANDS and "token" in _fields(name):
+            # It is the command's own; who asks has said who it is in a line before.
+            value["token"], token = token, None
         return _tagged(name, value, request_id, token)
     if len(value) == 1:
         tag, fields = next(iter(value.items()))

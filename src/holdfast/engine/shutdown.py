@@ -45,6 +45,7 @@ class Shutdown:
         self._link = link
         self._task: asyncio.Task[ShutdownResult] | None = None
         self._ending: asyncio.Task[ShutdownResult] | None = None
+        self._finishing: asyncio.Task[None] | None = None
         self._begun = Kept()
 
     async def begin(
@@ -87,8 +88,11 @@ class Shutdown:
     def _remember(self) -> None:
         self._link.keep(KEPT, msgspec.json.encode(self._begun).decode())
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         """The last word to the keeper; it retires us then."""
+        await asyncio.sleep(ANSWER_SECONDS)
+        await self._gate.stop()
+        await self._store.written()
         if self._begun.keep_running or self._left():
             self._link.keep(KEPT, None)
             self._link.request({"do": "supervise", "on": False}, _log_refusal)
@@ -121,10 +125,9 @@ class Shutdown:
                 if runner.declaration.spec.on_supervisor_exit == "stop"
             ]
             await self._roster.stop(names, grace=0.0 if self._begun.now else None)
-        await self._gate.stop()
         await self._store.written()
-        # Whoever asked is answered before the keeper ends us.
-        asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._finish)
+        # Whoever asked, through the gate or not, is answered before it and we are ended.
+        self._finishing = asyncio.create_task(self._finish())
         left = self._left()
         if self._begun.keep_running:
             message = "the supervisor is off; keeper and services stay"
