@@ -28,8 +28,8 @@ def state(desk: Desk) -> tuple[str, str, str]:
 
 def test_nothing_to_commit_is_no_failure(desk: Desk) -> None:
     """With paths and without; also when the paths did change nothing."""
-    for fields in ({}, {"paths": ["a.txt"]}, {"paths": ["."]}):
-        result = desk.ask("git_commit", message="m", **fields)
+    for paths in ([], ["a.txt"], ["."]):
+        result = desk.ask("git_commit", message="m", paths=paths)
         assert (result.changed, result.message) == (False, "nothing to commit")
     desk.write("untracked", "x")
     assert not desk.ask("git_commit", message="m").changed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,14 +20,17 @@ from holdfast.engine.repositories import CHANGE_SECONDS, Output, Repositories, f
 from holdfast.rules import git_safety as safety
 from holdfast.rules.file_access import Denials
 from holdfast.rules.git_safety import Entry
-from holdfast.vocabulary.errors import Failed, NotFound, Refused
+from holdfast.vocabulary.errors import Failed, NotFound
 from holdfast.vocabulary.git_results import Checkpoint, GitFile
 
 REFS = "refs/holdfast/checkpoints/"
 MOST_KEPT = 200
 _SUBJECT = "Holdfast checkpoint"
 _FORMAT = "%(refname)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
-_MOST_SKIPPED = 50
+_MOST_SKIPPED = 1000
+_MOST_IGNORED = 5000
+_MOST_TOLD = 50
+_INDEX = "GIT_INDEX_FILE"
 _MOST_LEFT_OUT = 2000
 
 
@@ -36,6 +39,16 @@ class _Seen(NamedTuple):
     config: list[Entry]
     tree: str
     skipped: list[str]
+    ignored: list[str]
+    """Files and folders that were there and are not in it; folders end with a slash."""
+
+
+class _Differing(NamedTuple):
+    """A file that is another one in a tree, and how it is now."""
+
+    file: GitFile
+    mode: str
+    blob: str
 
 
 class Checkpoints:
@@ -111,22 +124,61 @@ class Checkpoints:
             seen = await self._see(repository)
         else:
             saved, seen = await self._make(repository, f"before restoring {wanted.id}", session)
-        tree = await self._run(repository, seen, "rev-parse", f"{wanted.commit}^{{tree}}")
-        words = ("diff-tree", "-r", "-z", "--name-status", "--no-renames", seen.tree, tree.line())
-        files = answers.parse_name_status((await self._run(repository, seen, *words)).out)
+        tree = (await self._run(repository, seen, "rev-parse", f"{wanted.commit}^{{tree}}")).line()
+        differing = await self._between(repository, seen, tree)
         denials = self._denials()
-        denied = [it.path for it in files if denials.reason(repository.place_of(it.path))]
-        if denied:
-            raise Refused(
-                f"it would change files that are denied: {', '.join(denied[:10])}",
-                "allow them in `files: {deny: …}`, or restore the others with git_restore",
-            )
+        there = await self._left_out_of(repository, seen, wanted)
+        kept = [
+            it
+            for it in differing
+            if there(it.file.path) or denials.reason(repository.place_of(it.file.path))
+        ]
+        if kept:
+            tree = await self._with(repository, seen, tree, kept)
+        names = {it.file.path for it in kept}
+        files = [it.file for it in differing if it.file.path not in names]
         if is_dry or not files:
             return saved, files
         # Refuses, and changes nothing, if a file is another one than in the tree just taken.
-        both = (seen.tree, tree.line())
-        await self._run(repository, seen, "read-tree", "-m", "-u", *both)
+        await self._run(repository, seen, "read-tree", "-m", "-u", seen.tree, tree)
         return saved, files
+
+    async def _left_out_of(
+        self, repository: Repository, seen: _Seen, wanted: Checkpoint
+    ) -> Callable[[str], bool]:
+        """Tells files that were there, but are not in a checkpoint: they are not removed."""
+        words = ("log", "-1", "--format=%B", wanted.commit)
+        facts = _facts_of(answers.text_of((await self._run(repository, seen, *words)).out))
+        files = {*(facts.get("skipped") or ()), *(facts.get("ignored") or ())}
+        folders = tuple(path for path in files if path.endswith("/"))
+        return lambda path: path in files or path.startswith(folders)
+
+    async def _between(self, repository: Repository, seen: _Seen, tree: str) -> list[_Differing]:
+        """What is other in a tree than it is now."""
+        words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", seen.tree, tree)
+        items = iter(answers.text_of((await self._run(repository, seen, *words)).out).split("\0"))
+        found = []
+        for item in items:
+            if item.startswith(":"):
+                mode, _, blob, _, state = item[1:].split(" ")
+                file = GitFile(path=next(items, ""), change=answers.CHANGES.get(state[0], state))
+                found.append(_Differing(file, mode, blob))
+        return found
+
+    async def _with(
+        self, repository: Repository, seen: _Seen, tree: str, kept: Sequence[_Differing]
+    ) -> str:
+        """A tree in which some files are as they are now: those that were left out of it, and
+        those that may not be changed."""
+        path = f"{seen.shadow.folder}/index.wanted"
+        aside = seen._replace(shadow=seen.shadow._replace(env={**seen.shadow.env, _INDEX: path}))
+        await self._run(repository, aside, "read-tree", tree)
+        for one in kept:
+            is_there = int(one.mode, 8) != 0
+            entry = ("--add", "--cacheinfo", f"{one.mode},{one.blob},{one.file.path}")
+            gone = ("--force-remove", "--", one.file.path)
+            await self._run(repository, aside, "update-index", *(entry if is_there else gone))
+        return (await self._run(repository, aside, "write-tree")).line()
 
     async def _make(
         self, repository: Repository, note: str, session: str | None
@@ -138,12 +190,14 @@ class Checkpoints:
             "head": head,
             "branch": branch,
             "skipped": seen.skipped[:_MOST_SKIPPED],
+            "ignored": seen.ignored[:_MOST_IGNORED],
         }
         text = " ".join(note.split())
         title = f"{_SUBJECT}: {text}" if text else _SUBJECT
         parent = () if head is None else ("-p", head)
         message = f"{title}\n\n{json.dumps(facts)}"
-        output = await self._run(repository, seen, "commit-tree", seen.tree, *parent, "-m", message)
+        file = await self._in_thread(shadow.write_message, seen.shadow, message)
+        output = await self._run(repository, seen, "commit-tree", seen.tree, *parent, "-F", file)
         commit = output.line()
         now = self._clock()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
@@ -163,25 +217,33 @@ class Checkpoints:
         except Failed:
             # An index that another version wrote, or that was cut off: look at every file.
             await self._in_thread(shadow.forget_index, shade)
+            shade, config = await self._shadow(repository, may_seed=False)
             return await self._take(repository, shade, config)
 
     async def _take(self, repository: Repository, shade: Shadow, config: list[Entry]) -> _Seen:
-        seen = _Seen(shade, config, "", [])
-        words = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
+        seen = _Seen(shade, config, "", [], [])
+        words = ("ls-files", "-z", "-t", "--others", "--modified", "--exclude-standard")
         listed = answers.text_of((await self._run(repository, seen, *words)).out)
-        paths = [path for path in listed.split("\0") if path]
-        sifted: shadow.Candidates = await self._in_thread(
-            shadow.sift, repository, self._denials(), paths
-        )
-        await self._in_thread(shadow.leave_out, shade, sifted.left_out)
-        if paths:
-            left_out = safety.literal_paths([], sifted.left_out[:_MOST_LEFT_OUT])
+        new = [entry[2:] for entry in listed.split("\0") if entry.startswith("? ")]
+        old = [entry[2:] for entry in listed.split("\0") if entry and not entry.startswith("? ")]
+        denials = self._denials()
+        untaken: shadow.Candidates = await self._in_thread(shadow.sift, repository, denials, new)
+        unchanged: shadow.Candidates = await self._in_thread(shadow.sift, repository, denials, old)
+        await self._in_thread(shadow.leave_out, shade, untaken.left_out)
+        if new or old:
+            left_out = safety.literal_paths([], unchanged.left_out[:_MOST_LEFT_OUT])
             add = ("add", "--all", "--ignore-errors", "--", *(left_out or [":(top)"]))
             await self._run(repository, seen, *add, may_fail=_is_only_unreadable)
         tree = (await self._run(repository, seen, "write-tree")).line()
-        return seen._replace(tree=tree, skipped=sifted.too_large)
+        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        listed = answers.text_of((await self._run(repository, seen, *words)).out)
+        ignored = [path for path in listed.split("\0") if path]
+        skipped = [*untaken.too_large, *unchanged.too_large]
+        return seen._replace(tree=tree, skipped=skipped, ignored=ignored)
 
-    async def _shadow(self, repository: Repository) -> tuple[Shadow, list[Entry]]:
+    async def _shadow(
+        self, repository: Repository, *, may_seed: bool = True
+    ) -> tuple[Shadow, list[Entry]]:
         configured = await self._git.configured(repository)
         words = ("ls-files", "-z", "--", ":(top,glob)**/.gitattributes")
         has_conversions = (
@@ -192,7 +254,9 @@ class Checkpoints:
         )
         objects = configured.get("extensions.objectformat", "sha1")
         shade: Shadow = await self._in_thread(
-            lambda: shadow.prepare(repository, self._state, objects, may_seed=not has_conversions)
+            lambda: shadow.prepare(
+                repository, self._state, objects, may_seed=may_seed and not has_conversions
+            )
         )
         excludes = await self._git.excludes_file(repository)
         config = [("gc.auto", "0"), ("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null")]
@@ -241,14 +305,17 @@ def _is_only_unreadable(output: Output) -> bool:
     )
 
 
-def _parsed(ref: str, commit: str, time_text: str, message: str) -> Checkpoint:
-    title, _, rest = message.partition("\n\n")
+def _facts_of(message: str) -> dict[str, Any]:
     try:
-        facts = json.loads(rest)
+        facts = json.loads(message.partition("\n\n")[2])
     except ValueError:
-        facts = {}
-    if not isinstance(facts, dict):
-        facts = {}
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _parsed(ref: str, commit: str, time_text: str, message: str) -> Checkpoint:
+    title, facts = message.partition("\n\n")[0], _facts_of(message)
+    skipped = facts.get("skipped") or []
     return Checkpoint(
         id=ref.removeprefix(REFS),
         commit=commit,
@@ -257,5 +324,5 @@ def _parsed(ref: str, commit: str, time_text: str, message: str) -> Checkpoint:
         session=facts.get("session"),
         head=facts.get("head"),
         branch=facts.get("branch"),
-        skipped=facts.get("skipped") or msgspec.UNSET,
+        skipped=skipped[:_MOST_TOLD] or msgspec.UNSET,
     )

@@ -105,6 +105,13 @@ def leave_out(shadow: Shadow, paths: Iterable[str]) -> None:
         file.write(lines)
 
 
+def write_message(shadow: Shadow, text: str) -> str:
+    """Where a message stands that is too long for a command line."""
+    path = f"{shadow.folder}/message"
+    _write(path, text)
+    return path
+
+
 def free(path: str) -> None:
     try:
         os.unlink(path)
