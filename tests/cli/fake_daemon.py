@@ -137,12 +137,13 @@ class FakeDaemon:
 
     def hang_up(self) -> None:
         """End all connections, as a supervisor that dies."""
-        for client in self._clients:
+        # Who is hung up on comes back at once: that connection is not meant.
+        clients, self._clients = self._clients, []
+        for client in clients:
             try:
                 client.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-        self._clients.clear()
 
     def _accept(self) -> None:
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,14 @@ def test_other_verbs_say_what_still_works(
 ) -> None:
     """A verb that needs the supervisor exits 4 and names what works without it."""
     assert main(["start", "web"]) == 4
-    assert "`status`, `logs`, `stop` and `down` still work" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "`status`, `logs`, `stop` and `down` still work" in said
+    tries = "it failed 5 times in a row, and is tried again in [345] s: ImportError: broken"
+    assert re.search(f"the supervisor cannot start: {tries}", said)
+    keeper.supervisor.update(last_error=None, next_at=None, failures=3)
+    assert main(["start", "web"]) == 4
+    said = capsys.readouterr().err
+    assert "it failed 3 times in a row, and is tried again: exit code 1" in said
 
 
 def test_up_switches_the_supervisor_on(project: Path) -> None:

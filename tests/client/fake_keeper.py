@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 from typing import Any
 
 from holdfast.vocabulary.places import Places
@@ -28,8 +29,9 @@ class FakeKeeper:
         os.makedirs(places.runtime, exist_ok=True)
         os.makedirs(places.logs, exist_ok=True)
         self.supervisor: dict[str, Any] = {
-            "pid": None, "state": state, "failures": failures, "last_exit": 1,
-            "last_error": "ImportError: broken", "since": 0.0,
+            "pid": None, "state": state, "failures": failures,
+            "last_exit": {"code": 1, "signal": None, "at": 1.0},
+            "last_error": "ImportError: broken", "since": 0.0, "next_at": time.time() + 4,
         }  # fmt: skip
         self.runs = [run("web"), run("db")]
         self.words: list[dict[str, Any]] = []

@@ -109,7 +109,8 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
     outcome = future.result()
     assert outcome.outcome == "failed"
     assert outcome.reason.startswith("the new run failed: ")
-    assert outcome.reason.endswith(f"the old one goes on (pid {pid})")
+    assert outcome.reason.endswith("; the old one goes on")
+    assert outcome.pid == pid
     assert scene.numbers() == [1]
     assert (scene.web.state, scene.web.status().pid) == (State.RUNNING, pid)
     assert scene.web.condition == condition

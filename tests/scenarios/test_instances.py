@@ -342,7 +342,7 @@ def test_a_failed_overlap_leaves_the_old_one(hold: Hold) -> None:
     assert crowd.failures == []
     assert {answer.split()[0] for answer in crowd.answers} == {"one"}
     assert "the new run failed: exit code 1" in done.stdout
-    assert f"the old one goes on (pid {before['pid']})" in done.stdout
+    assert f"the old one goes on (pid {before['pid']})\n" in done.stdout, "the pid once"
     assert "cannot listen" in done.stdout
     after = hold.service("web")
     assert (after["pid"], after["status"]) == (before["pid"], "running")

@@ -42,12 +42,29 @@ class SupervisorAway(NoDaemon):
                 "`holdfast up` starts the supervisor again",
             )
             return
-        why = supervisor.get("last_error") or f"last exit {supervisor.get('last_exit')}"
+        why = supervisor.get("last_error") or _ended_how(supervisor.get("last_exit"))
         super().__init__(
-            f"the supervisor cannot start ({supervisor.get('failures', '?')} times): {why}",
+            f"the supervisor cannot start: it failed {_tries(supervisor)}: {why}",
             f"its messages are in {errors}; `status`, `logs`, `stop` and `down` still work",
             {"supervisor_err": errors},
         )
+
+
+def _tries(supervisor: dict[str, Any]) -> str:
+    """How often so far, and when again: «5 times in a row, and is tried again in 4 s»."""
+    failures = supervisor.get("failures") or 1
+    words = f"{failures} times in a row" if failures > 1 else "once"
+    if (next_at := supervisor.get("next_at")) is None:
+        return f"{words}, and is tried again"
+    return f"{words}, and is tried again in {max(1, round(next_at - time.time()))} s"
+
+
+def _ended_how(last_exit: dict[str, Any] | None) -> str:
+    last_exit = last_exit or {}
+    if last_exit.get("signal"):
+        return f"ended by signal {last_exit['signal']}"
+    code = last_exit.get("code")
+    return "why is unknown" if code is None else f"exit code {code}"
 
 
 class SupervisorHung(SupervisorAway):

@@ -240,7 +240,7 @@ class Overlap:
             self.future.set_result(runner.outcome("restarted"))
             return
         own = runner.run
-        stays = f"; the old one goes on (pid {own.pid})" if own is not None and own.is_up else ""
+        stays = "; the old one goes on" if own is not None and own.is_up else ""
         self.future.set_result(runner.outcome("failed", self._failure + stays))
 
     def _keep(self, going: LiveRun) -> None:
