@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -156,6 +159,31 @@ def test_a_desktop_command_has_no_script_of_ours_in_its_words() -> None:
         argv = alert_words.desktop_argv(Notice(one, 1, "raised", "", ""), platform)
         assert sum("evil" in word for word in argv) == 1
         assert all("evil" not in word for word in argv if word.startswith("display"))
+
+
+def test_the_command_lines_that_show_it(tmp_path: Path) -> None:
+    """As stand-ins for the programs of both desktops get them: every word in one piece."""
+    for name in ("notify-send", "osascript"):
+        (tmp_path / name).write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    one = Notice(alert(message='a < b & "c" \\n $(id)'), 1, "raised", "", "")
+    got = {}
+    for platform in ("linux", "darwin"):
+        argv = alert_words.desktop_argv(one, platform)
+        env = {"PATH": f"{tmp_path}:{os.defpath}"}
+        shown = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+        got[platform] = shown.stdout.splitlines()
+    words = alert_words.text(one)
+    assert words.endswith('a < b & "c" \\n $(id)')
+    assert got["linux"][:4] == [
+        "--app-name=Holdfast", "--urgency=normal", "--", "Holdfast: web",
+    ]  # fmt: skip
+    assert got["linux"][4:] == [words.partition("a <")[0] + 'a &lt; b &amp; "c" \\\\n $(id)']
+    assert got["darwin"] == [
+        "-e", "on run words",
+        "-e", "display notification (item 1 of words) with title (item 2 of words)",
+        "-e", "end run", words, "Holdfast: web",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

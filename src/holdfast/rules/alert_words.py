@@ -91,4 +91,7 @@ def desktop_argv(notice: Notice, platform: str) -> tuple[str, ...]:
         lines = [word for line in script for word in ("-e", line)]
         return ("osascript", *lines, text(notice), title)
     urgency = _URGENCY[notice.alert.severity]
-    return ("notify-send", "--app-name=Holdfast", f"--urgency={urgency}", "--", title, text(notice))
+    # It takes a body for markup, and a backslash in it for an escape; a title for neither.
+    body = text(notice).replace("\\", "\\\\")
+    body = body.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return ("notify-send", "--app-name=Holdfast", f"--urgency={urgency}", "--", title, body)
