@@ -15,7 +15,7 @@ GIT_VERBS = (
         options=(
             Option("--logs", "search in the output of services instead of files"),
             Option("-g --glob", "only files like these: '*.py', '!tests/**'", "GLOB", "several"),
-            Option("-t --type", "only files of this type: py, rust, md", "TYPE", "several"),
+            Option("--type", "only files of this type: py, rust, md", "TYPE", "several"),
             Option("-l --files", "only names of files"),
             Option("--count", "only how many lines of each file match"),
             Option("--context", "so many lines around each match", "N", "number"),

@@ -7,6 +7,7 @@ record can be told how many bytes of each stream are before it.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.logbook import index, segments
@@ -14,6 +15,7 @@ from holdfast.logbook.entries import STREAMS, Stream
 from holdfast.logbook.reader import Reader
 from holdfast.logbook.segment_view import SegmentView
 
+LONGEST_HALF = 64 * 1024
 _MOST_AT_ONCE = 1024
 
 
@@ -26,6 +28,18 @@ class Part(NamedTuple):
     first: int
     last: int | None
     """None: to its end."""
+
+
+class Torn(NamedTuple):
+    """A line that begins at the end of one segment and ends in the next."""
+
+    part: Part
+    """Where it begins."""
+    offset: int
+    next_path: str
+    next_bytes: int
+    """How much of the next file belongs to it."""
+    text: bytes
 
 
 class Spot(NamedTuple):
@@ -69,6 +83,36 @@ def parts(
             if last is None or last > first:
                 found.append(Part(path, view.number, name, first, last))
     return found
+
+
+def torn_lines(found: Sequence[Part]) -> list[Torn]:
+    """Lines of these files that a change of segments has cut in two."""
+    lines = []
+    following = {(part.stream, part.segment): part for part in found}
+    for part in found:
+        after = following.get((part.stream, part.segment + 1))
+        if after is not None and (line := _torn(part, after)) is not None:
+            lines.append(line)
+    return lines
+
+
+def _torn(part: Part, after: Part) -> Torn | None:
+    try:
+        with open(part.path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LONGEST_HALF))
+            end = file.read(LONGEST_HALF)
+        with open(after.path, "rb") as file:
+            begin = file.read(LONGEST_HALF + 1)
+    except OSError:
+        return None
+    first, line_end = end[end.rfind(b"\n") + 1 :], begin.find(b"\n")
+    second = begin if line_end < 0 else begin[: line_end + 1]
+    offset = size - len(first)
+    is_bounded = len(first) < LONGEST_HALF and len(second) <= LONGEST_HALF
+    if not first or not second or not is_bounded or offset < part.first:
+        return None
+    return Torn(part, offset, after.path, len(second), first + second.rstrip(b"\n"))
 
 
 def bytes_before(view: SegmentView, stream: int, position: int) -> int:

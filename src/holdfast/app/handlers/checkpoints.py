@@ -66,7 +66,7 @@ def checkpointed(
     """A handler before whose first change in a session a checkpoint is made."""
 
     async def handle(context: Context, command: Command) -> Result:
-        await before_change(context, command, session)
+        await _before_change(context, command, session)
         answer = handler(context, command)
         result: Result = answer if isinstance(answer, Result) else await answer
         return result
@@ -74,7 +74,7 @@ def checkpointed(
     return handle
 
 
-async def before_change(context: Context, command: Command, session: str) -> None:
+async def _before_change(context: Context, command: Command, session: str) -> None:
     if not context.settings.now.git.checkpoints or getattr(command, "dry_run", False):
         return
     name = getattr(command, "repository", None) or getattr(command, "path", None)

@@ -7,6 +7,7 @@ the lines of both streams came.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import msgspec
 
 from holdfast.adapters.search import log_places
 from holdfast.adapters.search.events import Event, EventReader
-from holdfast.adapters.search.log_places import Part
+from holdfast.adapters.search.log_places import Part, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.searching import window_text
 from holdfast.logbook import cursors
@@ -102,15 +103,46 @@ async def _search_one(
             stream=command.stream,
         )
     )
-    for batch, most in _batches(parts, answer.wanted):
-        collector = _LogCollector(batch, answer.wanted)
+    torn: list[Torn] = await context.in_thread(log_places.torn_lines, parts)
+    mended = await _search_torn(context, command, torn) if torn else []
+    for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
+        collector = _LogCollector(batch, answer.wanted, torn)
         words = rules.words_for_logs(command, most, [part.path for part in batch])
         ended = await context.finding.run(words, context.logs, collector.take)
         answer.notes += ended.notes()
         answer.is_timeout = ended.is_timeout
-        answer.add(await context.in_thread(_placed, context.logs, name, collector.segments()))
+        found = collector.segments(mended)
+        answer.add(await context.in_thread(_placed, context.logs, name, found))
         if answer.is_full or answer.is_timeout:
             return
+
+
+async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Torn]) -> list[_Found]:
+    """Those of the lines that two segments share which match as a whole."""
+    path: str = await context.in_thread(_write_torn, context.state, torn)
+    found: list[_Found] = []
+    reader = EventReader()
+
+    def take(data: bytes) -> bool:
+        for event in reader.feed(data):
+            if event.kind == "match" and 0 < event.line <= len(torn):
+                line = torn[event.line - 1]
+                found.append(_Found(line.part, event._replace(offset=line.offset)))
+        return False
+
+    try:
+        await context.finding.run(rules.words_for_logs(command, None, [path]), "/", take)
+    finally:
+        await context.in_thread(os.unlink, path)
+    return found
+
+
+def _write_torn(state: str, torn: Sequence[Torn]) -> str:
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    descriptor, path = tempfile.mkstemp(prefix="search-", dir=state)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(b"\n".join(line.text for line in torn))
+    return path
 
 
 def _batches(parts: list[Part], most: int) -> Iterator[tuple[list[Part], int | None]]:
@@ -128,12 +160,14 @@ def _batches(parts: list[Part], most: int) -> Iterator[tuple[list[Part], int | N
 class _LogCollector:
     """Takes the lines of each file that are in its range, and no more than can matter."""
 
-    def __init__(self, parts: Sequence[Part], most: int) -> None:
+    def __init__(self, parts: Sequence[Part], most: int, torn: Sequence[Torn]) -> None:
         self._parts = {part.path: part for part in parts}
         self._most = most
         self._reader = EventReader()
-        self._found: dict[int, list[_Found]] = {}
+        self._found: dict[int, list[_Found]] = {part.segment: [] for part in parts}
         self._counts: dict[str, int] = {}
+        self._ends = {line.part.path: line.offset for line in torn}
+        self._begins = {line.next_path for line in torn}
         self._total = 0
         self._segment: int | None = None
 
@@ -152,16 +186,27 @@ class _LogCollector:
         return False
 
     def _match(self, part: Part, event: Event) -> None:
+        if event.offset == 0 and part.path in self._begins:
+            return  # half a line
+        if event.offset >= self._ends.get(part.path, event.offset + 1):
+            return
         count = self._counts.get(part.path, 0)
-        is_wanted = event.offset >= part.first and (part.last is None or event.offset < part.last)
-        if not is_wanted or count >= self._most:
+        if not _is_meant(part, event) or count >= self._most:
             return
         self._counts[part.path] = count + 1
         self._total += 1
-        self._found.setdefault(part.segment, []).append(_Found(part, event))
+        self._found[part.segment].append(_Found(part, event))
 
-    def segments(self) -> list[tuple[int, list[_Found]]]:
+    def segments(self, mended: Sequence[_Found]) -> list[tuple[int, list[_Found]]]:
+        """What was found of each segment, and of lines that two of them share."""
+        for one in mended:
+            if one.part.segment in self._found and _is_meant(one.part, one.event):
+                self._found[one.part.segment].append(one)
         return sorted(self._found.items())
+
+
+def _is_meant(part: Part, event: Event) -> bool:
+    return event.offset >= part.first and (part.last is None or event.offset < part.last)
 
 
 def _placed(
