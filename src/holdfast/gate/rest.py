@@ -66,6 +66,8 @@ class RestDoor:
                 fields = way.given(fields)
             if wants_stream(request, way, fields):
                 leaving.forget()
+                if "idempotency-key" in request.headers and way.method == "POST":
+                    raise UsageError("a key is not for a stream", "ask without `follow`")
                 told = await self._stories.begin(way.command, fields, caller, request.headers)
                 await response(told)(request.scope, request.receive, send)
                 return

@@ -15,12 +15,15 @@ from holdfast.vocabulary.results import EventsResult, RunsResult
 
 _BATCH = 500
 _MOST = 10_000
+_LARGEST = 2**63 - 1
 
 
 def events(
     context: Context, command: Events
 ) -> Awaitable[EventsResult] | AsyncGenerator[dict[str, Any], None]:
-    command = msgspec.structs.replace(command, services=_names(context, command.services))
+    since = None if command.since is None else max(0, min(command.since, _LARGEST))
+    names = _names(context, command.services)
+    command = msgspec.structs.replace(command, services=names, since=since)
     if command.follow:
         return _follow(context, command)
     return _tell(context, command)

@@ -6,6 +6,11 @@ from holdfast.vocabulary.commands.command import Command, Effect, Permission
 from holdfast.vocabulary.results import PlanResult, ReloadResult
 
 
+def check_path(path: str | None) -> None:
+    if path is not None and "\0" in path:
+        raise ValueError("a path has no NUL")
+
+
 class Plan(Command, frozen=True, kw_only=True):
     """Tell what `reload` would do, service by service, and change nothing.
 
@@ -21,6 +26,9 @@ class Plan(Command, frozen=True, kw_only=True):
     admin_fields = frozenset({"config"})
     services: list[str] = []
     config: str | None = None
+
+    def __post_init__(self) -> None:
+        check_path(self.config)
 
 
 class Reload(Command, frozen=True, kw_only=True):
@@ -42,3 +50,6 @@ class Reload(Command, frozen=True, kw_only=True):
     config: str | None = None
     wait: bool = True
     delete_logs: bool = False
+
+    def __post_init__(self) -> None:
+        check_path(self.config)
