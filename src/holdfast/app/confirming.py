@@ -25,7 +25,7 @@ HUNG_UP = "who asked did not wait for it"
 class Waiting(Awaitable[Result]):
     """The answer, some day; `notice` says at once what it waits for."""
 
-    def __init__(self, task: asyncio.Task[Result], notice: dict[str, Any]) -> None:
+    def __init__(self, task: asyncio.Future[Result], notice: dict[str, Any]) -> None:
         self._task = task
         self.notice = notice
 

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.adapters.keeper_errors import log_refusal
 from holdfast.adapters.own_log import logger
+from holdfast.app.confirming import Waiting
 from holdfast.engine.ports import Clock
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
@@ -75,6 +76,8 @@ class Repeats:
         self._clock = clock
         self._given: dict[str, Given] = {}
         self._work: dict[str, asyncio.Future[Result]] = {}
+        self._notices: dict[str, dict[str, Any]] = {}
+        """What those that wait for approval wait for."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
         found = []
@@ -103,7 +106,7 @@ class Repeats:
             what = f"this key was given with another command ({given.command})"
             raise UsageError(what, "a key is for one command")
         if (work := self._work.get(name)) is not None:
-            return asyncio.shield(work)
+            return _shared(work, self._notices.get(name))
         if given.answer is None and given.error is None:
             if command.repeatable:
                 return self._do(name, msgspec.structs.replace(given, at=self._now()), do)
@@ -129,9 +132,12 @@ class Repeats:
             return answer
         work = asyncio.ensure_future(answer)
         self._work[name] = work
+        if isinstance(answer, Waiting):
+            self._notices[name] = answer.notice
 
         def ended(work: asyncio.Future[Result]) -> None:
             self._work.pop(name, None)
+            self._notices.pop(name, None)
             if work.cancelled():
                 return  # whether it was done is not known
             error = work.exception()
@@ -141,7 +147,7 @@ class Repeats:
                 self._failed(name, given, error)
 
         work.add_done_callback(ended)
-        return asyncio.shield(work)
+        return _shared(work, self._notices.get(name))
 
     def _done(self, name: str, given: Given, result: Result) -> None:
         text = _encode(result).decode()
@@ -180,6 +186,12 @@ class Repeats:
 
     def _now(self) -> float:
         return self._clock.time()
+
+
+def _shared(work: asyncio.Future[Result], notice: dict[str, Any] | None) -> Awaitable[Result]:
+    """Of all who ask under the key; who leaves ends nothing."""
+    answer = asyncio.shield(work)
+    return answer if notice is None else Waiting(answer, notice)
 
 
 def _again(given: Given) -> Answer:

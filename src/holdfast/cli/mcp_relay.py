@@ -32,6 +32,8 @@ KEY = "io.holdfast/key"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 SUBSCRIPTION = b'"io.modelcontextprotocol/subscriptionId"'
 ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
+APPROVAL = b'"io.holdfast/approval"'
+INTERRUPTED = b'"resultType":"input_required"'
 OWN = "holdfast-relay-"
 PATIENCE_SECONDS = 30.0
 RETRY_SECONDS = 0.05
@@ -66,6 +68,10 @@ class Relay:
         """What was asked and not answered, by its id as JSON, in order."""
         self._asked: set[str] = set()
         """Ids under which the gate asked the client something."""
+        self._questions: dict[str, str] = {}
+        """Approvals that the client was asked for, by the id of the question."""
+        self._states: set[str] = set()
+        """The same, of calls that were interrupted for it."""
         self._own: set[str] = set()
         self._acknowledged: set[str] = set()
         """Streams that the client was told are open."""
@@ -119,6 +125,8 @@ class Relay:
             # An answer to a gate that is gone is of no use to its successor.
             if _dump(number) in self._asked:
                 self._asked.discard(_dump(number))
+                if (approval := self._questions.pop(_dump(number), None)) is not None:
+                    self._decide(approval, message.get("result"))
                 self._send(line)
         else:
             self._on_request(str(method), _dump(number), message, line)
@@ -142,16 +150,42 @@ class Relay:
         elif method == "resources/unsubscribe":
             self._subscriptions.pop(str(params.get("uri")), None)
         elif method == "tools/call":
-            self._count += 1
             meta = params.get("_meta")
             meta = dict(meta) if isinstance(meta, dict) else {}
-            meta[KEY] = f"{self._prefix}-{self._count}"
+            meta[KEY] = self._key_of(params)
             message["params"] = {**params, "_meta": meta}
             line = _dump(message).encode("utf-8", "surrogatepass")
         if self._token is None and isinstance(params.get("_meta"), dict):
             self._learn(params["_meta"].get(CLIENT_INFO))
         self._open[number] = line
         self._send(line)
+
+    def _key_of(self, params: Message) -> str:
+        """Of a new call a new key; of one that was interrupted by a question, its own."""
+        state = params.get("requestState")
+        if isinstance(state, str) and state in self._states:
+            self._states.discard(state)
+            approval, _, key = state.partition("|")
+            self._decide(approval, (params.get("inputResponses") or {}).get("approval"))
+            return key
+        self._count += 1
+        return f"{self._prefix}-{self._count}"
+
+    def _decide(self, approval: str, answer: Any) -> None:
+        """What the person at the client said, with the rights of who runs this."""
+        if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline"):
+            return
+        content = answer.get("content") or {}
+        is_yes = answer["action"] == "accept" and content.get("confirm", True) is not False
+        try:
+            connection = reach(self._places)
+            try:
+                command = "approve" if is_yes else "reject"
+                connection.ask(command, approval=approval, reason=f"said at {self._client}")
+            finally:
+                connection.close()
+        except HoldfastError:
+            pass  # it goes on waiting for somebody who may
 
     def _learn(self, info: Any) -> None:
         """What people will see as the name of this session."""
@@ -193,6 +227,8 @@ class Relay:
         if found is None:
             return not self._is_repeated_ack(line)
         number, kind = found[1].decode("utf-8", "replace"), found[2]
+        if APPROVAL in line or INTERRUPTED in line:
+            self._note_question(number, json.loads(line))
         if kind == b"method":
             self._asked.add(number)
             return True
@@ -201,6 +237,14 @@ class Relay:
             return False
         self._acknowledged.discard(number)
         return self._open.pop(number, None) is not None
+
+    def _note_question(self, number: str, message: Message) -> None:
+        """The gate asks the person at the client: within the call, or by interrupting it."""
+        if message.get("method") == "elicitation/create":
+            meta = (message.get("params") or {}).get("_meta") or {}
+            self._questions[number] = str(meta.get("io.holdfast/approval"))
+        elif (message.get("result") or {}).get("resultType") == "input_required":
+            self._states.add(str(message["result"].get("requestState")))
 
     def _is_repeated_ack(self, line: bytes) -> bool:
         """A stream that was begun anew is acknowledged anew; the client has heard it already."""
@@ -237,6 +281,7 @@ class Relay:
             self._sock = None
         self._from_gate = b""
         self._asked.clear()
+        self._questions.clear()
         self._own.clear()
         if self._open or self._subscriptions:
             self._join()

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple, cast
 
 from holdfast.client.connection import ConnectionLost, Unreachable, error_from
@@ -34,6 +34,7 @@ _dump = json.JSONEncoder(
 ).encode
 
 Frame = dict[str, Any]
+OnNotice = Callable[[Frame], object]
 
 
 class Caller(NamedTuple):
@@ -63,24 +64,34 @@ class Channel:
         *,
         is_repeatable: bool,
         key: str | None = None,
+        on_notice: OnNotice | None = None,
     ) -> Frame:
         """The answer to one command; raises the error that came instead.
 
-        Under a `key` it is done once, however often it is asked.
+        Under a `key` it is done once, however often it is asked. `on_notice` is told what the
+        answer has to wait for.
         """
         if key is not None:
             fields = {**fields, "key": key}
-        answer = await self.ask_text(command, fields, caller, is_repeatable=is_repeatable)
+        answer = await self.ask_text(
+            command, fields, caller, is_repeatable=is_repeatable, on_notice=on_notice
+        )
         found: Frame = json.loads(answer) or {}
         return found
 
     async def ask_text(
-        self, command: str, fields: Frame, caller: Caller | None, *, is_repeatable: bool
+        self,
+        command: str,
+        fields: Frame,
+        caller: Caller | None,
+        *,
+        is_repeatable: bool,
+        on_notice: OnNotice | None = None,
     ) -> bytes:
         """The same, as the JSON that the supervisor wrote."""
         for attempt in range(TRIES):
             try:
-                return await self._ask(command, fields, caller)
+                return await self._ask(command, fields, caller, on_notice)
             except Unreachable:
                 # What may have been done must not be done twice.
                 if not is_repeatable or attempt == TRIES - 1:
@@ -111,7 +122,9 @@ class Channel:
         for line in self._lines:
             line.close()
 
-    async def _ask(self, command: str, fields: Frame, caller: Caller | None) -> bytes:
+    async def _ask(
+        self, command: str, fields: Frame, caller: Caller | None, on_notice: OnNotice | None
+    ) -> bytes:
         who = caller.token if caller is not None else ""
         if self._open[who] >= MOST_OF_ONE:
             raise TooManyRequests("too many requests of this token are open", "await some first")
@@ -121,9 +134,12 @@ class Channel:
             line = self._line_now() or await self._line()
             if not line.can_write:
                 await line.writable()
+            if on_notice is not None:
+                line.notices[request] = on_notice
             try:
                 return await line.answer(request, text)
             finally:
+                line.notices.pop(request, None)
                 line.leave(request)
                 if not line.waiting and len(self._lines) > 1 and line is not self._lines[0]:
                     line.close()
@@ -171,6 +187,7 @@ class _Line(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.waiting: dict[int, asyncio.Future[bytes] | _Items] = {}
+        self.notices: dict[int, OnNotice] = {}
         self.can_write = True
         self.is_open = True
         self._transport: asyncio.Transport
@@ -268,7 +285,10 @@ class _Line(asyncio.Protocol):
             self._transport.abort()
             return
         waiting = self.waiting.get(frame.get("id") or 0)
-        if isinstance(waiting, _Items) and "item" in frame:
+        if "notice" in frame:
+            if (on_notice := self.notices.get(frame.get("id") or 0)) is not None:
+                on_notice(frame["notice"])
+        elif isinstance(waiting, _Items) and "item" in frame:
             waiting.put(frame["item"])
         elif isinstance(waiting, _Items):
             waiting.end(None if frame.get("ok") else error_from(frame.get("error") or {}))

@@ -20,6 +20,7 @@ from holdfast.doors.failures import told
 from holdfast.doors.lines import Lines
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 from holdfast.vocabulary.results import Result
 
@@ -143,7 +144,8 @@ class LineConnection(asyncio.Protocol):
         if isinstance(answer, Result):
             self._write(codec.answer(request_id, answer))
             return
-        if caller is None and isinstance(answer, Waiting):
+        is_told = caller is None or caller.get("door") == Door.MCP.value
+        if is_told and isinstance(answer, Waiting):
             self._write(codec.notice(request_id, answer.notice))
         key = object() if request_id is None else request_id
         serving = self._serve(key, request_id, answer, caller)

@@ -35,6 +35,12 @@ class Answer(NamedTuple):
     is_error: bool = False
 
 
+def waits(notice: dict[str, Any]) -> Answer:
+    """That something is done only when somebody approves it, and how."""
+    text = f"{notice['message']}\nIt waits on, and is done when it is approved."
+    return Answer(text, is_error=True)
+
+
 def told(lines: Iterable[dict[str, Any]]) -> list[str]:
     """Lines of a log as they are shown. Secrets are hidden while it is whole: half of one, or
     a key of several lines, would not be recognised."""

@@ -23,15 +23,20 @@ SCOPE = "holdfast.client"
 """Where a request over HTTP carries its client."""
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+Confirm = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Client:
     """Somebody who is connected: whose token it shows, and what it is offered."""
 
-    def __init__(self, channel: Channel, caller: Caller, offer: McpSpec) -> None:
+    def __init__(
+        self, channel: Channel, caller: Caller, offer: McpSpec, *, is_relayed: bool = False
+    ) -> None:
         self.channel = channel
         self.caller = caller
         self.offer = offer
+        self.is_relayed = is_relayed
+        """Whether a relay of this machine's user is between, who may approve what waits."""
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """One command beside any call."""
@@ -47,11 +52,20 @@ class Call:
     """What a tool works with."""
 
     def __init__(
-        self, client: Client, tool: str, key: str | None, progress: Progress | None = None
+        self,
+        client: Client,
+        tool: str,
+        key: str | None,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
     ) -> None:
+        """`confirm` is awaited when a command waits for approval; it may raise instead."""
         self.client = client
-        self._key = key or uuid.uuid4().hex
+        self.key = key or uuid.uuid4().hex
+        self.notice: dict[str, Any] | None = None
+        """What the call waits for, if somebody has to approve it."""
         self._progress = progress
+        self._confirm = confirm
         self._caller = client.caller._replace(call=tool)
         self._changes = 0
 
@@ -61,13 +75,41 @@ class Call:
         What changes something gets a key: asked again after a death of ours, it is answered
         what was done the first time.
         """
-        key = None
         if COMMANDS[command].effect is not Effect.READS:
-            self._changes += 1
-            key = f"{self._key}/{self._changes}"
-        return await self.client.channel.ask(
-            command, fields, self._caller, is_repeatable=True, key=key
+            return await self._change(command, fields)
+        return await self.client.channel.ask(command, fields, self._caller, is_repeatable=True)
+
+    async def _change(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
+        self._changes += 1
+        loop = asyncio.get_running_loop()
+        noticed: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+        def on_notice(notice: dict[str, Any]) -> None:
+            if not noticed.done():
+                noticed.set_result(notice)
+
+        asking = loop.create_task(
+            self.client.channel.ask(
+                command,
+                fields,
+                self._caller,
+                is_repeatable=True,
+                key=f"{self.key}/{self._changes}",
+                on_notice=on_notice,
+            )
         )
+        try:
+            await asyncio.wait([asking, noticed], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                self.notice = noticed.result()
+                if self._confirm is not None:
+                    await self._confirm(self.notice)
+            result = await asking
+            self.notice = None
+            return result
+        finally:
+            asking.cancel()
+            noticed.cancel()
 
     async def meanwhile(self, work: Awaitable[Any], seconds: float, what: str) -> Any:
         """Await something and tell now and then how long it has been."""

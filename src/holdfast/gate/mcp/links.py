@@ -81,7 +81,8 @@ class Links:
             greeting = msgspec.json.decode(line, type=Greeting)
         except msgspec.MsgspecError as error:
             raise UsageError(f"not a greeting: {error}") from None
-        return Client(self._channel, Caller(greeting.token, "mcp"), narrowed(self._offer, greeting))
+        caller, offer = Caller(greeting.token, "mcp"), narrowed(self._offer, greeting)
+        return Client(self._channel, caller, offer, is_relayed=True)
 
     async def _stay(
         self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -139,6 +139,8 @@ async def control(call: Call, given: ControlArguments) -> Answer:
         result = await call.meanwhile(waiting, given.wait_s, f"{given.action} is under way")
         outcomes: dict[str, dict[str, Any]] = result["services"]
     except asyncio.TimeoutError:
+        if call.notice is not None:
+            return answers.waits(call.notice)
         outcomes = {}
     now = (await call.ask("status", services=given.names))["services"]
     return _told(now, outcomes, f"{given.action} is still under way; use wait")
