@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.help import EXIT_CODES, help_of, overview
+from holdfast import cli
+from holdfast.cli.help import EXIT_CODES, GROUPS, help_of, overview
 from holdfast.cli.main import main
-from holdfast.cli.verbs import GLOBAL_OPTIONS, VERBS
+from holdfast.cli.verbs import GLOBAL_OPTIONS, NAMES, PLACES, every_verb
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import EXIT_CODES as CODES_OF_ERRORS
@@ -97,18 +98,20 @@ def test_up_sends_configuration_and_settings(daemon: FakeDaemon, project: Path) 
 
 def test_every_verb_that_asks_is_in_the_vocabulary() -> None:
     """The commands that a verb may send all exist."""
-    assert {command for verb in VERBS for command in verb.commands} <= set(COMMANDS)
+    assert {command for verb in every_verb() for command in verb.commands} <= set(COMMANDS)
 
 
 def test_every_command_for_people_has_a_verb() -> None:
     """No command of the vocabulary is out of reach from the command line."""
-    asked = {command for verb in VERBS for command in verb.commands}
+    asked = {command for verb in every_verb() for command in verb.commands}
     for_people = {name for name, command in COMMANDS.items() if Door.CLI in command.doors}
-    # `logs` reads the files itself; the gate alone is granted the reading of them.
-    assert for_people - asked == {"hello", "logs", "open_output"}
+    # `logs` reads the files itself; the gate alone is granted the reading of them. A session is
+    # held and renewed by the program whose it is.
+    not_typed = {"hello", "logs", "open_output", "hold_session", "renew_session"}
+    assert for_people - asked == not_typed
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+@pytest.mark.parametrize("verb", every_verb(), ids=lambda verb: verb.name)
 def test_help_of_every_verb_has_examples(verb: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """`VERB --help` shows usage, every option, and an example that begins with holdfast."""
     assert main([verb.name, "--help"]) == 0
@@ -122,7 +125,7 @@ def test_help_of_every_verb_has_examples(verb: Any, capsys: pytest.CaptureFixtur
 def test_a_flag_takes_a_value_everywhere_or_nowhere() -> None:
     """Options may stand before the verb, so their form cannot depend on it."""
     forms: dict[str, bool] = {}
-    for option in [*GLOBAL_OPTIONS, *(o for verb in VERBS for o in verb.options)]:
+    for option in [*GLOBAL_OPTIONS, *(o for verb in every_verb() for o in verb.options)]:
         for flag in option.flags:
             assert forms.setdefault(flag, option.takes_value) == option.takes_value, flag
 
@@ -240,3 +243,12 @@ def test_attach_refuses_a_service_without_terminal(
     daemon.answers["status"] = {"services": {"web": service("stopped", terminal=True)}}
     assert main(["attach", "web"]) == 1
     assert "holdfast start web" in capsys.readouterr().err
+
+
+def test_the_index_and_its_tables_agree() -> None:
+    """Every row of every table is found under its name, and help shows each once."""
+    assert [verb.name for verb in every_verb()] == list(NAMES)
+    assert len(set(NAMES)) == len(NAMES)
+    assert sorted(name for _, names in GROUPS for name in names) == sorted(NAMES)
+    tables = {path.stem for path in Path(cli.__path__[0]).glob("*_verbs.py")}
+    assert tables == {f"{place}_verbs" for place in PLACES}

@@ -122,7 +122,7 @@ def test_errors_have_code_message_and_hint(tmp_path: Path) -> None:
         client.send(id=5, command="hello")
         answers = [await client.receive() for _ in range(5)]
         codes = [(answer["id"], answer["error"]["code"]) for answer in answers]
-        expected = [(1, "refused"), (2, "usage"), (3, "usage"), (None, "usage"), (5, "failed")]
+        expected = [(1, "refused"), (2, "usage"), (3, "usage"), (None, "usage"), (5, "internal")]
         assert codes == expected
         assert 'did you mean "status"' in answers[1]["error"]["message"]
         assert all("hint" in answer["error"] for answer in answers)

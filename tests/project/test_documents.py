@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.verbs import VERBS
+from holdfast.cli.verbs import NAMES
 from holdfast.gate.ways import ways
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES
@@ -51,7 +51,7 @@ def test_reference_is_current(name: str) -> None:
     ("page", "words"),
     [
         ("commands.md", [f"## {name}\n" for name in COMMANDS]),
-        ("cli.md", [f"holdfast {verb.name}" for verb in VERBS]),
+        ("cli.md", [f"holdfast {name}" for name in NAMES]),
         ("events.md", [f"`{kind.value}`" for kind in Kind]),
         ("errors.md", [f"| `{code}` | {status} |" for code, status in EXIT_CODES.items()]),
         ("errors.md", [f"| {code} | " for code in range(8)]),

@@ -84,9 +84,8 @@ def handler_of(command: Command) -> Callable[..., Any]:
 
 def handler_for(command: Command, actor: Actor) -> Handler:
     """The handler, told who asks if it wants to know."""
-    handler: Handler = handler_of(command)
-    if command.name in TELLS_ACTOR:
-        handler = partial(handler, actor=actor)
+    known = handler_of(command)
+    handler: Handler = partial(known, actor=actor) if command.name in TELLS_ACTOR else known
     if command.changes_files and actor.session is not None:
         from holdfast.app.handlers.checkpoints import checkpointed
 

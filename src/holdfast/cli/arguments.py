@@ -6,7 +6,7 @@ Owns every usage error and its suggestion. Executes nothing.
 from __future__ import annotations
 
 from holdfast.cli.verb import Option, Verb
-from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
+from holdfast.cli.verbs import GLOBAL_OPTIONS, NAMES, every_verb, verb_of
 from holdfast.vocabulary.errors import UsageError
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ def parse(words: list[str]) -> Arguments:
     place = place_of_verb(words)
     if place is None:
         return _read(None, words, [])
-    verb = BY_NAME.get(words[place])
+    verb = verb_of(words[place])
     if verb is None:
         raise _unknown_verb(words[place])
     arguments = _read(verb, words[:place], words[place + 1 :])
@@ -68,7 +68,7 @@ def _any_option(flag: str) -> Option | None:
     for option in GLOBAL_OPTIONS:
         if flag in option.flags:
             return option
-    for verb in VERBS:
+    for verb in every_verb():
         for option in verb.options:
             if flag in option.flags:
                 return option
@@ -177,7 +177,7 @@ def _check_count(verb: Verb, operands: list[str]) -> None:
 def _unknown_verb(word: str) -> UsageError:
     from holdfast.vocabulary.names import closest
 
-    guess = closest(word, list(BY_NAME))
+    guess = closest(word, list(NAMES))
     if guess:
         return UsageError(f'no verb "{word}"; did you mean "{guess}"?', f"holdfast {guess} --help")
     return UsageError(

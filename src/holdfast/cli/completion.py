@@ -10,7 +10,7 @@ import os
 import sys
 
 from holdfast.cli.verb import Option, Verb
-from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
+from holdfast.cli.verbs import GLOBAL_OPTIONS, every_verb, verb_of
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 ANSWER_SECONDS = 0.3
@@ -82,7 +82,7 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
     from holdfast.cli.arguments import needs_next_word, place_of_verb
 
     place = place_of_verb(before)
-    verb = BY_NAME.get(before[place]) if place is not None else None
+    verb = verb_of(before[place]) if place is not None else None
     if before and before[-1].startswith("-") and needs_next_word(before[-1]):
         return _values(before[-1], verb)
     if "--" in before:
@@ -91,7 +91,7 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
     if last.startswith("-"):
         return [(option.flags[-1], option.help) for option in options]
     if place is None:
-        return [(known.name, known.summary) for known in VERBS]
+        return [(known.name, known.summary) for known in every_verb()]
     if verb is None:
         return []
     return _operands(verb, before, place)
@@ -112,7 +112,7 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
     if verb.name == "completion":
         return [(shell, "") for shell in SCRIPTS]
     if verb.name == "help":
-        return [(known.name, known.summary) for known in VERBS]
+        return [(known.name, known.summary) for known in every_verb()]
     if verb.name == "signal" and not has_operand:
         return [(name, "") for name in SIGNALS]
     if verb.name == "scale":

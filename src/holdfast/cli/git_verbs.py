@@ -17,7 +17,7 @@ GIT_VERBS = (
             Option("-g --glob", "only files like these: '*.py', '!tests/**'", "GLOB", "several"),
             Option("--type", "only files of this type: py, rust, md", "TYPE", "several"),
             Option("-l --files", "only names of files"),
-            Option("--count", "only how many lines of each file match"),
+            Option("--counts", "only how many lines of each file match"),
             Option("--context", "so many lines around each match", "N", "number"),
             Option("-F --literal", "the pattern is the very text"),
             Option("--case", "letters; smart by default", choices=("smart", "sensitive", "ignore")),

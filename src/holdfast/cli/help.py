@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from holdfast.cli.verb import Option, Verb
-from holdfast.cli.verbs import BY_NAME, GLOBAL_OPTIONS, VERBS
+from holdfast.cli.verbs import GLOBAL_OPTIONS, every_verb, verb_of
 
 GROUPS = (
     ("Begin", ("init", "up", "plan", "reload", "run", "down")),
@@ -47,7 +47,7 @@ def help_verb(call: object) -> int:
     operands: list[str] = getattr(call, "operands", [])
     if not operands:
         return show_help(None)
-    verb = BY_NAME.get(operands[0]) or parse([operands[0], "--help"]).verb
+    verb = verb_of(operands[0]) or parse([operands[0], "--help"]).verb
     return show_help(verb)
 
 
@@ -57,9 +57,10 @@ def overview() -> str:
         "",
         "usage: holdfast [OPTIONS] VERB …    (holdfast VERB --help tells more)",
     ]
+    verbs = {verb.name: verb for verb in every_verb()}
     for title, names in GROUPS:
         lines += ["", title]
-        lines += [f"  {name:<15} {BY_NAME[name].summary}" for name in names]
+        lines += [f"  {name:<15} {verbs[name].summary}" for name in names]
     lines += ["", "Options of every verb", *_option_lines(GLOBAL_OPTIONS)]
     lines += [
         "",
@@ -121,9 +122,10 @@ def reference() -> str:
         "",
         "`holdfast run --wait` passes on the exit code of what it ran (128 + N for signal N).",
     ]
+    verbs = {verb.name: verb for verb in every_verb()}
     for _, names in GROUPS:
         for name in names:
-            lines += ["", *_verb_page(BY_NAME[name])]
+            lines += ["", *_verb_page(verbs[name])]
     return "\n".join(lines) + "\n"
 
 
@@ -163,6 +165,3 @@ def _option_lines(options: tuple[Option, ...] | list[Option]) -> list[str]:
 def _flags(option: Option) -> str:
     names = ", ".join(option.flags)
     return f"{names} {option.metavar}" if option.takes_value else names
-
-
-assert {name for _, names in GROUPS for name in names} == {verb.name for verb in VERBS}

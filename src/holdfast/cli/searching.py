@@ -27,7 +27,7 @@ def _search_files(call: Call, fields: dict[str, Any]) -> int:
     if len(call.operands) > 2:
         raise UsageError("at most one path", "a folder, or a file; `--glob` chooses more")
     fields["path"] = given(call, call.operands[1] if len(call.operands) > 1 else ".")
-    if call.options.get("files") or call.options.get("count"):
+    if call.options.get("files") or call.options.get("counts"):
         fields["mode"] = "files" if call.options.get("files") else "count"
     result = call.ask("search", **fields, max_bytes=64_000)
     if call.is_json:

@@ -69,3 +69,10 @@ class Verb:
         self.examples = examples
         self.is_command_line = is_command_line
         """Whether everything from the first operand on belongs to another program."""
+
+
+SERVICES = "[SERVICE…]"
+NO_WAIT = Option("--no-wait", "do not wait until each has stayed up for its start_seconds")
+TIMEOUT = Option("--timeout", "wait no longer than this; 2m by default", "TIME", "duration")
+TIMESTAMPS = Option("-t --timestamps", "begin each line with its time")
+NO_PREFIX = Option("--no-prefix", "do not begin lines with the service's name")

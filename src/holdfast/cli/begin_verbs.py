@@ -1,0 +1,84 @@
+"""Verbs with which everything begins and ends."""
+
+from __future__ import annotations
+
+from holdfast.cli.verb import NO_PREFIX, NO_WAIT, SERVICES, TIMEOUT, TIMESTAMPS, Option, Verb
+
+BEGIN_VERBS = (
+    Verb(
+        "init",
+        "Write a commented holdfast.yaml for this folder",
+        "setup:init",
+        options=(Option("--force", "replace the configuration that is there"),),
+        about="Recognises what is in the folder: Procfile, package.json scripts, manage.py …",
+        examples=(("holdfast init", "write holdfast.yaml, then look at it and run `holdfast up`"),),
+    ),
+    Verb(
+        "up",
+        "Start the services of the configuration",
+        "up:up",
+        operands=SERVICES,
+        most=None,
+        options=(
+            Option("-d --detach", "return when they run, instead of showing their output"),
+            NO_WAIT,
+            TIMEOUT,
+            TIMESTAMPS,
+            NO_PREFIX,
+            Option("--no-http", "leave out HTTP: no gate, no dashboard"),
+            Option("--http-port", "port of HTTP", "N", "number"),
+        ),
+        commands=("up", "watch", "events", "status", "shutdown"),
+        about=(
+            "What runs already is left alone. In the foreground, Ctrl-C in the `up` that started\n"
+            "Holdfast stops everything (twice: at once); in one that joined it, it only detaches."
+        ),
+        examples=(
+            ("holdfast up", "start everything and show its output"),
+            ("holdfast up -d", "start everything in the background"),
+            ("holdfast up -d --timeout 10m", "and wait for a slow migration"),
+            ("holdfast up web db", "start two services, and what they depend on"),
+        ),
+    ),
+    Verb(
+        "run",
+        "Supervise a command, with no configuration at all",
+        "run:run",
+        operands="-- COMMAND…",
+        least=1,
+        most=None,
+        options=(
+            Option("--name", "the service's name; the command's by default", "NAME"),
+            Option("--wait", "show its output until it ends, and exit as it did; no restarts"),
+            Option("--terminal", "give it a terminal, for `holdfast attach`"),
+            Option(
+                "--restart",
+                "when to start it again; on_failure by default, with --wait never",
+                choices=("always", "on_failure", "never"),
+            ),
+            Option("--stdin", "keep its standard input open, instead of empty"),
+            NO_WAIT,
+        ),
+        commands=("run", "watch", "status", "wait"),
+        examples=(
+            ("holdfast run -- python -m http.server", "keep a web server running"),
+            ("holdfast run --name db --restart always -- postgres -D data", "under another name"),
+            ("holdfast run --wait -- make test", "a task: follow it and pass its exit code on"),
+        ),
+        is_command_line=True,
+    ),
+    Verb(
+        "down",
+        "Stop all services, then Holdfast itself",
+        "down:down",
+        options=(
+            Option("--keep-running", "end only the supervisor; keeper and services stay"),
+            Option("--now", "kill at once, without grace"),
+        ),
+        commands=("shutdown", "events"),
+        examples=(
+            ("holdfast down", "stop everything, in reverse order of dependency"),
+            ("holdfast down --keep-running", "services go on; `holdfast up` joins them again"),
+        ),
+    ),
+)
