@@ -1,0 +1,2 @@
+echo listening on 8000
+exec sleep 1000
