@@ -1,7 +1,7 @@
 """The line door: JSON lines over a Unix socket, answered by id, in whatever order.
 
-Owns connections and their back-pressure. Decides nothing: every line becomes one command
-for the application. A slow command never holds up the next one, a slow reader only itself.
+Decides nothing: every line becomes one command for the application. A slow command never
+holds up the next one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
 from holdfast.app.confirming import Waiting
 from holdfast.doors.failures import told
-from holdfast.doors.lines import Lines
+from holdfast.doors.lines import LinesConnection
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
@@ -61,68 +61,46 @@ class LineDoor:
                 await asyncio.wait(slow, timeout=_PATIENCE_SECONDS)
 
 
-class LineConnection(asyncio.Protocol):
+class LineConnection(LinesConnection):
     """One client."""
 
     def __init__(self, application: Application, connections: set[LineConnection]) -> None:
+        super().__init__(connections)
         self._application = application
-        self._connections = connections
-        self._lines = Lines()
         self._tasks: dict[object, asyncio.Task[None]] = {}
-        self._can_write = asyncio.Event()
-        self._can_write.set()
         self._actor = Actor(Role.STRANGER, "nobody")
-        self._transport: asyncio.Transport
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._connections.add(self)
+        super().connection_made(transport)
         try:
             peer = peer_of(transport.get_extra_info("socket"))
             self._actor = self._application.who.identify(peer)
         except (HoldfastError, OSError) as error:
             known = error if isinstance(error, HoldfastError) else Refused(f"who asks? {error}")
-            self._write(codec.failure(None, known))
+            self._turn_away(known)
             self.hang_up()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connections.discard(self)
-        self._can_write.set()
+        super().connection_lost(error)
         if not self.lost.done():
             self.lost.set_result(None)
         for task in self._tasks.values():
             task.cancel()
 
-    def pause_writing(self) -> None:
-        """Who does not read what was answered is not listened to either."""
-        self._can_write.clear()
-        self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._can_write.set()
-        self._transport.resume_reading()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            lines = self._lines.feed(data)
-        except UsageError as error:
-            self._write(codec.failure(None, error))
-            self.hang_up()
-            return
-        for line in lines:
-            self._on_line(line)
-
     def hang_up(self) -> None:
         for task in self._tasks.values():
             task.cancel()
-        self._transport.close()
+        super().hang_up()
 
     def drop(self) -> None:
         """End it without waiting for its reader."""
         self._transport.abort()
 
-    def _on_line(self, line: bytes) -> None:
+    def _turn_away(self, error: HoldfastError) -> None:
+        self._write(codec.failure(None, error))
+
+    def _take(self, line: bytes) -> None:
         request_id: int | str | None = None
         try:
             frame = codec.decode_frame(line)
@@ -182,7 +160,3 @@ class LineConnection(asyncio.Protocol):
             self._write(codec.answer(target, {"message": "cancelled"}))
         if request_id is not None:
             self._write(codec.answer(request_id, {"message": "cancelled" if task else "not open"}))
-
-    def _write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(data)

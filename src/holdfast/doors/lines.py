@@ -1,8 +1,15 @@
-"""Bytes of a connection cut into lines. Owns the bound of a line; knows no command."""
+"""A connection of lines: its bytes cut into them, its bound of a line, its back-pressure.
+
+Knows no command; what a line means is the door's.
+"""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.errors import UsageError
+import asyncio
+from abc import abstractmethod
+from typing import Any, cast
+
+from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 MAX_LINE = 8 * 1024 * 1024
 
@@ -36,3 +43,56 @@ class Lines:
         """What came after the last line, when nothing more will."""
         rest, self._pieces, self._size = b"".join(self._pieces), [], 0
         return b"" if rest.isspace() else rest
+
+
+class LinesConnection(asyncio.Protocol):
+    """One client that sends lines. A slow reader holds up only itself."""
+
+    def __init__(self, connections: set[Any], longest: int = MAX_LINE) -> None:
+        self._connections = connections
+        self._lines = Lines(longest)
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._transport: asyncio.Transport
+
+    @abstractmethod
+    def _take(self, line: bytes) -> None:
+        """Do what a line says."""
+
+    @abstractmethod
+    def _turn_away(self, error: HoldfastError) -> None:
+        """Say why nobody listens to it any more."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connections.discard(self)
+        self._can_write.set()
+
+    def pause_writing(self) -> None:
+        """Who does not read what was answered is not listened to either."""
+        self._can_write.clear()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
+        self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            lines = self._lines.feed(data)
+        except UsageError as error:
+            self._turn_away(error)
+            self.hang_up()
+            return
+        for line in lines:
+            self._take(line)
+
+    def hang_up(self) -> None:
+        self._transport.close()
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)

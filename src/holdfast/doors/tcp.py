@@ -12,18 +12,19 @@ import socket
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from holdfast.app.application import Application
 from holdfast.app.confirming import Waiting
 from holdfast.doors import wording, words
 from holdfast.doors.failures import told
-from holdfast.doors.lines import Lines
+from holdfast.doors.lines import LinesConnection
 from holdfast.doors.words import Request
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
+from holdfast.vocabulary.errors import HoldfastError, Refused
 from holdfast.vocabulary.results import Result
 
 MOST_CONNECTIONS = 200
@@ -60,13 +61,12 @@ class TcpDoor:
             connection.hang_up()
 
 
-class TcpConnection(asyncio.Protocol):
+class TcpConnection(LinesConnection):
     """One client."""
 
     def __init__(self, application: Application, connections: set[TcpConnection]) -> None:
+        super().__init__(connections, LONGEST_LINE)
         self._application = application
-        self._connections = connections
-        self._lines = Lines(LONGEST_LINE)
         self._actor = _VISITOR
         self._token: str | None = None
         self._wrong_tokens = 0
@@ -74,39 +74,26 @@ class TcpConnection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker: asyncio.Task[None] | None = None
         self._has_ended = False
-        self._can_write = asyncio.Event()
-        self._can_write.set()
-        self._transport: asyncio.Transport
         self._silence: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._connections.add(self)
+        super().connection_made(transport)
         if len(self._connections) > MOST_CONNECTIONS:
-            self._say_failure(None, Refused("too many connections", "close some"), is_json=False)
-            self._transport.close()
+            self._turn_away(Refused("too many connections", "close some"))
+            self.hang_up()
             return
         peer = transport.get_extra_info("peername")
-        if self._application.who.open_status and _is_loopback(peer):
+        if self._application.who.open_status and is_loopback(peer[0] if peer else ""):
             self._actor = self._application.who.visitor(Door.TCP)
         loop = asyncio.get_running_loop()
         self._silence = loop.call_later(SILENT_SECONDS, self._on_silence)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connections.discard(self)
-        self._can_write.set()
+        super().connection_lost(error)
         if self._silence is not None:
             self._silence.cancel()
         for task in [*self._tasks, *([self._worker] if self._worker else [])]:
             task.cancel()
-
-    def pause_writing(self) -> None:
-        self._can_write.clear()
-        self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._can_write.set()
-        self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         """`printf … | nc`: what was asked is still answered."""
@@ -117,23 +104,13 @@ class TcpConnection(asyncio.Protocol):
         self._close_when_done()
         return True
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            lines = self._lines.feed(data)
-        except UsageError as error:
-            self._say_failure(None, error, is_json=False)
-            self._transport.close()
-            return
-        for line in lines:
-            self._take(line)
-
-    def hang_up(self) -> None:
-        self._transport.close()
+    def _turn_away(self, error: HoldfastError) -> None:
+        self._say_failure(None, error, is_json=False)
 
     def _take(self, line: bytes) -> None:
         if len(self._waiting) >= MOST_WAITING:
-            self._say_failure(None, Refused("too many requests wait", "await some first"), False)
-            self._transport.close()
+            self._turn_away(Refused("too many requests wait", "await some first"))
+            self.hang_up()
             return
         self._waiting.append(line)
         if self._worker is None:
@@ -225,10 +202,6 @@ class TcpConnection(asyncio.Protocol):
         else:
             self._write(wording.of_error(error).encode() + b"\n")
 
-    def _write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(data)
-
     def _on_silence(self) -> None:
         if self._actor.role is Role.STRANGER:
             self._transport.close()
@@ -236,8 +209,3 @@ class TcpConnection(asyncio.Protocol):
     def _close_when_done(self) -> None:
         if self._has_ended and self._worker is None and not self._waiting and not self._tasks:
             self._transport.close()
-
-
-def _is_loopback(peer: Any) -> bool:
-    host = str(peer[0]) if peer else ""
-    return host == "::1" or host.removeprefix("::ffff:").startswith("127.")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.env_file import resolved
 from holdfast.adapters.config.kinds import Reading
+from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.service_spec import DoorSpec, HttpSpec
-
-LOOPBACK = re.compile(r"localhost|\[?::1\]?|127(\.\d{1,3}){3}", re.IGNORECASE)
 
 
 def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
@@ -20,15 +18,15 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     authentication: Values = security.get("authentication") or Values("", values.node)
     host = chosen.get("host", "127.0.0.1")
     token = chosen.get("token") or authentication.get("token") or None
-    is_loopback = LOOPBACK.fullmatch(host) is not None
+    is_local = is_loopback(host)
     is_authenticated = authentication.get("enabled", token is not None)
-    is_bound = security.get("bind_to_localhost", is_loopback)
-    if not is_loopback and is_bound:
+    is_bound = security.get("bind_to_localhost", is_local)
+    if not is_local and is_bound:
         message = f'"{host}" is not this machine, but bind_to_localhost is true'
         place = security.at("bind_to_localhost")
         hint = "write host: 127.0.0.1, or bind_to_localhost: false"
         reading.note(place, security.path_of("bind_to_localhost"), message, hint)
-    elif not is_loopback and not is_authenticated:
+    elif not is_local and not is_authenticated:
         message = f'"{host}" can be reached from the network, and nobody would be asked for a token'
         hint = "write security: {authentication: {enabled: true}}, or host: 127.0.0.1"
         reading.note(values.at("host"), values.path_of("host"), message, hint, host)
