@@ -33,7 +33,7 @@ class Programs(Kind):
         return {"anyOf": [*Boolean().schema()["anyOf"], ListOf(Text()).schema()]}
 
 
-_BLOCK = Block(
+MCP_BLOCK = Block(
     [
         Key("enabled", Boolean(), "Let assistants connect; by default as HTTP is."),
         Key("read_only", Boolean(), "Offer only tools that look.", False),
@@ -45,7 +45,7 @@ _BLOCK = Block(
     ],
     definition="mcp",
 )
-MCP = Key("mcp", _BLOCK, "The door of AI assistants.")
+MCP = Key("mcp", MCP_BLOCK, "The door of AI assistants.")
 
 
 def mcp_of(values: Values) -> McpSpec:

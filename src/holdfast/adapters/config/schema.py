@@ -26,6 +26,7 @@ from holdfast.adapters.config.keys import (
     SUPERVISOR,
     TLS,
 )
+from holdfast.adapters.config.mcp_keys import MCP_BLOCK
 from holdfast.adapters.config.policy_keys import FILTERS_BLOCK, POLICY_BLOCK, RATE_BLOCK
 from holdfast.adapters.config.resource_keys import LIMITS, MEMORY_LIMIT
 from holdfast.adapters.config.schedule_keys import SCHEDULE
@@ -37,6 +38,7 @@ BLOCKS: tuple[Block, ...] = (
     *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
     *(FILES_BLOCK, FILE_ROOT, BACKUPS),
     *(POLICY_BLOCK, FILTERS_BLOCK, RATE_BLOCK),
+    MCP_BLOCK,
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
