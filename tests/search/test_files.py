@@ -235,6 +235,7 @@ def test_who_leaves_ends_the_search(desk: Desk) -> None:
 
 
 def test_no_file_is_said(desk: Desk) -> None:
+    """What is not there and what is denied are told apart."""
     with pytest.raises(NotFound, match="no"):
         desk.ask("search", pattern="x", path="nowhere")
     with pytest.raises(Refused):

@@ -230,5 +230,6 @@ def test_several_services(stage: Stage, desk: Desk) -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "", "WyJ3ZWIiLCAtMV0", "W10", "a" * 9000])
 def test_a_wrong_cursor_is_said(stage: Stage, desk: Desk, cursor: str) -> None:
+    """Whatever it is, nothing is searched with it."""
     with pytest.raises(UsageError):
         desk.ask("search_logs", pattern="x", cursor=cursor)
