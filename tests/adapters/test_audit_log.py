@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,48 @@ def test_tampering_is_found(log: AuditLog, kept: Kept, tmp_path: Path, tamper: o
     verdict = log.verify(kept.head)
     assert not verdict.is_whole
     assert verdict.problem
+
+
+def extend(lines: list[bytes]) -> None:
+    """Forged, and longer than it was: no record stands where the head says."""
+    last = json.loads(lines[-1])
+    lines.append(json.dumps({**last, "seq": last["seq"] + 1}).encode() + b"\n")
+    forge(lines)
+
+
+def append(lines: list[bytes]) -> None:
+    """Nothing is altered, and somebody wrote one record more."""
+    last = json.loads(lines[-1])
+    entry = {"seq": last["seq"] + 1, "actor": "nobody", "prev": last["hash"]}
+    lines.append(json.dumps({**entry, "hash": audit_log.digest_of(entry)}).encode() + b"\n")
+
+
+@pytest.mark.parametrize("tamper", [extend, append])
+def test_what_others_add_is_found(
+    log: AuditLog, kept: Kept, tmp_path: Path, tamper: Callable[[list[bytes]], None]
+) -> None:
+    """Behind the head, nobody but us writes."""
+    path = files(tmp_path)[0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    tamper(lines)
+    path.write_bytes(b"".join(lines))
+    assert not log.verify(kept.head).is_whole
+
+
+@pytest.mark.parametrize("tamper", [forge, extend])
+def test_a_forged_chain_is_found_after_a_restart(
+    log: AuditLog, kept: Kept, tmp_path: Path, tamper: Callable[[list[bytes]], None]
+) -> None:
+    """The next supervisor does not take a forged end for its own, however much it writes then."""
+    path = files(tmp_path)[0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    tamper(lines)
+    path.write_bytes(b"".join(lines))
+    again = opened(tmp_path / "audit", kept)
+    for _ in range(3):
+        again.record({"command": "start"})
+    assert not again.verify(kept.head).is_whole
+    assert not opened(tmp_path / "audit", kept).verify(kept.head).is_whole
 
 
 def test_numbers_are_not_used_twice_after_a_cut(log: AuditLog, kept: Kept, tmp_path: Path) -> None:

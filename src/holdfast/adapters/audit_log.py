@@ -65,6 +65,8 @@ class AuditLog:
         self._descriptor: int | None = None
         self._size = 0
         self._lost = 0
+        self._begun = 0
+        """The newest number that was ever given; what is larger is of somebody else."""
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
@@ -88,14 +90,20 @@ class AuditLog:
         # Numbers are never used twice, also if records were taken away.
         newest = max(found, known, key=lambda head: head.seq)
         self._head = newest._replace(first=known.first)
+        self._begun = newest.seq
         if found.seq < known.seq:
             self.record({"gap": f"records {found.seq + 1} to {known.seq} were missing"})
+        elif known.seq and self._digest_at(known.seq, found) != known.digest:
+            # Chained to what was written, not to what stands there now: so it stays visible.
+            _log.error("record %d of the audit is not the one that was written", known.seq)
+            self._head = self._head._replace(digest=known.digest)
+            self.record({"gap": f"record {known.seq} was not the one that was written"})
 
     def record(self, fields: dict[str, Any]) -> None:
         """Append one record; a full disk loses it, and the next one says so."""
         if self._lost:
             fields = {**fields, "lost_before": self._lost}
-        seq = self._head.seq + 1
+        seq = self._begun = self._head.seq + 1
         entry = {"seq": seq, "time": round(time.time(), 6), **fields, "prev": self._head.digest}
         digest = digest_of(entry)
         line = _encode({**entry, "hash": digest}) + b"\n"
@@ -144,6 +152,7 @@ class AuditLog:
     def verify(self, kept_head: str | None = None) -> Verdict:
         """Look at every record: none altered, none missing, none behind the head cut off."""
         count, first, before = 0, 0, Head(0, "")
+        known = Head.parse(kept_head) if kept_head else self._head
         for path in self._files():
             for number, line in enumerate(_lines(path), 1):
                 problem, entry = _wrong_with(line, before)
@@ -152,15 +161,17 @@ class AuditLog:
                     return Verdict(False, count, first, before.seq, where)
                 before = Head(entry["seq"], entry["hash"])
                 first, count = first or before.seq, count + 1
-        known = Head.parse(kept_head) if kept_head else self._head
+                if before.seq == known.seq and before.digest != known.digest:
+                    why = f"record {known.seq} is not the one that was written"
+                    return Verdict(False, count, first, before.seq, why)
         if first > known.first:
             why = f"records {known.first} to {first - 1} are missing at the beginning"
             return Verdict(False, count, first, before.seq, why)
         if before.seq < known.seq:
             why = f"records {before.seq + 1} to {known.seq} are cut off at the end"
             return Verdict(False, count, first, before.seq, why)
-        if before.seq == known.seq and known.seq and before.digest != known.digest:
-            why = f"record {known.seq} is not the one that was written"
+        if before.seq > self._begun:
+            why = f"records {self._begun + 1} to {before.seq} are of somebody else"
             return Verdict(False, count, first, before.seq, why)
         return Verdict(True, count, first, before.seq)
 
@@ -204,6 +215,14 @@ class AuditLog:
             if last is not None and isinstance(last.get("seq"), int):
                 return Head(last["seq"], str(last.get("hash")))
         return Head(0, ORIGIN)
+
+    def _digest_at(self, seq: int, newest: Head) -> str | None:
+        """Of the record with this number, as it says itself."""
+        if seq == newest.seq:
+            return newest.digest
+        for entry in self.entries(seq - 1):
+            return str(entry.get("hash")) if entry["seq"] == seq else None
+        return None
 
     def _files(self) -> list[str]:
         try:
@@ -252,6 +271,8 @@ def _wrong_with(line: bytes, before: Head) -> tuple[str | None, dict[str, Any] |
     digest = entry.pop("hash", None)
     if digest != digest_of(entry):
         return f"record {entry['seq']} was altered", None
+    if entry["seq"] == 1 and entry.get("prev") != ORIGIN:
+        return "record 1 is not the first", None
     if before.seq and entry["seq"] != before.seq + 1:
         return f"records {before.seq + 1} to {entry['seq'] - 1} are missing", None
     if before.seq and entry.get("prev") != before.digest:
