@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,7 @@ def test_supervisor_cannot_start(installed: Installed) -> None:
     wait_for(lambda: not is_alive(status["supervisor"]["pid"]))
     shown = hold.cli("status")
     assert str(web) in shown.stdout
+    assert re.search(r"failed \d+ times in a row, and is tried again( in \d+ s)?: ", shown.stderr)
     assert "supervisor" in shown.stderr
     assert hold.raw("web").startswith(b"tick\n")
     hold.cli("stop", "db")
