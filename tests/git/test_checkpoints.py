@@ -218,9 +218,10 @@ def test_repositories_of_another_hash(tmp_path: Path) -> None:
     """SHA-256 repositories have checkpoints, too."""
     desk = Desk(tmp_path)
     desk.git("init", "-q", "--object-format=sha256")
+    desk.git("config", "user.name", "Ann")
+    desk.git("config", "user.email", "ann@example.org")
     desk.write("a.txt", "one\n")
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "first")
+    assert desk.ask("git_commit", message="first", paths=["a.txt"]).changed
     made = desk.ask("checkpoint")
     assert len(made.commit) == 64
     desk.write("a.txt", "two\n")

@@ -37,7 +37,10 @@ from holdfast.vocabulary.git_results import GitChangeResult, GitConflict, GitFil
 
 MOST_FILES = 200
 NAME_STATUS = ("--name-status", "-z", "--no-ext-diff", "--find-renames", "--no-color")
-EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_EMPTY_TREES = {
+    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
 _NO_IDENTITY = ("Please tell me who you are", "empty ident name", "no email was given")
 
 
@@ -72,6 +75,13 @@ class Change:
             return await self.commit_of("HEAD")
         except NotFound:
             return None
+
+    async def base(self, commit: str | None) -> str:
+        """A commit, or a tree with nothing in it where there is none yet."""
+        if commit is not None:
+            return commit
+        configured = await self.context.repositories.configured(self.repository)
+        return _EMPTY_TREES[configured.get("extensions.objectformat", "sha1")]
 
     async def status(self) -> answers.WorkTree:
         return answers.parse_status((await self.check(*STATUS)).out)
@@ -176,7 +186,7 @@ async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
 
 async def _staged(change: Change, env: dict[str, str]) -> dict[tuple[str, str], GitFile]:
     """What the index holds that HEAD does not, by path and content."""
-    base = await change.head() or EMPTY_TREE
+    base = await change.base(await change.head())
     words = ("diff-index", "--cached", "--raw", "-z", "--no-abbrev", "--find-renames", base, "--")
     output = await change.check(*words, more=env)
     found: dict[tuple[str, str], GitFile] = {}
@@ -250,7 +260,7 @@ async def _commit(
     if not output.is_success:
         raise _not_committed(output)
     commit = await change.commit_of("HEAD")
-    base = before or EMPTY_TREE
+    base = await change.base(before)
     listed = await change.check("diff-tree", "-r", *NAME_STATUS, base, commit)
     files = answers.parse_name_status(listed.out)
     subject = message.strip().splitlines()[0][:200]
@@ -260,7 +270,8 @@ async def _commit(
 
 async def _has_staged(change: Change, base: str | None, paths: Sequence[str]) -> bool:
     """Whether the index differs from the commit, in these paths."""
-    words = ("diff-index", "--cached", "--quiet", "--no-ext-diff", base or EMPTY_TREE, "--")
+    tree = await change.base(base)
+    words = ("diff-index", "--cached", "--quiet", "--no-ext-diff", tree, "--")
     output = await change.git(*words, *paths)
     if output.code not in (0, 1):
         raise failure_of(output, "diff-index")
@@ -310,7 +321,7 @@ async def _differing(
     """What a restore would change; the other way round than git tells it."""
     where = ["--cached"] if is_staged else []
     if is_staged and source is None:
-        source = await change.head() or EMPTY_TREE
+        source = await change.base(await change.head())
     words = ["diff", *where, *NAME_STATUS, "--no-renames", "--no-textconv", "-R"]
     words += ["--ignore-submodules=dirty", *([] if source is None else [source])]
     output = await change.check(*words, "--", *safety.literal_paths(paths))
