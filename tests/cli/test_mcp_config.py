@@ -1,0 +1,88 @@
+"""`holdfast mcp config`: shown, or put into the client's file without harm to the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.main import main
+from holdfast.cli.mcp_config import CLIENTS
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "holdfast.yaml").write_text("services: {}\n")
+    monkeypatch.chdir(project)
+    return tmp_path
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_is_shown_and_written(
+    client: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file then says how to start the line, and a second time changes nothing."""
+    assert main(["mcp", "config", client, "--start"]) == 0
+    assert "mcp" in capsys.readouterr().out
+    assert main(["mcp", "config", client, "--start", "--write"]) == 0
+    assert main(["mcp", "config", client, "--start", "--write"]) == 0
+    assert "says it already" in capsys.readouterr().out
+    file = CLIENTS[client].file
+    path = home / file[2:] if file.startswith("~") else home / "project" / file
+    text = path.read_text()
+    assert "holdfast" in text
+    assert "--start" in text
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_there_stays_with_a_backup(home: Path) -> None:
+    """Other servers, other keys, and what the user added to ours."""
+    path = home / "project" / ".mcp.json"
+    before = {"mcpServers": {"other": {"command": "x"}, "holdfast": {"env": {"A": "1"}}}, "k": 1}
+    path.write_text(json.dumps(before))
+    assert main(["mcp", "config", "claude", "--write"]) == 0
+    after = json.loads(path.read_text())
+    assert after["k"] == 1
+    assert after["mcpServers"]["other"] == {"command": "x"}
+    assert after["mcpServers"]["holdfast"]["env"] == {"A": "1"}
+    assert after["mcpServers"]["holdfast"]["args"][-1] == "mcp"
+    assert json.loads((home / "project" / ".mcp.json.backup-1").read_text()) == before
+
+
+def test_toml_keeps_every_other_line(home: Path) -> None:
+    """Comments, other tables, and lists over several lines."""
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(
+        '# mine\nmodel = "m"\n\n[mcp_servers.holdfast]\ncommand = "old"\nargs = [\n  "a",\n]\n'
+        "startup_timeout_sec = 9\n\n[other]\nx = 1\n"
+    )
+    assert main(["mcp", "config", "codex", "--write", "--read-only"]) == 0
+    text = path.read_text()
+    assert text.startswith('# mine\nmodel = "m"\n')
+    assert text.count("[mcp_servers.holdfast]") == 1
+    assert '"old"' not in text
+    assert '"a"' not in text
+    assert "startup_timeout_sec = 9" in text
+    assert text.rstrip().endswith("x = 1")
+    assert '"--read-only"' in text
+
+
+def test_a_file_with_comments_is_left_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what to add is told."""
+    path = home / "project" / ".vscode" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text("// mine\n{}\n")
+    assert main(["mcp", "config", "vscode", "--write"]) == 1
+    assert path.read_text() == "// mine\n{}\n"
+    assert "by hand" in capsys.readouterr().err
+
+
+def test_an_unknown_client_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the one that was probably meant."""
+    assert main(["mcp", "config", "cluade"]) == 2
+    assert 'did you mean "claude"' in capsys.readouterr().err
