@@ -11,6 +11,7 @@ import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -155,8 +156,8 @@ def test_what_others_wrote_meanwhile_is_not_lost(
     place = stage.put("a.txt", "one\n")
     prepare = replacing.prepare
 
-    def slow(*arguments: object) -> None:
-        prepare(*arguments)  # type: ignore[arg-type]
+    def slow(*arguments: Any, **more: Any) -> None:
+        prepare(*arguments, **more)
         place.write_text("theirs\n")
 
     monkeypatch.setattr(replacing, "prepare", slow)

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from holdfast.adapters.files import replacing
-from holdfast.adapters.files.beneath import FOLDER, Opener
+from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
 from holdfast.adapters.files.reading import ETAG_LENGTH
 from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.store import MOST_RECORDS, ChangeStore, Entry, Record, State
@@ -214,7 +214,11 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: O
     before, now = entry.before, replacing.see(opener, folder, name)
     if is_as(now, before):
         if before is not None and now is not None and now.state.mode != before.mode:
-            os.chmod(name, before.mode & 0o777, dir_fd=folder)
+            opened = opener(folder, (name,), FILE)
+            try:
+                os.fchmod(opened, before.mode & 0o777)
+            finally:
+                os.close(opened)
         return True
     if not is_as(now, entry.after):
         return False  # somebody else was here: what they wrote is not ours to remove

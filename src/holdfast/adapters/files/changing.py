@@ -28,6 +28,8 @@ from holdfast.adapters.own_log import logger
 from holdfast.rules.file_access import Located
 from holdfast.vocabulary.errors import Conflict, Failed, Refused
 
+MOST_FOLDERS = 500
+"""Each is open until the change is done."""
 _log = logger("files")
 
 
@@ -125,7 +127,7 @@ class Changer:
             path=quote_from_bytes(os.fsencode(located.relative), safe="/"),
             before=before,
             after=None if wanted.data is None else _after(wanted, before),
-            temporary="" if wanted.data is None else f".holdfast.tmp.{digits}{number:04}",
+            temporary=f".holdfast.tmp.{digits}{number:04}",
             made=0 if before is not None or wanted.data is None else self._missing(roots, located),
         )
         return Step(wanted, entry)
@@ -142,12 +144,19 @@ class Changer:
         return 0
 
     def _replace(self, roots: Roots, steps: list[Step], opened: ExitStack) -> None:
+        folders: dict[tuple[str, ...], int] = {}
         for step in steps:
             located, wanted = step.wanted.located, step.wanted
-            root = opened.enter_context(roots.opened_root(located.root))
             with roots.explained(located):
-                step.folder = self._folder(roots, root, located.parts[:-1], step.entry.made)
-                opened.callback(os.close, step.folder)
+                key = (located.root.path, *located.parts[:-1])
+                if key not in folders:
+                    if len(folders) == MOST_FOLDERS:
+                        raise Refused(f"a change touches at most {MOST_FOLDERS} folders")
+                    with roots.opened_root(located.root) as root:
+                        parts = located.parts[:-1]
+                        folders[key] = self._folder(roots, root, parts, step.entry.made)
+                    opened.callback(os.close, folders[key])
+                step.folder = folders[key]
                 if wanted.data is not None:
                     replacing.prepare(
                         step.folder,
@@ -155,16 +164,15 @@ class Changer:
                         wanted.data,
                         _dressed(wanted),
                         None if wanted.seen is None else step.name,
+                        executable=wanted.executable,
                     )
-                    if wanted.executable is not None:
-                        _make_executable(step.folder, step.entry.temporary, wanted.executable)
         for step in steps:
             if not replacing.is_still(step.folder, step.name, step.wanted.seen):
                 raise changed_meanwhile(roots, step.wanted.located)
         for step in steps:
             with roots.explained(step.wanted.located):
                 self._put(roots, step)
-        for folder in {os.fstat(step.folder).st_ino: step.folder for step in steps}.values():
+        for folder in folders.values():
             replacing.sync(folder)
 
     def _put(self, roots: Roots, step: Step) -> None:
@@ -215,23 +223,13 @@ def _after(wanted: Wanted, before: State | None) -> State:
         return State(hashed, len(wanted.data), 0, 0, 0)
     mode = like.mode & 0o777
     if wanted.executable is not None:
-        mode = with_executable(mode, is_executable=wanted.executable)
+        mode = replacing.with_executable(mode, is_executable=wanted.executable)
     return State(hashed, len(wanted.data), mode, like.uid, like.gid)
 
 
 def _dressed(wanted: Wanted) -> State | None:
     """Whose mode and owner a file gets."""
     return wanted.like or (None if wanted.seen is None else wanted.seen.state)
-
-
-def with_executable(mode: int, *, is_executable: bool) -> int:
-    """As git does it: who may read may run."""
-    return mode | (mode & 0o444) >> 2 if is_executable else mode & ~0o111
-
-
-def _make_executable(folder: int, name: str, is_executable: bool) -> None:
-    mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & 0o777
-    os.chmod(name, with_executable(mode, is_executable=is_executable), dir_fd=folder)
 
 
 def changed_meanwhile(roots: Roots, located: Located) -> Conflict:

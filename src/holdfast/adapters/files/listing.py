@@ -100,7 +100,7 @@ class Lister:
         self, root: int, below: tuple[str, ...], rules: _Rules, after: tuple[str, ...] | None
     ) -> Iterator[FileEntry]:
         parts = (*self._folder.parts, *below)
-        if self._seen > MOST_LOOKED_AT:
+        if self._seen > MOST_LOOKED_AT and after is None:  # where a cursor leads is looked at
             self._is_cut = True
             return
         try:
@@ -123,7 +123,7 @@ class Lister:
                 if rest is None:
                     yield entry
                 if is_folder and not entry.denied and len(here) < self._look.depth:
-                    yield from self._walk(root, here, rules, rest or None)
+                    yield from self._walk(root, here, rules, rest)
                 if self._is_cut:
                     return
             self._is_cut = len(names) > MOST_NAMES

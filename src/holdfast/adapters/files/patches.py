@@ -12,10 +12,12 @@ from holdfast.rules import patching, texts
 from holdfast.rules.file_access import Located, locate
 from holdfast.rules.path_scopes import shown
 from holdfast.rules.unified_diff import FilePatch, parse
-from holdfast.vocabulary.errors import Conflict, HoldfastError
+from holdfast.vocabulary.errors import Conflict, HoldfastError, Refused
 from holdfast.vocabulary.file_results import PatchedFile
 
 MOST_REASONS = 20
+MOST_BYTES = 128 * 1024 * 1024
+"""What all files of a patch may hold together: it is in memory until all are replaced."""
 
 
 class Planned(NamedTuple):
@@ -46,16 +48,24 @@ class Planner:
         """Raises Conflict with all reasons if any part does not fit."""
         planned = Planned([], [])
         rejects: list[dict[str, Any]] = []
+        size = 0
         for one in parse(patch):
             path = shown((one.new if one.new is not None else one.old) or "")
             try:
                 wanted, told = self._file(one)
                 planned.wanted.extend(wanted)
                 planned.files.append(told)
+                size += sum(_held(one) for one in wanted)
             except _Reject as reject:
                 rejects.append({"path": path, "reason": str(reject), **reject.more})
             except HoldfastError as error:
                 rejects.append({"path": path, "reason": error.message})
+            if size > MOST_BYTES:
+                most = MOST_BYTES // 1024**2
+                raise Refused(
+                    f"the files of this patch hold more than {most} MiB, before and after",
+                    "send it in parts",
+                )
         if rejects:
             lines = [f"{one['path']}: {one['reason']}" for one in rejects[:MOST_REASONS]]
             more = len(rejects) - MOST_REASONS
@@ -147,6 +157,11 @@ class Planner:
             number = misfit.hunk.number
             raise _Reject(f"part {number}: {misfit.reason}", part=number, **more) from None
         return texts.encode(patched.text, form), patched.offset
+
+
+def _held(wanted: Wanted) -> int:
+    seen = 0 if wanted.seen is None else len(wanted.seen.data)
+    return seen + len(wanted.data or b"")
 
 
 def _counts(one: FilePatch) -> dict[str, Any]:

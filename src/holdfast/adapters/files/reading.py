@@ -20,6 +20,7 @@ WIDE = 4 * 1024 * 1024
 """The largest file of UTF-16 or UTF-32 that is read as text."""
 MOST_BYTES = 1024 * 1024
 ETAG_LENGTH = 32
+LARGEST_FILE = 2**60
 
 
 class Wanted(NamedTuple):
@@ -39,6 +40,8 @@ class Wanted(NamedTuple):
                 raise UsageError(f"{name} is at least 1")
         if self.from_byte is not None and self.from_byte < 0:
             raise UsageError("from_byte is at least 0")
+        if self.from_byte is not None and self.from_byte > LARGEST_FILE:
+            raise UsageError("no file is as large as from_byte")
         ways = [self.offset is not None, self.tail is not None, self.from_byte is not None]
         if sum(ways) > 1:
             raise UsageError("give one of offset, tail and from_byte")

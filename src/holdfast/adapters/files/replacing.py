@@ -21,6 +21,8 @@ from holdfast.vocabulary.errors import Refused
 NEW_MODE = 0o666
 _KEPT_BITS = 0o777
 """Permissions. What would run as somebody else is not kept, as with any write."""
+_CAPABILITIES = "security.capability"
+"""Rights of who runs the file; any write takes them away, too."""
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -91,11 +93,18 @@ def is_still(folder: int, name: str, seen: Seen | None) -> bool:
 
 
 def prepare(
-    folder: int, temporary: str, data: bytes, state: State | None, like: str | None
+    folder: int,
+    temporary: str,
+    data: bytes,
+    state: State | None,
+    like: str | None,
+    *,
+    executable: bool | None = None,
 ) -> None:
     """Write what will replace a file, beside it and on disk; with its mode, owner and attributes.
 
-    Without a state it is a new file, with the mode that new files have here.
+    Without a state it is a new file, with the mode that new files have here. If it cannot be
+    written, nothing stays.
     """
     opened = os.open(temporary, _MAKE, NEW_MODE if state is None else 0o600, dir_fd=folder)
     try:
@@ -106,9 +115,21 @@ def prepare(
             if like is not None:
                 _copy_attributes(folder, like, opened)
             os.fchmod(opened, state.mode & _KEPT_BITS)
+        if executable is not None:
+            # By its descriptor: somebody may put a link in place of the name.
+            mode = os.fstat(opened).st_mode & _KEPT_BITS
+            os.fchmod(opened, with_executable(mode, is_executable=executable))
         os.fsync(opened)
+    except BaseException:
+        drop(folder, temporary)
+        raise
     finally:
         os.close(opened)
+
+
+def with_executable(mode: int, *, is_executable: bool) -> int:
+    """As git does it: who may read may run."""
+    return mode | (mode & 0o444) >> 2 if is_executable else mode & ~0o111
 
 
 def _keep_owner(opened: int, state: State) -> None:
@@ -133,6 +154,8 @@ def _copy_attributes(folder: int, name: str, opened: int) -> None:
         return
     try:
         for attribute in os.listxattr(source):
+            if attribute == _CAPABILITIES:
+                continue
             with suppress(OSError):
                 os.setxattr(opened, attribute, os.getxattr(source, attribute))
     except OSError:

@@ -48,14 +48,25 @@ class Roots:
     def admit_change(self, located: Located) -> None:
         """Raises Refused for what may not be changed."""
         self.admit(located)
-        if not located.root.is_writable:
-            raise Refused(
-                f'the root "{located.root.name}" is read-only',
-                "`files: {roots: {NAME: {path: …, write: true}}}` lets files be changed",
-                self._about(located),
-            )
+        for root in (located.root, self._innermost(located)):
+            if not root.is_writable:
+                raise Refused(
+                    f'the root "{root.name}" is read-only',
+                    "`files: {roots: {NAME: {path: …, write: true}}}` lets files be changed",
+                    self._about(located),
+                )
         if not located.parts:
             raise UsageError("this is a root itself, not a file")
+
+    def _innermost(self, located: Located) -> Root:
+        """A root may be within another, and be offered for reading only."""
+        absolute = f"{located.absolute}/".casefold()
+        within = [
+            root
+            for root in self.roots
+            if absolute.startswith(f"{root.path.rstrip('/')}/".casefold())
+        ]
+        return max(within, key=lambda root: len(root.path), default=located.root)
 
     def told(self, located: Located) -> str:
         return told(self.roots, located)

@@ -23,6 +23,7 @@ from holdfast.adapters.files.reading import etag_of
 from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.roots import Never, Roots
 from holdfast.adapters.files.store import ChangeStore, Entry, Record
+from holdfast.adapters.own_log import logger
 from holdfast.rules import differences, edits, texts
 from holdfast.rules.file_access import Located, locate
 from holdfast.vocabulary.commands.files import (
@@ -46,6 +47,7 @@ from holdfast.vocabulary.file_results import (
 )
 from holdfast.vocabulary.file_spec import FilesSpec
 
+_log = logger("files")
 READERS = 4
 MOST_WAITING = 256
 """Requests that wait for a thread; more are refused."""
@@ -346,8 +348,11 @@ class Files:
 
     def _carry_out(self, roots: Roots, wanted: list[Wanted], about: About) -> Record:
         record = self._changer.carry_out(roots, wanted, about)
-        with self._store.locked():
-            self._store.prune(self._settings().backups)
+        try:
+            with self._store.locked():
+                self._store.prune(self._settings().backups)
+        except OSError as error:  # the change is done all the same
+            _log.warning("old backups cannot be removed: %s", error)
         return record
 
     def _to_change(self, roots: Roots, path: str, root: str | None) -> Located:

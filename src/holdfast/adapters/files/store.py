@@ -21,9 +21,10 @@ from holdfast.vocabulary.file_spec import BackupSpec
 
 PRUNE_EVERY_SECONDS = 3600.0
 MOST_RECORDS = 5000
-"""How far back a search among the records goes."""
+"""How many are kept, however small they are."""
 _log = logger("files")
 _BEGIN = "change-"
+_MOMENT_DIGITS = 11
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +79,7 @@ class ChangeStore:
         self._objects, self._changes, self._pending = (
             os.path.join(folder, name) for name in ("objects", "changes", "pending")
         )
+        self._newest = 0
         self._pruned = 0.0
         self._new_bytes = 0
 
@@ -91,8 +93,11 @@ class ChangeStore:
             yield
 
     def new_id(self) -> str:
-        """Ids sort by the time of their making."""
-        return f"{_BEGIN}{int(time.time() * 1000):011x}{os.urandom(4).hex()}"
+        """Ids sort in the order of their making, also when the clock was set back."""
+        if not self._newest:
+            self._newest = max((_moment(name) for name in _names(self._changes)), default=0)
+        self._newest = max(int(time.time() * 1000), self._newest + 1)
+        return f"{_BEGIN}{self._newest:0{_MOMENT_DIGITS}x}{os.urandom(4).hex()}"
 
     def put(self, data: bytes) -> str:
         """Keep a content, on disk before this returns; gives its hash."""
@@ -161,8 +166,7 @@ class ChangeStore:
 
     def _read(self, path: str) -> Record | None:
         try:
-            with open(path, "rb") as file:
-                return _decoder.decode(file.read())
+            return _load(path)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
@@ -176,23 +180,28 @@ class ChangeStore:
         if not is_due and self._new_bytes < spec.max_size // 10:
             return
         self._pruned, self._new_bytes = now, 0
+        # What a record needs is known by reading it: one that cannot be read now stops all of this.
         kept: set[str] = set()
-        size = 0
+        for name in _names(self._pending):
+            with suppress(msgspec.MsgspecError):
+                kept |= _sizes(_load(os.path.join(self._pending, name))).keys()
+        size = held = 0
         names = sorted(_names(self._changes), reverse=True)
         for number, name in enumerate(names):
-            record = self._read(os.path.join(self._changes, name))
-            if record is None:
+            try:
+                record = _load(os.path.join(self._changes, name))
+            except msgspec.MsgspecError:
                 self._forget([name])
                 continue
-            sizes = {one.before.hash: one.before.size for one in record.entries if one.before}
+            sizes = _sizes(record)
             more = sum(length for name, length in sizes.items() if name not in kept)
-            is_too_much = now - record.time > spec.keep or size + more > spec.max_size
-            if kept and is_too_much:
+            is_too_old = now - record.time > spec.keep or held == MOST_RECORDS
+            if held and (is_too_old or size + more > spec.max_size):
                 self._forget(names[number:])
                 break
             kept |= sizes.keys()
             size += more
-        kept |= {e.before.hash for r in self.interrupted() for e in r.entries if e.before}
+            held += 1
         self._sweep(kept)
 
     def _forget(self, names: list[str]) -> None:
@@ -203,13 +212,30 @@ class ChangeStore:
     def _sweep(self, kept: set[str]) -> None:
         for shard in os.listdir(self._objects):
             folder = os.path.join(self._objects, shard)
-            for name in os.listdir(folder):
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 if shard + name not in kept:
                     with suppress(OSError):
                         os.unlink(os.path.join(folder, name))
 
     def _object(self, name: str) -> str:
         return os.path.join(self._objects, name[:2], name[2:])
+
+
+def _load(path: str) -> Record:
+    with open(path, "rb") as file:
+        return _decoder.decode(file.read())
+
+
+def _sizes(record: Record) -> dict[str, int]:
+    """The contents that are kept for a record."""
+    return {one.before.hash: one.before.size for one in record.entries if one.before}
+
+
+def _moment(name: str) -> int:
+    try:
+        return int(name[len(_BEGIN) : len(_BEGIN) + _MOMENT_DIGITS], 16)
+    except ValueError:
+        return 0
 
 
 def _names(folder: str) -> list[str]:
