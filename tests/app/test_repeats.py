@@ -158,6 +158,16 @@ async def test_memory_is_bounded_in_number_age_and_size(monkeypatch: pytest.Monk
         stage.ask("long")
 
 
+@on_a_loop
+async def test_a_clock_that_is_set_back_repeats_nothing() -> None:
+    """A correction of a second is no reason to do it once more."""
+    stage = Stage()
+    stage.ask("key")
+    stage.clock.now -= 1.5
+    stage.ask("key")
+    assert stage.done == 1
+
+
 @pytest.mark.parametrize("key", ["", 5, "x" * 500, ["a"]])
 @on_a_loop
 async def test_what_is_no_key(key: object) -> None:

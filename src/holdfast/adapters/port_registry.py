@@ -19,8 +19,12 @@ from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
 from holdfast.rules import port_leases
 from holdfast.rules.port_leases import Asked, Holder, Lease
+from holdfast.vocabulary.errors import Failed
 
 _decode = msgspec.json.Decoder(list[Lease]).decode
+LOCK_SECONDS = 5.0
+"""How long another Holdfast may hold the list: it does for milliseconds, unless it is stopped."""
+_AGAIN_SECONDS = 0.02
 _log = logger("ports")
 
 
@@ -38,7 +42,11 @@ class PortRegistry:
         asked = Asked(self._holder(service), self._project, ports, span, time.time())
         with self._locked():
             found, leases = port_leases.assign(self._load(), asked, is_free, is_there)
-            self._save(leases)
+            try:
+                self._save(leases)
+            except OSError as error:
+                # The port is free: a full disk keeps no service from starting.
+                _log.error("%s cannot be written, a lease is not on it: %s", self._path, error)
         return found
 
     def rest(self, service: str) -> None:
@@ -50,7 +58,10 @@ class PortRegistry:
 
     def all(self) -> list[Lease]:
         """Every lease, those of Holdfasts that are gone excepted."""
-        return self._load()
+        try:
+            return self._load()
+        except OSError as error:
+            raise Failed(f"the list of leases cannot be read: {error}") from error
 
     def is_own(self, lease: Lease) -> bool:
         """Whether it is one of this Holdfast."""
@@ -72,7 +83,7 @@ class PortRegistry:
         path = os.path.join(self._folder, "ports.lock")
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _wait_for(lock, path)
             yield
         finally:
             os.close(lock)
@@ -83,7 +94,7 @@ class PortRegistry:
                 leases = _decode(file.read())
         except FileNotFoundError:
             return []
-        except (OSError, msgspec.MsgspecError) as error:
+        except msgspec.MsgspecError as error:
             # What is leased is checked by binding, too: begin anew rather than start nothing.
             _log.error("%s cannot be read, leases begin anew: %s", self._path, error)
             return []
@@ -92,6 +103,20 @@ class PortRegistry:
 
     def _save(self, leases: list[Lease]) -> None:
         private_file.replace(self._path, msgspec.json.format(msgspec.json.encode(leases)))
+
+
+def _wait_for(lock: int, path: str) -> None:
+    """The kernel knows no end to waiting for a lock."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"another Holdfast has held {path} for {LOCK_SECONDS:g} s: is it stopped?"
+                ) from None
+        time.sleep(_AGAIN_SECONDS)
 
 
 def is_free(port: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -32,14 +33,19 @@ InThread = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
 def in_thread_of(loop: asyncio.AbstractEventLoop) -> InThread:
-    """What blocks is done elsewhere than on this loop."""
+    """What blocks is done elsewhere than on this loop, in the order in which it is asked: who
+    gives a port up and leases one again has it in the end."""
+    thread = ThreadPoolExecutor(1, "ports")
 
     def in_thread(work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        def unless_over() -> Any:
+            return None if loop.is_closed() else work()
+
         def ended(future: asyncio.Future[Any]) -> None:
             if not future.cancelled() and not loop.is_closed():
                 then(future.exception() or future.result())
 
-        loop.run_in_executor(None, work).add_done_callback(ended)
+        loop.run_in_executor(thread, unless_over).add_done_callback(ended)
 
     return in_thread
 

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 
 import holdfast
 from holdfast.keeper import complaints
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.keeper import Keeper
 
 _FLAGS = ("--no-supervisor",)
+LOCK_TRIES = 6
 
 
 class StartError(Exception):
@@ -195,12 +197,16 @@ def _project_of_predecessor(state: str) -> str | None:
 def _lock(state: str) -> int:
     """One keeper per state folder: the lock is held as long as any copy of it is open."""
     fd = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise StartError("already_running", f"another keeper holds {state}") from None
-    return fd
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Who only asks whether a keeper is there shares the lock for a moment.
+            time.sleep(0.01)
+        else:
+            return fd
+    os.close(fd)
+    raise StartError("already_running", f"another keeper holds {state}")
 
 
 def _tidy_descriptors() -> None:

@@ -1,0 +1,146 @@
+"""The list of leases that all Holdfasts of a user share: locked, broken, on a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters import port_registry, private_file
+from holdfast.adapters.port_registry import PortRegistry
+from holdfast.engine.port_leases import in_thread_of
+from holdfast.keeper import main as keeper_main
+from holdfast.vocabulary.errors import Failed
+
+SPAN = (23900, 23949)
+
+
+def registry(folder: Path, name: str = "one") -> PortRegistry:
+    state = folder / name
+    state.mkdir(exist_ok=True)
+    return PortRegistry(str(folder), str(state), f"/project/{name}")
+
+
+@contextmanager
+def locked(path: Path, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, kind)
+        yield
+    finally:
+        os.close(lock)
+
+
+def test_a_stopped_holdfast_keeps_others_waiting_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_registry, "LOCK_SECONDS", 0.1)
+    with locked(tmp_path / "ports.lock"), pytest.raises(TimeoutError, match="is it stopped"):
+        registry(tmp_path).lease("web", {"port": 0}, SPAN)
+    assert registry(tmp_path).lease("web", {"port": 0}, SPAN)
+
+
+def test_what_waits_for_the_list_keeps_no_other_thread(tmp_path: Path) -> None:
+    """Many wait; the loop's own threads are free, and the order is that of the asking."""
+    done: list[str] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        in_thread = in_thread_of(loop)
+        own = registry(tmp_path)
+        ended = loop.create_future()
+        with locked(tmp_path / "ports.lock"):
+            for _ in range(40):
+                in_thread(lambda: own.rest("web"), lambda found: None)
+            in_thread(lambda: own.forget("web"), lambda found: done.append("forget"))
+            in_thread(lambda: own.lease("web", {"port": 0}, SPAN), ended.set_result)
+            await asyncio.wait_for(loop.run_in_executor(None, done.append, "free"), 2)
+        found = await asyncio.wait_for(ended, 5)
+        assert [one.port for one in own.all()] == [found["port"]]
+
+    asyncio.run(story())
+    assert done == ["free", "forget"]
+
+
+def test_nothing_is_done_for_a_loop_that_is_closed(tmp_path: Path) -> None:
+    """A supervisor that leaves does not wait for a list that somebody holds."""
+    begun, may_end = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    async def story() -> None:
+        in_thread = in_thread_of(asyncio.get_running_loop())
+
+        def first() -> None:
+            begun.set()
+            may_end.wait(5)
+
+        in_thread(first, lambda found: None)
+        in_thread(lambda: done.append("second"), lambda found: None)
+        begun.wait(5)
+
+    asyncio.run(story())
+    may_end.set()
+    time.sleep(0.05)
+    assert done == []
+
+
+def test_a_full_disk_keeps_no_service_from_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = registry(tmp_path)
+    before = own.lease("web", {"port": 0}, SPAN)
+
+    def full(path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(private_file, "replace", full)
+    assert own.lease("web", {"port": 0}, SPAN) == before
+    assert own.lease("api", {"port": 0}, SPAN) != before
+
+
+def test_a_list_that_cannot_be_read_for_a_moment_is_not_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken one is: what is leased is checked by binding, too."""
+    one, two = registry(tmp_path), registry(tmp_path, "two")
+    kept = one.lease("web", {"port": 0}, SPAN)
+
+    def failing(*arguments: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(port_registry, "open", failing, raising=False)
+    with pytest.raises(OSError, match="Too many"):
+        two.lease("web", {"port": 0}, SPAN)
+    with pytest.raises(Failed):
+        two.all()
+    monkeypatch.undo()
+    assert two.lease("web", {"port": 0}, SPAN) != kept
+    assert len(one.all()) == 2
+    (tmp_path / "ports.json").write_text("[{")
+    assert two.lease("web", {"port": 0}, SPAN)
+
+
+def test_who_asks_whether_a_keeper_is_there_keeps_none_from_starting(tmp_path: Path) -> None:
+    with locked(tmp_path / "lock", fcntl.LOCK_SH), pytest.raises(keeper_main.StartError):
+        keeper_main._lock(str(tmp_path))
+    asking = threading.Event()
+
+    def ask() -> None:
+        with locked(tmp_path / "lock", fcntl.LOCK_SH):
+            asking.set()
+            time.sleep(0.015)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    asking.wait(5)
+    os.close(keeper_main._lock(str(tmp_path)))
+    thread.join()
