@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
-from holdfast.vocabulary.errors import Conflict, HoldfastError, NotFound, Refused
+from holdfast.vocabulary.errors import Conflict, HoldfastError, NotFound, Refused, UsageError
 from tests.harness import Hold, kill_9, wait_for
 
 SECRET = "sesame-4711"
@@ -124,6 +124,9 @@ def test_a_token_is_limited_to_its_paths(hold: Hold) -> None:
     for command, fields in refused:
         with pytest.raises(Refused, match="limited to src"):
             by_token(hold, token, command, **fields)
+    long = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1 +1 @@\n-" + "x" * 600_000 + "\n+y\n"
+    with pytest.raises(UsageError, match="at most 512 KiB"):
+        by_token(hold, token, "apply_patch", patch=long)
     by_token(hold, token, "write_file", path="src/made.txt", content="x")
     assert by_token(hold, token, "undo_files", path="src/made.txt")["files"]
     assert sorted(p.name for p in hold.project.iterdir()) == ["holdfast.json", "other.txt", "src"]

@@ -36,6 +36,7 @@ class PortRegistry:
         self._path = os.path.join(folder, "ports.json")
         self._state = os.path.realpath(state)
         self._project = project
+        self._is_held_up = False
 
     def lease(self, service: str, ports: dict[str, int], span: tuple[int, int]) -> dict[str, int]:
         """The ports of a service, the same as before if they are free; raises `Taken`."""
@@ -83,7 +84,10 @@ class PortRegistry:
         path = os.path.join(self._folder, "ports.lock")
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            _wait_for(lock, path)
+            # Who waited in vain does not wait again: many services may be about to start.
+            patience, self._is_held_up = 0.0 if self._is_held_up else LOCK_SECONDS, True
+            _wait_for(lock, path, patience)
+            self._is_held_up = False
             yield
         finally:
             os.close(lock)
@@ -105,17 +109,16 @@ class PortRegistry:
         private_file.replace(self._path, msgspec.json.format(msgspec.json.encode(leases)))
 
 
-def _wait_for(lock: int, path: str) -> None:
+def _wait_for(lock: int, path: str, seconds: float) -> None:
     """The kernel knows no end to waiting for a lock."""
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise TimeoutError(
-                    f"another Holdfast has held {path} for {LOCK_SECONDS:g} s: is it stopped?"
-                ) from None
+                message = f"another Holdfast holds {path} for {LOCK_SECONDS:g} s: is it stopped?"
+                raise TimeoutError(message) from None
         time.sleep(_AGAIN_SECONDS)
 
 

@@ -62,8 +62,10 @@ class SessionStore:
             return []
 
     def save(self, sessions: list[StoredSession]) -> None:
+        data = msgspec.json.format(msgspec.json.encode(sessions))
         try:
-            private_file.replace(self._path, msgspec.json.format(msgspec.json.encode(sessions)))
+            # Not synced, for this is done on the loop: with the power, sessions are over anyway.
+            private_file.replace(self._path, data, is_synced=False)
         except OSError as error:
             raise Failed(f"sessions cannot be stored: {error}", "is the disk full?") from error
 

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.rules.path_scopes import PathTarget
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import UsageError
+
+LONGEST_PATCH = 512 * 1024
+"""It is read on the loop, by who must know its paths before anything is done."""
 
 if TYPE_CHECKING:
     from holdfast.rules.file_access import Located
@@ -36,6 +40,9 @@ def targets(context: Any, command: Command) -> tuple[PathTarget, ...]:
     root: Any = getattr(command, "root", None)
     patch: Any = getattr(command, "patch", None)
     if isinstance(patch, str):
+        if len(patch) > LONGEST_PATCH:
+            most = f"{LONGEST_PATCH // 1024} KiB"
+            raise UsageError(f"a patch whose paths are judged has at most {most}", "send parts")
         root = root or roots[0].name
         named = [name for one in unified_diff.parse(patch) for name in (one.old, one.new) if name]
     else:

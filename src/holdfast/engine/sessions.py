@@ -151,9 +151,6 @@ class Sessions:
                 _log.error("%s", error)
         return await self._finish(session, why)
 
-    async def close_all(self, why: str, fate: Fate | None = None) -> list[ClosedSession]:
-        return [await self.close(session, why, fate) for session in self.present()]
-
     async def _finish(self, session: Session, why: str) -> ClosedSession:
         if session.timer is not None:
             session.timer.cancel()
