@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.processes import Peer, Process, lineage
 from holdfast.app.application import Application
-from holdfast.app.auditing import Auditor
+from holdfast.app.auditing import MOST_REFUSALS, Auditor
 from holdfast.app.standing import SupervisedProcesses
-from holdfast.vocabulary.actors import Role
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.service_spec import Settings
@@ -143,3 +144,45 @@ def test_lineage_begins_with_the_process_itself() -> None:
     """The chain goes from the process to its parents."""
     line = lineage(process(os.getpid()))
     assert [one.pid for one in line[:2]] == [os.getpid(), os.getppid()]
+
+
+def test_a_run_does_not_pass_for_another() -> None:
+    """What it says of itself counts less than whose child it is."""
+    environ = {**os.environ, "HOLDFAST_RUN_ID": "other"}
+    command = ["sh", "-c", "echo here; read never"]
+    with subprocess.Popen(
+        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline()
+            own = process(child.pid)
+            runs: dict[str, dict[str, object]] = {
+                "mine": {"pid": own.pid, "start_time": own.start_time},
+                "other": {"pid": 1, "start_time": "0"},
+            }
+            actor = application(runs).who.identify(Peer(os.geteuid(), own))
+            assert (actor.role, actor.run_id) == (Role.AGENT, "mine")
+            del runs["mine"]
+            actor = application(runs).who.identify(Peer(os.geteuid(), own))
+            assert (actor.role, actor.run_id) == (Role.AGENT, "other")
+        finally:
+            child.kill()
+
+
+def test_a_flood_of_refusals_is_counted() -> None:
+    """One who is refused again and again does not push others off the record."""
+    seconds = [1000.0]
+    records = Records()
+    auditor = Auditor(records, lambda: seconds[0])
+    opener = Actor(Role.VIEWER, "token eyes", token="11")
+    for number in range(1000):
+        one = Actor(Role.AGENT, "claude", session=f"session-{number % 7}", behind=opener)
+        auditor.refused(one, Shutdown(), "no")
+    assert len(records.all) == MOST_REFUSALS
+    assert "counted" in records.all[-1]["more"]
+    auditor.refused(Actor(Role.VIEWER, "token other", token="12"), Shutdown(), "no")
+    assert len(records.all) == MOST_REFUSALS + 1
+    seconds[0] += 61
+    auditor.refused(opener, Shutdown(), "no")
+    assert records.all[-1]["unrecorded_before"] == 1000 - MOST_REFUSALS

@@ -241,6 +241,12 @@ def test_too_many_requests_are_refused() -> None:
             wire.line()
             answers = [wire.json() for _ in range(5)]
         assert [one["ok"] for one in answers] == [True, True, True, False, False]
+        other = hold.ask("create_token", token_name="ci", role="operator")["text"]
+        with Wire(hold.port) as wire:
+            again = '{"command": "start", "services": ["web"], "key": "once"}'
+            wire.send(f"token {other}", *[again] * 5)
+            wire.line()
+            assert [wire.json()["ok"] for _ in range(5)] == [True, True, True, False, False]
         error = answers[-1]["error"]
         assert error["code"] == "too_many_requests"
         assert error["details"]["retry_after"] > 0

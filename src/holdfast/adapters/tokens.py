@@ -48,6 +48,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     """Of what the pages of a logged-in browser show beside the cookie."""
     session_seconds: float | None = None
     """How long a link logs a browser in for."""
+    origin: str | None = None
+    """The id of the first token in the line of those that it was made with; None: the owner's."""
 
 
 class NewToken(NamedTuple):
@@ -94,6 +96,7 @@ class Tokens:
         *,
         expires_in: float | None = None,
         scopes: Scopes = UNLIMITED,
+        origin: str | None = None,
     ) -> NewToken:
         if role not in TOKEN_ROLES:
             known = ", ".join(role.value for role in TOKEN_ROLES)
@@ -106,7 +109,7 @@ class Tokens:
             raise Refused(f"there are {MOST_TOKENS} tokens already", "revoke some")
         if expires_in is not None and not 0 < expires_in <= LONGEST_SECONDS:
             raise UsageError("a token expires within a hundred years", "for example 30d")
-        made = self._new(name, role, expires_in, scopes)
+        made = self._new(name, role, expires_in, scopes, origin=origin)
         self._store({**self._valid(), made.token.id: made.token})
         return made
 

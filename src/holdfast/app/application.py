@@ -53,6 +53,7 @@ class Application:
         """
         began = time.perf_counter()
         try:
+            self._scrutiny.admit(actor, command)
             if key is None or command.effect is Effect.READS:
                 return self._dispatch(actor, command)
             do = partial(self._dispatch, actor, command)
@@ -62,7 +63,6 @@ class Application:
             self.tallies.dispatched(command.name, time.perf_counter() - began)
 
     def _dispatch(self, actor: Actor, command: Command) -> Answer:
-        self._scrutiny.admit(actor, command)
         command, verdict = self._judge(actor, command)
         if not verdict.is_allowed:
             raise self._refuse(actor, command, verdict)

@@ -21,12 +21,19 @@ from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.results import Result
 from holdfast.vocabulary.secrets import HIDDEN, redact, redact_arguments, redact_value
 
+_encode = msgspec.json.Encoder().encode
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
 _WORDS = frozenset({"argv", "args", "start_args"})
 _LONGEST_TEXT = 500
 _MOST_ITEMS = 50
+_MOST_BYTES = 8 * 1024
+"""Of arguments in a record; of one argument in a record that has more."""
+_MOST_OF_ONE = 500
 MOST_STRANGERS = 30
 """Refusals of unknown callers that are recorded in a minute."""
+MOST_REFUSALS = 600
+"""Refusals of one actor that are recorded in a minute; the rest is counted."""
+_MOST_ACTORS = 1000
 
 
 class _Budget:
@@ -34,9 +41,13 @@ class _Budget:
 
     def __init__(self) -> None:
         self._since, self._count = -60.0, 0
+        self.unrecorded = 0
+
+    def is_over(self, now: float) -> bool:
+        return now - self._since >= 60.0
 
     def count(self, now: float) -> int:
-        if now - self._since >= 60.0:
+        if self.is_over(now):
             self._since, self._count = now, 0
         self._count += 1
         return self._count
@@ -50,6 +61,7 @@ class Auditor:
         self._clock = clock
         self._keystrokes = Keystrokes(self._told_typing)
         self._strangers, self._pages = _Budget(), _Budget()
+        self._refusals: dict[str, _Budget] = {}
 
     def is_audited(self, command: Command) -> bool:
         return command.effect is not Effect.READS or command.reads_content
@@ -60,7 +72,29 @@ class Auditor:
     def refused(
         self, actor: Actor, command: Command, reason: str, outcome: str = "refused"
     ) -> None:
-        self._record(actor, command, "refused", reason, outcome, 0.0)
+        """A flood of them must not push the rest off the record, either."""
+        budget = self._refusals_of(actor)
+        count = budget.count(self._clock())
+        if count > MOST_REFUSALS:
+            budget.unrecorded += 1
+            return
+        more: dict[str, Any] = {}
+        if budget.unrecorded:
+            more["unrecorded_before"], budget.unrecorded = budget.unrecorded, 0
+        if count == MOST_REFUSALS:
+            more["more"] = "counted, not recorded, for a minute"
+        self._record(actor, command, "refused", reason, outcome, 0.0, **more)
+
+    def _refusals_of(self, actor: Actor) -> _Budget:
+        """One for all sessions of an opener."""
+        opener = actor.behind or actor
+        key = actor.run_id or opener.token or opener.identity
+        if key not in self._refusals and len(self._refusals) >= _MOST_ACTORS:
+            now = self._clock()
+            self._refusals = {
+                name: one for name, one in self._refusals.items() if not one.is_over(now)
+            }
+        return self._refusals.setdefault(key, _Budget())
 
     def void(self, facts: dict[str, Any], reason: str) -> None:
         """What an earlier supervisor had under way, by the facts that it left."""
@@ -119,7 +153,7 @@ class Auditor:
         seconds: float,
         **more: Any,
     ) -> None:
-        end = {"decision": decision, "reason": reason, "outcome": outcome}
+        end = {"decision": decision, "reason": _short(reason), "outcome": outcome}
         facts = self.facts(actor, command)
         self._log.record({**facts, **end, "seconds": round(seconds, 6), **more})
 
@@ -164,7 +198,18 @@ def arguments_of(command: Command) -> dict[str, Any]:
             given[name] = [_short(word) for word in redact_arguments(map(str, value))]
         else:
             given[name] = _short(redact_value(_without_values(value)))
-    return given
+    return _bounded(given)
+
+
+def _bounded(given: dict[str, Any]) -> dict[str, Any]:
+    """Who asks for something huge must not push the rest off the record."""
+    if len(_encode(given)) <= _MOST_BYTES:
+        return given
+    sizes = {name: len(_encode(value)) for name, value in given.items()}
+    return {
+        name: value if sizes[name] <= _MOST_OF_ONE else f"… ({sizes[name]} bytes)"
+        for name, value in given.items()
+    }
 
 
 def _without_values(value: Any) -> Any:

@@ -144,7 +144,8 @@ class Identities:
 
 
 def _shown(token: Token, door: Door) -> Actor:
-    return Actor(token.role, f"token {token.name}", None, door, token.scopes, token=token.id)
+    name = f"token {token.name}"
+    return Actor(token.role, name, None, door, token.scopes, token=token.id, origin=token.origin)
 
 
 def _configured(text: str, door: Door) -> Actor:

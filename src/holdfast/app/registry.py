@@ -65,7 +65,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 """Modules below `app.handlers`, and the commands that each answers."""
 TELLS_ACTOR = frozenset({
     *("hello", "custom_restart", "execute_command", "run_workflow"),
-    *("up", "run", "start", "restart"),
+    *("up", "run", "start", "restart", "create_token"),
     *("log_in", "log_out", "hand_over"),
     *("set_mode", "lockdown", "unlock", "approve", "reject"),
     *("open_session", "renew_session", "hold_session", "close_session"),

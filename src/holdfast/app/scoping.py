@@ -52,9 +52,12 @@ def _is_limited(actor: Actor) -> bool:
 
 
 def _named(command: Command) -> list[str]:
+    if command.name == "create_token":
+        return []  # what another token is limited to
     one: Any = getattr(command, "service", None)
     several: Any = getattr(command, "services", None)
-    return [*([one] if isinstance(one, str) else ()), *(several or ())]
+    counts: Any = getattr(command, "instances", None)
+    return [*([one] if isinstance(one, str) else ()), *(several or ()), *(counts or ())]
 
 
 def _target(roster: Roster, name: str) -> Target:
@@ -79,6 +82,8 @@ def touched(roster: Roster, command: Command) -> tuple[Target, ...]:
 
 
 def _has_any(command: Command) -> bool:
+    if command.name in ("shutdown", "create_token"):
+        return command.name == "shutdown"
     return bool({"service", "services"} & set(command.__struct_fields__))
 
 

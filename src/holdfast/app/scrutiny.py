@@ -15,13 +15,14 @@ import msgspec
 
 from holdfast.app import file_targets, scoping
 from holdfast.app.auditing import Auditor
-from holdfast.rules import filtering, pacing, policies
+from holdfast.rules import filtering, pacing, policies, token_limits
 from holdfast.rules.pacing import Bucket
 from holdfast.rules.permissions import CALM, Circumstances, Verdict
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.authority import Approve, Reject
 from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.commands.security import CreateToken
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
 
 MOST_BUCKETS = 1000
@@ -99,6 +100,8 @@ class Scrutiny:
         """What else stands against a request that is allowed so far."""
         if isinstance(command, Approve | Reject):
             return self._may_decide(actor, command, verdict)
+        if isinstance(command, CreateToken) and (wider := token_limits.why_wider(actor, command)):
+            return Verdict(False, wider, "scope", "limit the new one as well")
         advanced = self._context.authority.advanced
         if advanced is None or (actor.door is Door.CLI and actor.role is Role.OWNER):
             return verdict

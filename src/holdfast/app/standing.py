@@ -34,13 +34,14 @@ class SupervisedProcesses:
             return Standing(None)
         link = self._context.link
         claimed = processes.run_id_of(process.pid)
-        if claimed in link.runs:
-            return Standing(True, claimed)
         line = processes.lineage(process)
         mains = {(run.get("pid"), run.get("start_time")): name for name, run in link.runs.items()}
         for one in line:
             if (one.pid, one.start_time) in mains:
                 return Standing(True, mains[one.pid, one.start_time])
+        # After the ancestors: a run cannot pass for another by what it says of itself.
+        if claimed in link.runs:
+            return Standing(True, claimed)
         root = link.cgroup_root
         if root is not None and processes.is_in_cgroup(process.pid, root):
             return Standing(True, claimed)

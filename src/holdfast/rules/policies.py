@@ -82,7 +82,7 @@ def why_not_approve(approver: Actor, asker: Actor, policy_approvers: str) -> str
         return "an agent never approves"
     askers = [asker, *_openers(asker)]
     if approver.role is not Role.OWNER and any(_is_same(approver, one) for one in askers):
-        return "nobody approves what was asked with the same token"
+        return "nobody approves what was asked with the same token, or one made with it"
     if _RANK.get(approver.role, 0) < _RANK[Role(policy_approvers)]:
         return f"it takes an {policy_approvers} to approve it"
     return None
@@ -93,7 +93,9 @@ def _openers(actor: Actor) -> list[Actor]:
 
 
 def _is_same(one: Actor, other: Actor) -> bool:
-    return one.identity == other.identity or (one.token is not None and one.token == other.token)
+    """Tokens that were made with a token are in the hands of who made them."""
+    mine, others = one.origin or one.token, other.origin or other.token
+    return one.identity == other.identity or (mine is not None and mine == others)
 
 
 def _keeps_owner_in(command: Command | type[Command]) -> bool:

@@ -60,6 +60,8 @@ class Actor(msgspec.Struct, frozen=True):
     """The id of the token that it showed."""
     call: str | None = None
     """The tool call that it asks through, as its client names it."""
+    origin: str | None = None
+    """The id of the token that its own was made with, or that one with, and so on."""
 
     @property
     def identity(self) -> str:

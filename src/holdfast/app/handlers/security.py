@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.adapters.tokens import Token
 from holdfast.app.context import Context
-from holdfast.vocabulary.actors import TOKEN_ROLES, Role, Scopes
+from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
 from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
 from holdfast.vocabulary.credentials import TokenInfo, TokenResult, TokensResult
 from holdfast.vocabulary.errors import UsageError
@@ -19,7 +19,7 @@ from holdfast.vocabulary.results import AuditResult, AuditVerdict
 _MOST_RECORDS = 10_000
 
 
-def create_token(context: Context, command: CreateToken) -> TokenResult:
+def create_token(context: Context, command: CreateToken, actor: Actor) -> TokenResult:
     try:
         role = Role(command.role)
     except ValueError:
@@ -32,7 +32,11 @@ def create_token(context: Context, command: CreateToken) -> TokenResult:
         paths=_patterns(command.paths),
     )
     made = context.tokens.create(
-        command.token_name, role, expires_in=command.expires_in, scopes=scopes
+        command.token_name,
+        role,
+        expires_in=command.expires_in,
+        scopes=scopes,
+        origin=actor.origin or actor.token,
     )
     return TokenResult(token=told_of(made.token), text=made.text)
 

@@ -1,0 +1,102 @@
+"""Ways around the one decision, tried on a real Holdfast: none of them leads anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.harness import quick, wait_for
+from tests.scenarios.test_tcp import NetHold, Wire
+
+
+@pytest.fixture(scope="module")
+def hold() -> Iterator[NetHold]:
+    with NetHold() as made:
+        made.write(
+            {
+                "runtime_mode": "advanced",
+                "port": made.port,
+                "services": {"web": quick(), "db": {**quick(), "tags": ["data"]}},
+                "policies": [
+                    {"effect": "deny", "roles": ["operator", "admin"], "services": ["db"],
+                     "commands": ["scale", "shutdown"]},
+                    {"effect": "confirm", "commands": ["restart"], "services": ["db"]},
+                ],
+            }
+        )  # fmt: skip
+        made.up()
+        yield made
+
+
+def token(hold: NetHold, name: str, by: str | None = None, **limits: Any) -> str:
+    caller = {"caller": {"token": by, "door": "rest"}} if by else {}
+    fields = {"token_name": name, "role": "admin", **limits}
+    return str(hold.ask("create_token", **fields, **caller)["text"])
+
+
+def through(text: str) -> dict[str, str]:
+    return {"token": text, "door": "rest"}
+
+
+def test_a_second_token_does_not_approve_for_the_first(hold: NetHold) -> None:
+    """Nor does a sister of it; one of the owner's does."""
+    first = token(hold, "first")
+    second, third = token(hold, "second", by=first), token(hold, "third", by=first)
+    fourth = token(hold, "fourth", by=second)
+    before = hold.service("db")["pid"]
+    for asker, approver in ((first, second), (second, third), (first, fourth), (fourth, first)):
+        with Wire(hold.port) as wire:
+            wire.send(f"token {asker}", "restart db")
+            assert wire.line()
+            assert "waiting for approval" in wire.line()
+            waiting = wait_for(lambda: hold.ask("approvals")["waiting"])[0]["approval"]
+            with pytest.raises(Exception, match="the same token"):
+                hold.ask("approve", approval=waiting, caller=through(approver))
+            hold.ask("reject", approval=waiting)
+    assert hold.service("db")["pid"] == before
+
+
+def test_a_limited_token_makes_no_wider_one(hold: NetHold) -> None:
+    """By commands, paths, services or tags; one as narrow it may make."""
+    maker = token(hold, "maker", commands=["create_token", "status"])
+    for limits in ({}, {"commands": ["*"]}, {"commands": ["status", "stop"]}):
+        with pytest.raises(Exception, match="limited to the commands"):
+            token(hold, "wide", by=maker, **limits)
+    assert token(hold, "narrow", by=maker, commands=["status"])
+    pathless = token(hold, "of a folder", paths=["docs/**"])
+    with pytest.raises(Exception, match="limited to the paths"):
+        token(hold, "wide", by=pathless)
+    webs = token(hold, "of web", services=["web"])
+    for limits in ({}, {"services": ["web"]}, {"services": ["web"], "tags": ["data"]}):
+        with pytest.raises(Exception, match="this is about all"):
+            token(hold, "wide", by=webs, **limits)
+
+
+def test_a_policy_about_a_service_is_about_all_that_touches_it(hold: NetHold) -> None:
+    """Another number of instances, and the end of everything."""
+    admin = through(token(hold, "ender"))
+    with pytest.raises(Exception, match="policy"):
+        hold.ask("scale", instances={"db": 0}, caller=admin)
+    with pytest.raises(Exception, match="policy"):
+        hold.ask("shutdown", caller=admin)
+    with pytest.raises(Exception, match="instances"):
+        hold.ask("scale", instances={"web": 1}, caller=admin)
+
+
+def test_nobody_pushes_the_audit_out(hold: NetHold) -> None:
+    """What is refused leaves a record that is small, however large it was."""
+    eyes = through(token(hold, "eyes", role="viewer"))
+    names = [f"{number:x}" * 400 for number in range(0x1000, 0x1400)]
+    size = sum(file.stat().st_size for file in (hold.state / "audit").iterdir())
+    for fields in ({"services": names}, {"services": ["x" * 500_000]}):
+        with pytest.raises(Exception, match="not change"):
+            hold.ask("restart", **fields, caller=eyes)
+    with pytest.raises(Exception, match="not change"):
+        hold.ask("scale", instances=dict.fromkeys(names, 1), caller=eyes)
+    narrow = through(token(hold, "narrow eyes", role="operator", services=["web"]))
+    with pytest.raises(Exception, match="limited to web"):
+        hold.ask("restart", services=["x" * 500_000], caller=narrow)
+    grown = sum(file.stat().st_size for file in (hold.state / "audit").iterdir()) - size
+    assert grown < 20_000
