@@ -39,6 +39,7 @@ from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
 from holdfast.engine.gate import Gate
 from holdfast.engine.health_monitor import HealthMonitor
+from holdfast.engine.hiding import Hiding
 from holdfast.engine.host_room import HostRoom
 from holdfast.engine.http_door import HttpDoor
 from holdfast.engine.listeners import Listeners
@@ -143,6 +144,7 @@ class Machinery:
             groups=lambda: settings.now.groups,
         )
         self._watches = Watches(link, lambda: self._roster.runners)
+        self._hiding = Hiding(self._roster, settings, self._attendants, loop.call_soon)
 
     def _build_monitors(self) -> None:
         """Who accompanies the runs; told of everything in this order."""
@@ -226,6 +228,7 @@ class Machinery:
             resources=self._resources,
             room=self._room,
             settings=self._settings,
+            hiding=self._hiding,
             scaling=Scaling(self._link, self._roster),
             rolling=Rolling(self._roster, self._admission, self._store),
             schedules=self._schedules,
@@ -284,10 +287,7 @@ class Machinery:
         exits = [ended["run_id"] for ended in facts.get("exits") or ()]
         loaded = self._store.load(int(kept.get("seq") or 0), exits)
         self._bus.last_seq = self._store.last_seq
-        if level := kept.get("log_level"):
-            own_log.set_level(level)
-        if style := kept.get("log_format"):
-            own_log.set_style(style)
+        own_log.restore(kept)
         self._trouble.restore(kept, loaded.meta, self._store.last_seq)
         if self._store.database.moved_aside:
             self._tell_moved_aside()

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.client.channel import Channel
-from holdfast.gate.blocks import Item, Piece, Reading, beyond, binary, tails_of, unfinished
+from holdfast.gate.blocks import Item, Piece, Reading, beyond, binary, tails_of
 from holdfast.gate.frames import BINARY
 from holdfast.gate.viewers import Feeds
 from holdfast.logbook import cursors
+from holdfast.logbook.covering import HELD_BYTES, unfinished
 from holdfast.logbook.cursors import BEGINNING, Cursor
 from holdfast.logbook.entries import STREAMS
 from holdfast.vocabulary.errors import Failed
@@ -103,7 +104,7 @@ def test_a_viewer_comes_back_at_any_cursor(
                     block = reading.read(limits[turn % len(limits)], is_last=True)
                     if block is None:
                         break
-                    assert block.size <= max(4, limits[turn % len(limits)])
+                    assert block.size <= HELD_BYTES + limits[turn % len(limits)]
                     tails = block.tails()
                     shown = data.draw(st.integers(1, len(tails)))
                     for tail in tails[:shown]:

@@ -1,4 +1,5 @@
-"""What services printed, as lines: reads the logbook. Blocking: call it in a thread."""
+"""What services printed, as lines without secrets: reads the logbook. Blocking: call it in a
+thread."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.logbook import cursors
+from holdfast.logbook.covered import LineCover
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
@@ -15,6 +17,7 @@ from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.commands.output import Logs
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import LogLine
+from holdfast.vocabulary.secrets import hider
 
 _BATCH_LINES = 5_000
 _BATCH_BYTES = 512 * 1024
@@ -43,6 +46,9 @@ class LogQuery:
         self.place = start
         """Where to read on after the last batch."""
         self._assembler = LineAssembler(start)
+        self._cover = LineCover(hider())
+        if command.cursor is not None or command.since is not None:
+            self._cover.begin_at(reader, start)
         only = command.run if command.cursor is None else None
         self._walk = reader.chunks(start, command.stream, until, only)
 
@@ -55,14 +61,14 @@ class LogQuery:
             size += 0 if isinstance(item, Note) else len(item.data)
             if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES:
                 self.place = self._assembler.cursor()
-                return found
+                return self._cover.cover(found)
         self.is_done = True
         self.place = self._assembler.cursor()
-        return found
+        return self._cover.cover(found)
 
     def unfinished(self) -> list[Line | Note]:
         """Lines whose end has not come yet: shown, but read again when it has."""
-        return list(self._assembler.finish())
+        return self._cover.cover(list(self._assembler.finish()))
 
     def close(self) -> None:
         self._walk.close()
@@ -85,16 +91,17 @@ def last_lines(
     """The newest lines of a run, for an answer that has to say why it failed."""
     reader = Reader(directory, service)
     found: list[str] = []
-    assembler = LineAssembler()
+    assembler, cover = LineAssembler(), LineCover(hider())
     with reader.chunks(reader.tail(count, stream), stream) as walk:
         for item in walk:
-            found += _texts(assembler.feed(item), run)
-    found += _texts(assembler.finish(), run)
+            found += _texts(cover.cover(list(assembler.feed(item))), run)
+    found += _texts(cover.cover(list(assembler.finish())), run)
     return found[-count:]
 
 
 class RunLines:
-    """The lines of a run and of those after it, as the log grows, in bounded batches."""
+    """The lines of a run and of those after it, as the log grows, in bounded batches. As they
+    were printed: for who compares them with something, not to be shown."""
 
     def __init__(self, directory: str, service: str, run: int) -> None:
         self._run = run

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -78,6 +79,14 @@ def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bo
         handler.setFormatter(formatter)
         root.addHandler(handler)
     set_level(level)
+
+
+def restore(kept: Mapping[str, str]) -> None:
+    """Go on as an earlier supervisor was told to."""
+    if level := kept.get("log_level"):
+        set_level(level)
+    if style := kept.get("log_format"):
+        set_style(style)
 
 
 def set_level(text: str) -> list[str]:

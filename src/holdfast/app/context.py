@@ -23,6 +23,7 @@ from holdfast.engine.caller import CallersEnvironment
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.gate import Gate
 from holdfast.engine.health_monitor import HealthMonitor
+from holdfast.engine.hiding import Hiding
 from holdfast.engine.host_room import HostRoom
 from holdfast.engine.recorded_bytes import RecordedBytes
 from holdfast.engine.resource_monitor import ResourceMonitor
@@ -67,6 +68,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     resources: ResourceMonitor
     room: HostRoom
     settings: CurrentSettings
+    hiding: Hiding
     scaling: Scaling
     rolling: Rolling
     schedules: Schedules

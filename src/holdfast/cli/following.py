@@ -14,12 +14,33 @@ from holdfast.cli.interrupts import patience
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.reach import SupervisorAway
-from holdfast.vocabulary.errors import KeeperGone, NoDaemon
+from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, UsageError
+from holdfast.vocabulary.secrets import learn
 
 KEEPER_SECONDS = 2.0
 
 Wake = tuple[str | None, bool]
 """(service, its run is over); no service: look at all."""
+
+
+def learn_secrets(call: Call) -> None:
+    """Know which values are not to be shown. Without a supervisor, what has the shape of a secret
+    is hidden all the same."""
+    try:
+        connection = call.connect()
+        _learn(connection)
+    except HoldfastError:
+        return
+
+
+def _learn(connection: Connection) -> int:
+    """Under which number the supervisor has them now."""
+    try:
+        hidden = connection.ask("hello", secrets=True).get("hidden") or {}
+    except UsageError:
+        return 0  # an older one does not know the question
+    learn(hidden.get("values") or ())
+    return int(hidden.get("number") or 0)
 
 
 def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
@@ -41,6 +62,7 @@ def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
 
 
 def _supervisor_wakes(connection: Connection, names: list[str]) -> Iterator[Wake]:
+    known = _learn(connection)
     request = connection.send("watch", services=names)
     yield None, False
     with patience() as patient:
@@ -52,6 +74,8 @@ def _supervisor_wakes(connection: Connection, names: list[str]) -> Iterator[Wake
                 if not frame.get("ok"):
                     raise error_from(frame.get("error") or {})
                 return
+            if frame["item"].get("hides", known) != known:
+                known = _learn(connection)
             yield wake_of(frame["item"])
 
 

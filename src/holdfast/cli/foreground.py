@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.down import Ends, describe_end
+from holdfast.cli.following import learn_secrets
 from holdfast.cli.history import describe_event
 from holdfast.cli.output import Followed, Printer, Style
 from holdfast.client.connection import Connection, ConnectionLost
@@ -67,6 +68,7 @@ class Foreground:
         self._handled = 0
         self._is_stopping = False
         self._watched = self._told = 0
+        self._hides: int | None = None
         self._hurry: Connection | None = None
         self._exit_code: int | None = None
         self._last_event: int | None = None
@@ -116,6 +118,7 @@ class Foreground:
         return False
 
     def _begin(self, connection: Connection) -> None:
+        learn_secrets(self._call)
         self._watched = connection.send("watch", services=self._services)
         if self._last_event is None:
             self._last_event = connection.ask("events", limit=1).get("last", 0)
@@ -186,6 +189,9 @@ class Foreground:
             self._call.connect().send("shutdown")
 
     def _on_output(self, item: dict[str, Any]) -> None:
+        if item.get("hides") != self._hides:
+            self._hides = item.get("hides")
+            learn_secrets(self._call)
         if item.get("exited"):
             self._followed.finish(item["service"])
         else:

@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.cli.call import Call
+from holdfast.cli.following import learn_secrets
 from holdfast.cli.output import Followed, Printer, Style, interleave
 from holdfast.client.reach import lock_is_held, nothing_runs
 from holdfast.logbook import cursors, segments
+from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
+from holdfast.vocabulary.secrets import hider
 
 
 class Part(NamedTuple):
@@ -39,6 +42,7 @@ def logs(call: Call) -> int:
             call.note(f"{name} has printed nothing yet")
     if call.options.get("raw"):
         return _raw(call, parts, stream, follow=follow)
+    learn_secrets(call)
     style = Style(
         call.paint,
         prefix=len(names) != 1 and not call.options.get("no_prefix"),
@@ -134,13 +138,19 @@ def _past(
     call: Call, part: Part, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
     """What is there now; when lines are chosen by pattern or run, the tail counts those."""
-    entries = (
-        e for e in lines(part.reader, part.start, stream, part.end, part.run) if printer.matches(e)
-    )
+    found = covered(lines(part.reader, part.start, stream, part.end, part.run), _cover(call, part))
+    entries = (entry for entry in found if printer.matches(entry))
     tail: int | None = call.options.get("tail")
     if tail is not None:
         return ((part.service, entry) for entry in deque(entries, maxlen=tail))
     return ((part.service, entry) for entry in entries)
+
+
+def _cover(call: Call, part: Part) -> LineCover:
+    cover = LineCover(hider())
+    if call.options.get("since") is not None:
+        cover.begin_at(part.reader, part.start)
+    return cover
 
 
 def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | None) -> int:
@@ -173,10 +183,8 @@ def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | Non
     if call.options.get("grep") is None or call.options.get("tail") is None:
         return part.start
     end = part.reader.end()
-    shown = deque(
-        (e for e in lines(part.reader, part.start, stream, end.start) if printer.matches(e)),
-        maxlen=call.options["tail"],
-    )
+    found = covered(lines(part.reader, part.start, stream, end.start), _cover(call, part))
+    shown = deque((e for e in found if printer.matches(e)), maxlen=call.options["tail"])
     for entry in shown:
         printer.show(part.service, entry)
     return end

@@ -13,10 +13,12 @@ from typing import Any
 
 from holdfast.cli.screen import PREFIX_COLOURS, Paint
 from holdfast.logbook import cursors, segments
+from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.secrets import hider
 
 UNTOLD_NOTES = frozenset({"run"})
 LOST_NOTES = frozenset({"gap", "missing"})
@@ -117,18 +119,18 @@ class Followed:
         self._printer = printer
         self._stream = stream
         self._followers: dict[str, LineFollower] = {}
+        self._covers: dict[str, LineCover] = {}
 
     def add(self, service: str, cursor: Cursor = cursors.BEGINNING) -> None:
         reader = Reader(self._directory, service)
         self._followers[service] = LineFollower(reader, cursor, self._stream)
+        self._covers[service] = LineCover(hider())
 
     def wake(self, service: str) -> None:
         """Show what a service has printed since."""
-        follower = self._followers.get(service)
-        if follower is None:
+        if service not in self._followers:
             self.add(service)
-            follower = self._followers[service]
-        for entry in follower.wake():
+        for entry in self._added(service):
             self._printer.show(service, entry)
         self._printer.flush()
 
@@ -137,7 +139,7 @@ class Followed:
         for service in segments.list_all(self._directory):
             if service not in self._followers and (not self._only or service in self._only):
                 self.add(service)
-        sources = [_named(service, follower) for service, follower in self._followers.items()]
+        sources = [_named(service, self._added(service)) for service in self._followers]
         for service, entry in interleave(sources):
             self._printer.show(service, entry)
         self._printer.flush()
@@ -145,9 +147,14 @@ class Followed:
     def finish(self, service: str) -> None:
         """Show the unfinished line that a run left."""
         self.wake(service)
-        for line in self._followers[service].finish():
+        for line in covered(self._followers[service].finish(), self._covers[service]):
             self._printer.show(service, line)
         self._printer.flush()
+
+    def _added(self, service: str) -> Iterator[Line | Note]:
+        cover = self._covers[service]
+        cover.hides = hider()
+        return covered(self._followers[service].wake(), cover)
 
     def finish_all(self) -> None:
         for service in list(self._followers):
@@ -161,8 +168,8 @@ class Followed:
 Named = tuple[str, Line | Note]
 
 
-def _named(service: str, follower: LineFollower) -> Iterator[Named]:
-    for entry in follower.wake():
+def _named(service: str, entries: Iterator[Line | Note]) -> Iterator[Named]:
+    for entry in entries:
         yield service, entry
 
 

@@ -15,17 +15,21 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.engine.declaration import ENVIRON
 from holdfast.engine.tasks import Task, TaskResult, Tasks
+from holdfast.logbook.covering import Part, StreamCover
+from holdfast.logbook.entries import STREAMS, Chunk, Stream
 from holdfast.rules.command_words import Prepared
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.results import Outcome, Result, RollingResult, StepResult, WaitResult
+from holdfast.vocabulary.secrets import hider, redact
 
 OnOutput = Callable[[str, bytes], None]
 Perform = Callable[[Command], Awaitable[Result]]
 StepOutcome = Literal["done", "failed", "timeout", "cancelled", "skipped"]
 TAIL_CHARACTERS = 8 * 1024
+_PATIENCE_SECONDS = 0.1
 
 
 class Surroundings(NamedTuple):
@@ -97,10 +101,13 @@ class CommandStep(Step):
             env={**around.env, **prepared.env, **self._env},
             environ=around.environ,
             user=around.user,
-            on_output=on_output,
+            on_output=(told := CoveredOutput(on_output)).add,
             run_id=self.run_id,
         )
-        ended = await self._tasks.run(task)
+        try:
+            ended = await self._tasks.run(task)
+        finally:
+            told.finish()
         return self.result(
             _outcome_of(ended),
             exit_code=None if ended.is_timeout else ended.code,
@@ -110,6 +117,35 @@ class CommandStep(Step):
             err=_tail(ended.err),
             reason=_reason_of(ended, timeout),
         )
+
+
+class CoveredOutput:
+    """What a command prints on its way to who follows, without secrets."""
+
+    def __init__(self, on_output: OnOutput) -> None:
+        self._on_output = on_output
+        self._covers: dict[Stream, StreamCover] = {name: StreamCover(hider) for name in STREAMS}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, stream: str, data: bytes) -> None:
+        name: Stream = "out" if stream == "out" else "err"
+        self._tell(name, self._covers[name].feed(Chunk(None, name, data, 0, 0)))
+        if self._timer is None and self._covers[name].held is not None:
+            # The rest of the line may complete a secret; but a line may stay without an end.
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_PATIENCE_SECONDS, self.finish)
+
+    def finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for name, cover in self._covers.items():
+            self._tell(name, cover.rest())
+
+    def _tell(self, stream: Stream, parts: list[Part]) -> None:
+        if parts:
+            data = b"".join([part.data for part in parts])
+            self._on_output(stream, hider().shortened(data))
 
 
 class OwnStep(Step):
@@ -141,7 +177,7 @@ class OwnStep(Step):
 
 
 def output_item(stream: str, data: bytes) -> dict[str, Any]:
-    """A piece of output for a follower, byte for byte."""
+    """A piece of output for a follower."""
     try:
         return {"kind": "output", "stream": stream, "text": data.decode()}
     except UnicodeDecodeError:
@@ -168,7 +204,7 @@ def _reason_of(ended: TaskResult, timeout: float) -> str | None:
 
 
 def _tail(data: bytes) -> str:
-    return data.decode(errors="replace")[-TAIL_CHARACTERS:]
+    return redact(data.decode(errors="replace"))[-TAIL_CHARACTERS:]
 
 
 def _failure_in(result: Result) -> str | None:

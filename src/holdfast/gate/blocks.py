@@ -1,5 +1,5 @@
-"""Output as it goes to viewers: read from the log in blocks that end between characters, and
-written as frames, once for all viewers who take a block whole.
+"""Output as it goes to viewers: read from the log in blocks that end between characters, with
+secrets covered, and written as frames, once for all viewers who take a block whole.
 
 Reading blocks: it is done in threads, by one at a time. Owns no place of any viewer.
 """
@@ -14,13 +14,15 @@ import msgspec
 
 from holdfast.gate.frames import BINARY, STDERR, STDOUT, STREAM_NAMES, now_ms
 from holdfast.logbook import cursors
+from holdfast.logbook.covered import line_before
+from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import STREAMS, Chunk, Note
 from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.secrets import hider
 
 MOST_FRAMES = 32
 """Frames of a block before the two streams are told one after the other."""
-_LONGEST_CHARACTER = 4
 _KINDS = (STDOUT, STDERR)
 _encode = msgspec.json.Encoder().encode
 
@@ -74,28 +76,34 @@ class Block:
 
 
 class Reading:
-    """A way through a log, to its present end and on."""
+    """A way through a log, to its present end and on; secrets are covered."""
 
-    def __init__(self, directory: str, service: str, place: Cursor) -> None:
+    def __init__(
+        self, directory: str, service: str, place: Cursor, *, is_terminal: bool = False
+    ) -> None:
         self.place = place
         self._from = place
         self._walked = max(place)
-        self._walk = Reader(directory, service).chunks(place)
-        self._held: list[Piece | None] = [None, None]
+        self._reader = Reader(directory, service)
+        self._walk = self._reader.chunks(place)
+        self._is_terminal = is_terminal
+        self._covers: list[StreamCover] = []
         self._rest: Chunk | None = None
         self.is_at_end = False
         """Whether the last reading came to the present end."""
 
     @property
     def holds(self) -> bool:
-        """Whether the beginning of a character waits for its end."""
-        return any(self._held)
+        """Whether the beginning of a character, or of a line, waits for its end."""
+        return any(cover.held is not None for cover in self._covers)
 
     def read(self, limit: int, *, is_last: bool = False) -> Block | None:
-        """What comes next, at most so many bytes; None at the present end. `is_last`: also the
-        beginning of a character whose end did not come."""
+        """What comes next, about so many bytes; None at the present end. `is_last`: also what
+        waits for an end that did not come."""
+        if not self._covers:
+            self._covers = [self._cover(stream) for stream in range(len(STREAMS))]
         start, items = self.place, list[Item]()
-        size = sum(len(held.data) for held in self._held if held)
+        size = 0
         while size < limit or not items:
             item = self._rest or self._walk.step()
             self._rest = None
@@ -105,10 +113,13 @@ class Reading:
                 break
             if isinstance(item, Chunk):
                 item = self._shortened(item, max(1, limit - size))
-                size += len(item.data)
-                items += self._pieces(item)
+                pieces = self._pieces(item)
+                size += sum(len(piece.data) for piece in pieces)
+                items += pieces
                 continue
             items += self._let_go(item.position)
+            for cover in self._covers if item.kind != "replaced" else ():
+                cover.forget()
             if item.kind == "anew":
                 start = self._from = cursors.at(item.position)
             before, self.place = self.place, self._at(item.position)
@@ -119,56 +130,58 @@ class Reading:
     def close(self) -> None:
         self._walk.close()
 
+    def _cover(self, stream: int) -> StreamCover:
+        # Whoever begins in the middle of a line is shown no half of what it says.
+        before = line_before(self._reader, self._from[stream], STREAMS[stream])
+        return StreamCover(hider, before, is_terminal=self._is_terminal)
+
     def _shortened(self, chunk: Chunk, most: int) -> Chunk:
         if len(chunk.data) <= most:
             return chunk
         self._rest = chunk._replace(data=chunk.data[most:], position=chunk.position + most)
         return chunk._replace(data=chunk.data[:most])
 
-    def _pieces(self, chunk: Chunk) -> Iterator[Piece]:
+    def _pieces(self, chunk: Chunk) -> list[Piece]:
         stream = STREAMS.index(chunk.stream)
-        held, self._held[stream] = self._held[stream], None
-        joined = (held.data if held else b"") + chunk.data
-        rest = min(unfinished(joined), len(chunk.data))
-        if held:
-            yield held._replace(after=self._at(chunk.position))
-        data = chunk.data[: len(chunk.data) - rest]
-        if rest:
-            tail = chunk.data[len(data) :]
-            self._held[stream] = Piece(stream, chunk.time, chunk.end - rest, tail, self.place)
+        told = self._covers[stream].feed(chunk)
         self._walked = chunk.end
         self.place = self._at(chunk.end)
-        if data:
-            yield Piece(stream, chunk.time, chunk.position, data, self.place)
+        return self._placed(stream, told, chunk.end)
 
     def _let_go(self, position: int) -> list[Item]:
         found: list[Item] = []
-        for stream, held in enumerate(self._held):
-            if held is not None:
-                self._held[stream] = None
+        for stream, cover in enumerate(self._covers):
+            if told := cover.rest():
                 self.place = self._at(position)
-                found.append(held._replace(after=self.place))
+                found += self._placed(stream, told, position)
         return found
+
+    def _placed(self, stream: int, told: list[Part], end: int) -> list[Piece]:
+        """Each with the place behind it, where its viewer goes on without loss."""
+        return [
+            Piece(
+                stream,
+                part.time,
+                part.position,
+                part.data,
+                self.place if number == len(told) else self._behind(stream, told[number], end),
+            )
+            for number, part in enumerate(told, start=1)
+        ]
+
+    def _behind(self, stream: int, following: Part, end: int) -> Cursor:
+        """The place where this one comes next, and all of the other stream up to here is told."""
+        places = list(self._at(end))
+        places[stream] = following.position
+        return Cursor(*places)
 
     def _at(self, position: int) -> Cursor:
         # A reader may come with one stream read further than the other.
         out, err = (
-            max(position, known) if held is None else held.position
-            for held, known in zip(self._held, self._from, strict=True)
+            max(position, known) if cover.held is None else cover.held
+            for cover, known in zip(self._covers, self._from, strict=True)
         )
         return Cursor(out, err)
-
-
-def unfinished(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a character."""
-    for count in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
-        byte = data[-count]
-        if byte < 0x80:
-            return 0
-        if byte >= 0xC0:
-            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return count if count < needed and byte < 0xF8 else 0
-    return 0
 
 
 def beyond(items: Iterable[Item], place: Cursor, stream: int | None = None) -> list[Item]:
@@ -221,10 +234,11 @@ def _by_stream(items: list[Item], start: Cursor) -> list[list[Piece] | Told]:
 
 def _tail(group: list[Piece]) -> Tail:
     data = b"".join([piece.data for piece in group]) if len(group) > 1 else group[0].data
+    shown = hider().shortened(data)
     try:
-        content, encoding = data.decode(), "utf8"
+        content, encoding = shown.decode(), "utf8"
     except UnicodeDecodeError:
-        content, encoding = base64.b64encode(data).decode(), "base64"
+        content, encoding = base64.b64encode(shown).decode(), "base64"
     moment = group[0].time
     stamp = int(moment * 1000) if moment is not None else now_ms()
     text = (

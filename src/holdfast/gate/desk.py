@@ -17,6 +17,7 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.gate import frames
 from holdfast.gate.following import Subscription, follow
 from holdfast.gate.frames import Request, carried
+from holdfast.gate.learning import learn
 from holdfast.gate.pace import Window
 from holdfast.gate.sessions import House, Session, bytes_of
 from holdfast.gate.viewers import Feeds
@@ -204,11 +205,13 @@ class Desk:
         if len(self._sessions) >= MOST_SESSIONS:
             raise TooMany(f"a connection has at most {MOST_SESSIONS} sessions", "close some")
         grant = await self.ask("open_output", {"service": wanted.service})
+        await learn(self._channel, grant.get("hides", 0))
         end = cursors.decode(grant["end"])
         place = await self._place(wanted, grant, end)
         if len(self._sessions) >= MOST_SESSIONS:
             raise TooMany(f"a connection has at most {MOST_SESSIONS} sessions", "close some")
-        feed = self._feeds.open(grant["directory"], grant["service"], end)
+        is_terminal = bool(grant["terminal"])
+        feed = self._feeds.open(grant["directory"], grant["service"], end, is_terminal=is_terminal)
         self._count += 1
         identity = f"session-{uuid.uuid4()}"
         session = Session(self._count, identity, wanted, grant, feed, place, self, self._house)

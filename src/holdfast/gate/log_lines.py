@@ -15,15 +15,19 @@ from typing import Any, NamedTuple
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
+from holdfast.gate.learning import learn
 from holdfast.logbook import cursors
+from holdfast.logbook.covered import BEFORE_BYTES, LineCover, line_before
+from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor, CursorError
-from holdfast.logbook.entries import Chunk, Line, Note, Stream
+from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.plain import PlainText, TextDecoder
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart
 from holdfast.vocabulary.results import LogLine
+from holdfast.vocabulary.secrets import hider
 
 RETRY_SECONDS = 0.1
 _BATCH_LINES = 500
@@ -33,6 +37,7 @@ _PIECE_BYTES = 256 * 1024
 async def granted(channel: Channel, service: str, caller: Caller) -> tuple[Reader, Cursor]:
     """A reader of the log, and its present end; raises what the supervisor refuses."""
     grant = await channel.ask("open_output", {"service": service}, caller, is_repeatable=True)
+    await learn(channel, grant.get("hides", 0))
     return Reader(grant["directory"], grant["service"]), cursors.decode(grant["end"])
 
 
@@ -65,11 +70,13 @@ async def follow_lines(
     elif start is None:
         tail = fields.get("tail")
         start = await in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
-    follower = LineFollower(reader, start, stream)
+    follower, cover = LineFollower(reader, start, stream), LineCover(hider())
+    await in_thread(cover.begin_at, reader, start)
     try:
         async for _ in _grown(new_channel, reader.service, caller):
             added: Iterator[Line | Note] = follower.wake()
-            while batch := await in_thread(_batch, added):
+            cover.hides = hider()
+            while batch := await in_thread(_batch, added, cover):
                 for entry in batch:
                     place = entry.cursor if isinstance(entry, Line) else follower.cursor
                     if isinstance(entry, Line) or entry.kind != "run":
@@ -78,8 +85,8 @@ async def follow_lines(
         await asyncio.to_thread(follower.close)
 
 
-def _batch(added: Iterator[Line | Note]) -> list[Line | Note]:
-    return list(islice(added, _BATCH_LINES))
+def _batch(added: Iterator[Line | Note], cover: LineCover) -> list[Line | Note]:
+    return cover.cover(list(islice(added, _BATCH_LINES)))
 
 
 async def _grown(
@@ -91,7 +98,8 @@ async def _grown(
         channel = new_channel()
         try:
             async with aclosing(channel.stream("watch", {"services": [service]}, caller)) as items:
-                async for _ in items:
+                async for item in items:
+                    await learn(channel, item.get("hides", 0))
                     yield
         except Unreachable:
             pass
@@ -132,11 +140,13 @@ class Extract(NamedTuple):
 
     async def pieces(self, *, is_plain: bool) -> AsyncIterator[bytes]:
         """Its bytes in bounded pieces; plain: text without control sequences."""
-        walk = self.reader.chunks(self.start, self.stream, self.end, self.run)
-        plain = _Plain() if is_plain else None
+        # A little further: a secret is recognised whole.
+        last = self.end + BEFORE_BYTES
+        walk = self.reader.chunks(self.start, self.stream, last, self.run)
+        shown = _Shown(self.reader, self.start, self.end, is_plain=is_plain)
         try:
             while True:
-                piece, is_last = await in_thread(_piece, walk, plain)
+                piece, is_last = await in_thread(_piece, walk, shown)
                 if piece:
                     yield piece
                 if is_last:
@@ -174,33 +184,53 @@ def _later(one: Cursor, other: Cursor) -> Cursor:
     return Cursor(max(one.out, other.out), max(one.err, other.err))
 
 
-def _piece(walk: Any, plain: _Plain | None) -> tuple[bytes, bool]:
+def _piece(walk: Any, shown: _Shown) -> tuple[bytes, bool]:
     pieces: list[bytes] = []
     size = 0
     while size < _PIECE_BYTES:
         item = walk.step()
         if item is None:
-            pieces += [plain.rest()] if plain is not None else []
+            pieces += shown.rest()
             return b"".join(pieces), True
-        if isinstance(item, Chunk):
-            data = item.data if plain is None else plain.feed(item)
-            pieces.append(data)
-            size += len(item.data)
+        pieces += shown.feed(item)
+        size += len(item.data) if isinstance(item, Chunk) else 0
     return b"".join(pieces), False
 
 
-class _Plain:
-    """Text of both streams, each with its own characters and sequences."""
+class _Shown:
+    """Both streams as they may be shown, up to an end; plain: text without control sequences."""
 
-    def __init__(self) -> None:
-        self._streams = {name: (TextDecoder(), PlainText()) for name in ("out", "err")}
+    def __init__(self, reader: Reader, start: Cursor, end: int, *, is_plain: bool) -> None:
+        self._end = end
+        self._covers = {
+            stream: StreamCover(hider, line_before(reader, place, stream))
+            for stream, place in zip(STREAMS, start, strict=True)
+        }
+        self._plain = {name: (TextDecoder(), PlainText()) for name in STREAMS if is_plain}
 
-    def feed(self, chunk: Chunk) -> bytes:
-        decoder, text = self._streams[chunk.stream]
-        return text.feed(decoder.feed(chunk.data)).encode()
+    def feed(self, item: Chunk | Note) -> list[bytes]:
+        if isinstance(item, Chunk):
+            return self._told(item.stream, self._covers[item.stream].feed(item))
+        found = [] if item.kind == "replaced" else self._let_go()
+        for cover in self._covers.values() if item.kind != "replaced" else ():
+            cover.forget()
+        return found
 
-    def rest(self) -> bytes:
-        return b"".join(
-            text.feed(decoder.feed(b"", is_last=True)).encode()
-            for decoder, text in self._streams.values()
-        )
+    def rest(self) -> list[bytes]:
+        found = self._let_go()
+        for decoder, text in self._plain.values():
+            found.append(text.feed(decoder.feed(b"", is_last=True)).encode())
+        return found
+
+    def _let_go(self) -> list[bytes]:
+        return [it for name, cover in self._covers.items() for it in self._told(name, cover.rest())]
+
+    def _told(self, stream: Stream, parts: list[Part]) -> list[bytes]:
+        found = []
+        for part in parts:
+            data = hider().shortened(part.data[: max(0, self._end - part.position)])
+            if self._plain:
+                decoder, text = self._plain[stream]
+                data = text.feed(decoder.feed(data)).encode()
+            found.append(data)
+        return found

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.blocks import Block, Reading
+from holdfast.gate.learning import learn
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, HoldfastError
@@ -26,7 +27,7 @@ BLOCK_BYTES = 32 * 1024
 KEPT_BYTES = 1024 * 1024
 COALESCE_SECONDS = 0.005
 PATIENCE_SECONDS = 0.05
-"""How long the beginning of a character waits for its end."""
+"""How long the beginning of a line, or of a character, waits for its end."""
 RETRY_SECONDS = 0.1
 T = TypeVar("T")
 
@@ -45,14 +46,16 @@ class Feeds:
         self._users: dict[str, int] = {}
         self._threads = ThreadPoolExecutor(4, "reader")
 
-    def open(self, directory: str, service: str, end: Cursor) -> Feed:
+    def open(self, directory: str, service: str, end: Cursor, *, is_terminal: bool = False) -> Feed:
         """The feed of a service; each `open` needs its `leave`."""
         self._users[service] = self._users.get(service, 0) + 1
         feed = self._feeds.get(service)
         if feed is None:
             if self._watching is None:
                 self._watching = self._new_channel()
-            feed = self._feeds[service] = Feed(self, directory, service, end)
+            feed = self._feeds[service] = Feed(
+                self, directory, service, end, is_terminal=is_terminal
+            )
             feed.begin(self._watching)
         return feed
 
@@ -80,13 +83,17 @@ class Feeds:
 class Feed:
     """The end of one service's log."""
 
-    def __init__(self, feeds: Feeds, directory: str, service: str, end: Cursor) -> None:
+    def __init__(
+        self, feeds: Feeds, directory: str, service: str, end: Cursor, *, is_terminal: bool = False
+    ) -> None:
         self.service = service
         self.known_end = end.start
         """How far the log reaches, as far as we were told."""
         self._feeds = feeds
         self._directory = directory
-        self._reading = Reading(directory, service, end)
+        self._is_terminal = is_terminal
+        self._reading = self._reading_at(end)
+        self._held_since: float | None = None
         self._blocks: deque[Block] = deque()
         self._kept = 0
         self._next = 0
@@ -166,15 +173,18 @@ class Feed:
         return await self._feeds.in_thread(Reader(self._directory, self.service).end)
 
     def _read_at(self, place: Cursor, limit: int) -> Block | None:
-        reading = Reading(self._directory, self.service, place)
+        reading = self._reading_at(place)
         try:
             return reading.read(limit, is_last=True)
         finally:
             reading.close()
 
+    def _reading_at(self, place: Cursor) -> Reading:
+        return Reading(self._directory, self.service, place, is_terminal=self._is_terminal)
+
     def _begin_at(self, place: Cursor) -> None:
         self._reading.close()
-        self._reading = Reading(self._directory, self.service, place)
+        self._reading = self._reading_at(place)
         self._blocks.clear()
         self._kept = 0
         # Who still waits for the number before is behind now.
@@ -188,6 +198,7 @@ class Feed:
                 fields = {"services": [self.service]}
                 async with aclosing(channel.stream("watch", fields, None)) as items:
                     async for item in items:
+                        await learn(channel, item.get("hides", 0))
                         self.known_end = max(self.known_end, item.get("position") or 0)
                         self._bell.set()
             except Unreachable:
@@ -206,19 +217,30 @@ class Feed:
                 continue
             is_last = False
             try:
-                patience = PATIENCE_SECONDS if self._reading.holds else None
-                await asyncio.wait_for(self._bell.wait(), patience)
+                await asyncio.wait_for(self._bell.wait(), patience := self._patience())
+                is_last = patience == 0.0
             except asyncio.TimeoutError:
                 is_last = True
             self._bell.clear()
             block = await self._read(is_last=is_last)
             if block is None:
                 continue
+            self._held_since = None
             self._keep(block)
             if self._reading.is_at_end:
                 await asyncio.sleep(COALESCE_SECONDS)
             else:
                 self._bell.set()
+
+    def _patience(self) -> float | None:
+        """How long what is held may still wait; None if nothing is."""
+        if not self._reading.holds:
+            self._held_since = None
+            return None
+        now = asyncio.get_running_loop().time()
+        if self._held_since is None:
+            self._held_since = now
+        return max(0.0, self._held_since + PATIENCE_SECONDS - now)
 
     async def _read(self, *, is_last: bool) -> Block | None:
         self._is_reading = True

@@ -301,6 +301,7 @@ class OutputGrant(Result, frozen=True, kw_only=True):
     reason: str | None
     seq: int
     """Events with larger numbers tell what changed since."""
+    hides: int = 0  # another number when other values must be hidden in what is read
 
 
 class StepResult(Result, frozen=True, kw_only=True):
@@ -403,6 +404,7 @@ class HelloResult(Result, frozen=True, kw_only=True):
     runtime_mode: str = "proxy"
     lockdown: dict[str, Any] | None = None
     """The emergency lockdown in force: `reason`, `by`, `since`."""
+    hidden: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ShutdownResult(Result, frozen=True, kw_only=True):

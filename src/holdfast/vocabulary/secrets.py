@@ -1,56 +1,26 @@
 """What must never be told: names whose values are secrets, and texts that look like one.
 
-The one place that knows. Whoever shows an environment, arguments, an address or a line of
-output passes it through here. Standard library only.
+The one place that knows; how secrets are found in texts is in `hiding`. Whoever shows an
+environment, arguments, an address or a line of output passes it through here. Each process
+learns the values that are configured secrets, and keeps them in its memory only. Standard
+library only.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
-HIDDEN = "[hidden]"
+from holdfast.vocabulary import hiding
+from holdfast.vocabulary.hiding import Hider
+
+HIDDEN = hiding.HIDDEN.decode()
 _SHORTEST = 10
 SECRET_NAME = re.compile(
     r"secret|token|passw|pwd|api_?key|apikey|access_?key|private|credential|auth|cookie"
     r"|signature|salt|dsn|(^|_)key($|_)|database_url|connection|webhook",
     re.IGNORECASE,
-)
-_NAME = (
-    r"(?<![\w-])-{0,2}[\w.-]{0,60}?(?:(?:secret|token|passw(?:or)?d|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|credential|authorization|cookie|signature|dsn)(?:s|[_.-][\w.-]{0,30})?"
-    r"|[_-]key|pwd)[\"']?"
-)
-_QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
-_SCHEME = r"(?:bearer|basic|token)"
-_BARE = r"[^\s,;&\"'}\])]+"
-_EQUALS = r"\s{0,3}=\s{0,3}"
-# Behind a colon there may be a sentence: a secret is quoted, or ends what is said.
-_COLON = rf"\s{{0,3}}:\s{{0,3}}(?=[\"']|{_SCHEME}\s|{_BARE}\s*(?:\Z|[,;&}}\])\n]))"
-_SHAPES = (
-    r"(?P<keep_user>\b[a-z][a-z0-9+.-]{0,30}://[^\s/@:'\"]{0,200}):[^\s/@'\"]{1,400}(?=@)"
-    r"|(?P<keep_scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
-    # What is hidden already stays as it is: texts pass through here more than once.
-    rf"|(?P<keep_name>{_NAME}(?:{_EQUALS}|{_COLON}))(?!\[hidden\])"
-    rf"(?:{_QUOTED}|{_SCHEME}\s+\S+|{_BARE})"
-    r"|\b(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}\b"
-    r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|hooks\.slack\.com/(?:services|workflows)/\S+"
-    r"|discord(?:app)?\.com/api/webhooks/\S+"
-    r"|\bsk-[A-Za-z0-9_-]{16,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|\bAIza[A-Za-z0-9_-]{30,}"
-    r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{30,}"
-    r"|\bholdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"
-    r"|-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END[A-Z ]{0,40}PRIVATE KEY-----|\Z)"
-)
-# What every shape contains, in lower case: most texts have none of it and are let pass quickly.
-_HINTS = (
-    *("://", "bearer", "basic ", "secret", "token", "passw", "pwd", "key", "credential"),
-    *("authorization", "cookie", "signature", "dsn", "akia", "asia", "agpa", "aida", "aroa"),
-    *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "xox", "hooks.slack.com"),
-    *("discord", "sk-", "k_live_", "k_test_", "aiza", "npm_", "pypi-", "hf_", "holdfast_", "eyj"),
 )
 _FLAG = re.compile(r"-{1,2}[\w.-]+")
 _SHOWN_VARIABLES = frozenset({
@@ -65,24 +35,27 @@ def is_secret_name(name: str) -> bool:
     return SECRET_NAME.search(name) is not None
 
 
+class _Known:
+    """What this process knows of configured secrets."""
+
+    hider = Hider()
+
+
+def learn(values: Iterable[str]) -> None:
+    """From now on these are hidden, wherever they stand."""
+    _Known.hider = Hider(values)
+
+
+def hider() -> Hider:
+    """Who hides in bytes; ask again for each reading, as it may have learnt more."""
+    return _Known.hider
+
+
 def redact(text: str) -> str:
-    """The text without what has the shape of a secret."""
-    lower = text.lower()
-    for hint in _HINTS:
-        if hint in lower:
-            return _shapes().sub(_hide, text)
-    return text
-
-
-@lru_cache(maxsize=1)
-def _shapes() -> re.Pattern[str]:
-    # Compiled when first needed: it takes milliseconds.
-    return re.compile(_SHAPES, re.IGNORECASE | re.DOTALL)
-
-
-def _hide(found: re.Match[str]) -> str:
-    kept = found["keep_user"] or found["keep_scheme"] or found["keep_name"] or ""
-    return f"{kept}:{HIDDEN}" if found["keep_user"] is not None else kept + HIDDEN
+    """The text without what has the shape of a secret, and without the values that are one."""
+    data = text.encode("utf-8", "surrogatepass")
+    shown = _Known.hider.replace(data)
+    return text if shown is data else shown.decode("utf-8", "surrogatepass")
 
 
 def redact_arguments(words: Iterable[str]) -> list[str]:

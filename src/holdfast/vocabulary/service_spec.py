@@ -226,6 +226,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     filters: FilterSpec | None = None
     rate_limit: RateLimit = RateLimit()
     mcp: McpSpec = McpSpec()
+    secrets: tuple[str, ...] = ()
+    """Further secrets: names of variables, or values."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

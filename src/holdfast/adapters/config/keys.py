@@ -30,7 +30,7 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.mcp_keys import MCP
-from holdfast.adapters.config.policy_keys import FILTERS, POLICIES, RATE_LIMIT
+from holdfast.adapters.config.policy_keys import FILTERS, POLICIES, RATE_LIMIT, SECRETS
 from holdfast.adapters.config.port_keys import PORT_RANGE
 from holdfast.adapters.config.port_keys import SERVICE_KEYS as PORT_KEYS
 from holdfast.adapters.config.resource_keys import GLOBAL_KEYS as RESOURCE_GLOBALS
@@ -213,6 +213,7 @@ SECURITY = Block(
         Key("authentication", AUTHENTICATION, "Who may pass the network doors."),
         FILTERS,
         RATE_LIMIT,
+        SECRETS,
     ],
     definition="security",
 )

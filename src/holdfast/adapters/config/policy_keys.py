@@ -223,6 +223,9 @@ RATE_LIMIT = Key(
     RATE_BLOCK,
     "How often one actor may ask through one network door.",
 )
+SECRETS = Key(
+    "secrets", ListOf(Text()), "Further secrets to hide: names of variables, or `${VARIABLE}`."
+)
 POLICIES = Key(
     "policies", Policies(), "Who needs approval for what, and when; takes runtime_mode: advanced."
 )
@@ -243,4 +246,5 @@ def settings_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> 
         "policies": values.get("policies", ()),
         "filters": FilterSpec(**filters) if filters else None,
         "rate_limit": RateLimit(**(security.get("rate_limit") or {})),
+        "secrets": tuple(security.get("secrets", ())),
     }

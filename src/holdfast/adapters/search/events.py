@@ -39,6 +39,7 @@ class _Data(msgspec.Struct):
 
 class _Submatch(msgspec.Struct):
     start: int
+    end: int
 
 
 class _Body(msgspec.Struct):
@@ -69,6 +70,8 @@ class Event(NamedTuple):
     """Whether `data` is the whole line; else its beginning."""
     match: bytes = b""
     """What matched, if the line is not whole."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where each match begins and ends, if the line is whole."""
 
 
 _decoder = msgspec.json.Decoder(_Event)
@@ -119,7 +122,8 @@ class EventReader:
             return Event(event.type, path)
         start = body.submatches[0].start if body.submatches else None
         number, offset = body.line_number or 0, body.absolute_offset
-        return Event(event.type, path, number, offset, body.lines.raw(), start)
+        spans = tuple((found.start, found.end) for found in body.submatches)
+        return Event(event.type, path, number, offset, body.lines.raw(), start, spans=spans)
 
 
 class _Long:

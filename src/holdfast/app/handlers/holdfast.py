@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
+
+import msgspec
 
 import holdfast
 from holdfast.app.context import Context
+from holdfast.rules.hiding import may_learn
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
 from holdfast.vocabulary.errors import Refused
@@ -30,7 +34,13 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         lockdown=context.authority.told_lockdown(),
         doors=context.doors,
         fingerprint=context.gate.door.fingerprint,
+        hidden=_hidden(context) if command.secrets and may_learn(actor) else msgspec.UNSET,
     )
+
+
+def _hidden(context: Context) -> dict[str, Any]:
+    """For who reads the files of logs itself, and must not show these."""
+    return {"number": context.hiding.number, "values": context.hiding.values}
 
 
 async def prune(context: Context, command: Prune) -> PruneResult:

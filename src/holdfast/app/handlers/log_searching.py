@@ -25,7 +25,7 @@ from holdfast.rules import searching as rules
 from holdfast.rules.searching import LogPlace
 from holdfast.vocabulary.commands.search import SearchLogs
 from holdfast.vocabulary.search_results import LogHit, LogSearchResult
-from holdfast.vocabulary.secrets import redact
+from holdfast.vocabulary.secrets import hider, redact
 
 _MOST_FILES = 200
 _WINDOW = 2 * rules.LONGEST_SHOWN
@@ -109,6 +109,11 @@ async def _search_one(
         collector = _LogCollector(batch, answer.wanted, torn)
         words = rules.words_for_logs(command, most, [part.path for part in batch])
         ended = await context.finding.run(words, context.logs, collector.take)
+        if collector.has_hidden and most is not None:
+            # Lines that are not told have taken the place of others.
+            collector = _LogCollector(batch, answer.wanted, torn)
+            words = rules.words_for_logs(command, None, [part.path for part in batch])
+            ended = await context.finding.run(words, context.logs, collector.take)
         answer.notes += ended.notes()
         answer.is_timeout = ended.is_timeout
         found = collector.segments(mended)
@@ -163,6 +168,7 @@ class _LogCollector:
     def __init__(self, parts: Sequence[Part], most: int, torn: Sequence[Torn]) -> None:
         self._parts = {part.path: part for part in parts}
         self._most = most
+        self.has_hidden = False
         self._reader = EventReader()
         self._found: dict[int, list[_Found]] = {part.segment: [] for part in parts}
         self._counts: dict[str, int] = {}
@@ -193,6 +199,9 @@ class _LogCollector:
         count = self._counts.get(part.path, 0)
         if not _is_meant(part, event) or count >= self._most:
             return
+        if is_about_hidden(event):
+            self.has_hidden = True
+            return
         self._counts[part.path] = count + 1
         self._total += 1
         self._found[part.segment].append(_Found(part, event))
@@ -200,7 +209,8 @@ class _LogCollector:
     def segments(self, mended: Sequence[_Found]) -> list[tuple[int, list[_Found]]]:
         """What was found of each segment, and of lines that two of them share."""
         for one in mended:
-            if one.part.segment in self._found and _is_meant(one.part, one.event):
+            is_meant = _is_meant(one.part, one.event) and not is_about_hidden(one.event)
+            if one.part.segment in self._found and is_meant:
                 self._found[one.part.segment].append(one)
         return sorted(self._found.items())
 
@@ -231,8 +241,19 @@ def _placed(
     return placed
 
 
+def is_about_hidden(event: Event) -> bool:
+    """Whether all that matches is hidden, in part or whole: such a line is not told, as if it
+    were not there. Else whoever may search could find out a secret piece by piece."""
+    if not event.is_whole:
+        return hider().mask(event.match) != event.match
+    covered = hider().mask(event.data)
+    return covered != event.data and all(
+        covered[start:end] != event.data[start:end] for start, end in event.spans
+    )
+
+
 def _hit(service: str, part: Part, event: Event, spot: log_places.Spot) -> LogHit:
-    shown = rules.shown_line(event.data, event.start or 0)
+    shown = rules.shown_line(hider().mask(event.data), event.start or 0)
     text, is_cut = shown.text, shown.is_cut or not event.is_whole
     if not event.is_whole and event.start is not None:
         text = _around(part.path, event) or text
@@ -241,7 +262,7 @@ def _hit(service: str, part: Part, event: Event, spot: log_places.Spot) -> LogHi
         time=spot.time,
         stream=part.stream,
         run=spot.run,
-        text=redact(text),
+        text=redact(hider().shortened(text.encode()).decode()),
         cursor=cursors.encode(cursors.at(spot.position)),
         cut=True if is_cut else msgspec.UNSET,
     )

@@ -125,6 +125,7 @@ async def open_output(context: Context, command: OpenOutput) -> OutputGrant:
         signal=status.signal,
         reason=status.reason,
         seq=seq,
+        hides=context.hiding.number,
     )
 
 
@@ -137,6 +138,7 @@ async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, An
             begun = [item["service"] for item in items if len(item) == 1]
             ends = await context.in_thread(ends_of, context.logs, begun) if begun else {}
             for item in items:
+                item["hides"] = context.hiding.number
                 if item["service"] in ends:
                     item["position"] = ends[item["service"]]
                 yield item

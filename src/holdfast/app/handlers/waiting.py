@@ -11,10 +11,13 @@ from holdfast.adapters.output import RunLines
 from holdfast.app.context import Context
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.engine.watches import Subscription
+from holdfast.logbook.covered import LineCover
+from holdfast.logbook.entries import Line
 from holdfast.rules.health import HEALTHY
 from holdfast.vocabulary.commands.services import Wait
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import WaitResult
+from holdfast.vocabulary.secrets import hider
 from holdfast.vocabulary.states import State
 
 _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
@@ -122,12 +125,17 @@ async def _until_line(context: Context, runner: ServiceRunner, expression: str) 
     check_expression(expression)
     number = max(runner.number, 1)
     lines = await context.in_thread(RunLines, context.logs, runner.name, number)
-    subscription = context.watches.subscribe([runner.name])
+    subscription, cover = context.watches.subscribe([runner.name]), LineCover(hider())
     try:
         async with context.searches, Matcher(context.link, expression) as matcher:
             while True:
                 is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
-                batch = await context.in_thread(lines.batch, is_over)
+                # Covered first: nobody finds out a secret by asking what it is like.
+                batch = [
+                    line
+                    for line in cover.cover(await context.in_thread(lines.batch, is_over))
+                    if isinstance(line, Line)
+                ]
                 if found := await matcher.matches([line.data for line in batch]):
                     return batch[found[0]].text
                 if not batch:

@@ -18,7 +18,11 @@ from holdfast.vocabulary.results import (
 
 
 class Hello(Command, frozen=True, kw_only=True):
-    """State versions on both sides; one minor version apart works. Tells who asks, too."""
+    """State versions on both sides; one minor version apart works. Tells who asks, too.
+
+    With `secrets`, who reads logs from their files (the owner at this machine, the gate) is told
+    which values must not be shown; nobody else is.
+    """
 
     name = "hello"
     permission = Permission.VIEW
@@ -26,6 +30,7 @@ class Hello(Command, frozen=True, kw_only=True):
     answers = HelloResult
     greets = True
     version: str = ""
+    secrets: bool = False
 
 
 class Up(Command, frozen=True, kw_only=True):

@@ -1,0 +1,266 @@
+"""What must not be told in bytes that somebody printed: found by its shape, by the name in front
+of it, and by its value; hidden in place.
+
+Made for much text: one expression finds the places where a secret may stand, by the rarest
+character of what begins it, and only there it is looked at closely. Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+
+HIDDEN = b"[hidden]"
+SHORTEST_VALUE = 6
+"""Shorter values would hide half of what is printed."""
+_PROBE = 8
+_LONGEST_KEY = 16 * 1024
+_LEAST_BEGINNING = 3
+
+# Where colours stand between a name and its value, they stay; no span holds an escape.
+_COLOURS = r"(?:\x1b\[[0-9;]{0,20}m){0,3}"
+_SCHEME = r"(?:bearer|basic|token)"
+_BARE = r"[^\s,;&\"'}\])\x1b]+"
+_GIVEN = rf"\\?[\"']?{_COLOURS}[ \t]{{0,3}}"
+_SET = rf"{_GIVEN}=>?[ \t]{{0,3}}{_COLOURS}"
+# Behind a colon there may be a sentence: a secret is quoted, or ends what is said.
+_COLON = (
+    rf"{_GIVEN}:[ \t]{{0,3}}{_COLOURS}"
+    rf"(?=\\?[\"']|{_SCHEME}\s|{_BARE}\s*(?:\Z|[,;&}}\])\n\x1b]))"
+)
+_VALUE = (
+    # What is hidden already stays as it is: texts pass through here more than once.
+    r"(?!\\?[\"']?\[hidden\])"
+    r"(?:\\\"([^\"\n\x1b]*?)\\\"|\"((?:[^\"\\\n\x1b]|\\.)*)\"|'((?:[^'\\\n\x1b]|\\.)*)'"
+    rf"|({_SCHEME}[ \t]+[^\s\x1b\"']+)|[\"']?({_BARE}))"
+)
+_REST = r"(?:s|[_.-][\w.-]{0,30})?"
+
+
+def _named(name: str) -> str:
+    return rf"{name}{_REST}(?:{_SET}|{_COLON}){_VALUE}"
+
+
+_CREDENTIALS = r"(?<![\w-]){}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
+_AWS = r"((?<![A-Za-z0-9])(?-i:A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}))(?![A-Za-z0-9])"
+_GITHUB = r"(?<![A-Za-z0-9])(gh[opsur]_[A-Za-z0-9]{20,})"
+_PRIVATE = (
+    r"(-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----(?:\s{0,2}[A-Za-z-]{1,20}: [^\n]{0,100}\n){0,4}"
+    rf"[A-Za-z0-9+/=\s\\]{{0,{_LONGEST_KEY}}}(?:-----END[A-Z ]{{0,40}}PRIVATE KEY-----)?)"
+)
+
+NAMES: dict[str, str] = {
+    "secret": _named(r"secret(?:[_-]?key)?"),
+    "token": _named("token"),
+    "passw": _named("passw(?:or)?d"),
+    "pwd": _named("pwd"),
+    "key": _named(r"(?:(?<=[_-])|(?<=api)|(?<=access)|(?<=private))key"),
+    "credential": _named("credential"),
+    "authorization": _named("authorization"),
+    "cookie": _named("cookie"),
+    "signature": _named("signature"),
+    "dsn": _named("dsn"),
+    "bearer": _CREDENTIALS.format("bearer"),
+    "basic": _CREDENTIALS.format("basic"),
+    "://": (
+        r"://(?:[^\s/@:'\"\x1b]{0,200}:(?!\[hidden\]@)([^\s/'\"\x1b]{1,400})(?=@)"
+        r"|([A-Za-z0-9_.~%+-]{20,200})(?=:?@|:x-oauth-basic@))"
+    ),
+}
+"""What may stand in front of a secret, in lower case, and how it goes on from there. The last
+group that took part is the secret."""
+SHAPES: dict[str, str] = {
+    **dict.fromkeys(("akia", "asia", "agpa", "aida", "aroa"), _AWS),
+    **dict.fromkeys(("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), _GITHUB),
+    "github_pat_": r"\b(github_pat_[A-Za-z0-9_]{20,})",
+    "glpat-": r"\b(glpat-[A-Za-z0-9_-]{16,})",
+    "xox": r"\b(xox[abeoprs]-[A-Za-z0-9-]{10,})",
+    "hooks.slack.com": r"(hooks\.slack\.com/(?:services|workflows)/[^\s\x1b]+)",
+    "discord": r"(discord(?:app)?\.com/api/webhooks/[^\s\x1b]+)",
+    "sk-": r"\b(sk-[A-Za-z0-9_-]{16,})",
+    "k_live_": r"(?<=\b[sr])(k_live_[A-Za-z0-9]{10,})",
+    "k_test_": r"(?<=\b[sr])(k_test_[A-Za-z0-9]{10,})",
+    "aiza": r"\b(AIza[A-Za-z0-9_-]{30,})",
+    "npm_": r"\b(npm_[A-Za-z0-9]{30,})",
+    "pypi-": r"\b(pypi-[A-Za-z0-9_-]{30,})",
+    "hf_": r"\b(hf_[A-Za-z0-9]{30,})",
+    "holdfast_": r"\b(holdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{20,})?)",
+    "eyj": r"\b((?-i:eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)",
+    "-----begin": _PRIVATE,
+}
+"""The same for secrets that are known by how they begin."""
+
+_COMMON = b' 0123456789et\n"=.,/:saonirdlc-_[]()umphgfyb'
+"""The most frequent characters of logs in lower case, the most frequent first."""
+_Span = tuple[int, int]
+
+
+class Hider:
+    """Hides what has the shape of a secret, and these values wherever they stand."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {value.encode("utf-8", "surrogatepass") for value in values}
+        self.values = sorted((it for it in known if len(it) >= SHORTEST_VALUE), key=len)[::-1]
+        self._beginnings = {value[:_LEAST_BEGINNING] for value in self.values}
+        self._finder: _Finder | None = None
+
+    def mask(self, data: bytes, *, is_terminal: bool = False) -> bytes:
+        """The bytes with secrets covered: as many as before, and as many lines."""
+        spans = self._spans(data, is_terminal=is_terminal)
+        if not spans:
+            return data
+        covered = bytearray(data)
+        for start, end in spans:
+            for begin, stop in _lines(data, start, end):
+                covered[begin:stop] = _cover(stop - begin)
+        return bytes(covered)
+
+    def replace(self, data: bytes) -> bytes:
+        """The bytes with a word in the place of each secret."""
+        spans = self._spans(data)
+        if not spans:
+            return data
+        parts, place = [], 0
+        for start, end in spans:
+            parts += [data[place:start], HIDDEN]
+            place = end
+        return b"".join((*parts, data[place:]))
+
+    def lines(self, lines: Sequence[bytes], before: bytes = b"") -> list[bytes]:
+        """Lines with a word in the place of each secret; `before` is what precedes them."""
+        joined = b"\n".join((before, *lines)) if before else b"\n".join(lines)
+        covered = self.mask(joined)
+        if covered == joined:
+            return list(lines)
+        place = len(before) + 1 if before else 0
+        found = []
+        for line in lines:
+            found.append(self.shortened(covered[place : place + len(line)]))
+            place += len(line) + 1
+        return found
+
+    def beginning(self, data: bytes) -> int:
+        """How many bytes at the end are the beginning of one of the values, but not the whole."""
+        longest = 0
+        for value in self.values:
+            most = min(len(value) - 1, len(data))
+            place = max(0, len(data) - most)
+            # Where its first bytes stand near the end, all that follows must be of it.
+            while (place := data.find(value[:_LEAST_BEGINNING], place)) >= 0:
+                if value.startswith(data[place:]):
+                    longest = max(longest, len(data) - place)
+                    break
+                place += 1
+        return longest
+
+    def shortened(self, covered: bytes) -> bytes:
+        """Covered bytes with a word in the place of each secret, where their number is all one."""
+        return _LONG_COVER.sub(HIDDEN, covered) if HIDDEN + b"*" in covered else covered
+
+    def open_key(self, data: bytes) -> int:
+        """Where a private key begins whose end has not come; -1 if there is none."""
+        place = data.rfind(b"-----BEGIN")
+        if place < 0 or len(data) - place > _LONGEST_KEY or data.find(b"-----END", place) >= 0:
+            return -1
+        return place if b"PRIVATE KEY" in data[place : place + 80] else -1
+
+    def _spans(self, data: bytes, *, is_terminal: bool = False) -> list[_Span]:
+        if self._finder is None:
+            self._finder = _Finder(self.values)
+        found = sorted(self._finder.spans(data, is_terminal=is_terminal))
+        merged: list[_Span] = []
+        for start, end in found:
+            if merged and start < merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
+
+
+class _Finder:
+    """Finds the places in one pass: each probe is sought by its rarest character."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        probes: dict[bytes, list[bytes]] = {hint.encode(): [] for hint in (*NAMES, *SHAPES)}
+        self._cuts: dict[bytes, int] = {}
+        for value in values:
+            lower = value.lower()
+            rarest = _rarest(lower)
+            cut = max(0, min(rarest - _PROBE // 2, len(lower) - _PROBE))
+            probe = lower[cut : cut + _PROBE]
+            # A probe that is a hint as well stands for both.
+            probes.setdefault(probe, []).append(value)
+            self._cuts[value] = cut
+        by_character: dict[int, list[tuple[bytes, int]]] = {}
+        for probe in probes:
+            at = _rarest(probe)
+            by_character.setdefault(probe[at], []).append((probe, at))
+        self._found: list[tuple[bytes, int, list[bytes]]] = []
+        branches = []
+        for character, entries in by_character.items():
+            ways = []
+            for probe, at in sorted(entries, key=lambda entry: -len(entry[0])):
+                before, behind = re.escape(probe[: at + 1]), re.escape(probe[at + 1 :])
+                look = (b"(?<=" + before + b")" if at else b"") + b"(?=" + behind + b")()"
+                ways.append(look)
+                self._found.append((probe, at, probes[probe]))
+            branches.append(re.escape(bytes((character,))) + b"(?:" + b"|".join(ways) + b")")
+        self._expression = re.compile(b"|".join(branches))
+
+    def spans(self, data: bytes, *, is_terminal: bool) -> Iterator[_Span]:
+        known = _shapes() if is_terminal else _all()
+        for found in self._expression.finditer(data.lower()):
+            assert found.lastindex is not None
+            probe, at, values = self._found[found.lastindex - 1]
+            place = found.start() - at
+            pattern = known.get(probe)
+            if pattern is not None and (secret := _pattern(pattern).match(data, place)):
+                start, end = secret.span(secret.lastindex or 0)
+                if end > start:
+                    yield start, end
+            for value in values:
+                start = place - self._cuts[value]
+                if start >= 0 and data.startswith(value, start):
+                    yield start, start + len(value)
+
+
+_LONG_COVER = re.compile(re.escape(HIDDEN) + rb"\*+")
+
+
+def _rarest(text: bytes) -> int:
+    return max(range(len(text)), key=lambda at: _rarity(text[at]))
+
+
+def _rarity(character: int) -> int:
+    place = _COMMON.find(character)
+    return place if place >= 0 else len(_COMMON)
+
+
+def _cover(size: int) -> bytes:
+    return HIDDEN + b"*" * (size - len(HIDDEN)) if size >= len(HIDDEN) else b"*" * size
+
+
+def _lines(data: bytes, start: int, end: int) -> Iterator[_Span]:
+    while (stop := data.find(b"\n", start, end)) >= 0:
+        if stop > start:
+            yield start, stop
+        start = stop + 1
+    if end > start:
+        yield start, end
+
+
+@lru_cache(maxsize=1)
+def _all() -> dict[bytes, str]:
+    return {hint.encode(): pattern for hint, pattern in {**NAMES, **SHAPES}.items()}
+
+
+@lru_cache(maxsize=1)
+def _shapes() -> dict[bytes, str]:
+    return {hint.encode(): pattern for hint, pattern in SHAPES.items()}
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[bytes]:
+    # Compiled when its beginning is first seen: all together they take a while.
+    return re.compile(text.encode(), re.IGNORECASE)
