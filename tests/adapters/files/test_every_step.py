@@ -92,23 +92,30 @@ def test_all_or_none_wherever_it_dies(tmp_path: Path, monkeypatch: pytest.Monkey
     whole.patch(PATCH)
     after = tree(whole)
     assert after["made/there/moved"][0] == "x\n"
-    at = 1
+    at, last = 1, 0
     while True:
         stage = new_stage(tmp_path / f"n{at}")
         if not dies(partial(stage.patch, PATCH), at):
             break
         later = Stage(stage.tree.parent)
-        again = 1 + at % 12
-        dies(later.files.recover, again)  # the next one dies as well, somewhere
         settled = later.files.recover()
-        assert all(record.state == "rolled_back" for record in settled), (at, again, settled)
-        assert tree(later) in (before, after), (at, again)
-        assert is_clean(later), (at, again)
-        if tree(later) == after:
-            later.undo()
-            assert tree(later) == before
-        else:
-            later.patch(PATCH)
-            assert tree(later) == after
+        assert all(record.state == "rolled_back" for record in settled), (at, settled)
+        assert tree(later) in (before, after), at
+        assert is_clean(later), at
+        last = at if settled else last  # all files are replaced, and the record is not closed
         at += 1
-    assert at > 40
+    assert last > 20
+    for again in range(1, 100):
+        stage = new_stage(tmp_path / f"again{again}")
+        dies(partial(stage.patch, PATCH), last)
+        later = Stage(stage.tree.parent)
+        is_over = not dies(later.files.recover, again)
+        later.files.recover()
+        assert (tree(later), is_clean(later)) == (before, True), again
+        if is_over:
+            break
+    assert 10 < again < 99
+    later.patch(PATCH)
+    assert tree(later) == after
+    later.undo()
+    assert tree(later) == before
