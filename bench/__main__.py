@@ -20,12 +20,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.assistants import assistants
 from bench.cases import CASES, Finding
 from bench.gate import rate, unharmed
 from bench.lab import sweep
 from bench.sampling import sampling
 
 CASES["sampling"] = sampling
+CASES["mcp"] = assistants
 CASES["http"] = rate
 CASES["flooded"] = unharmed
 
@@ -136,12 +138,13 @@ def markdown(document: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help="cases, instead of --cases")
     parser.add_argument("--cases", default=",".join(CASES), help="of: " + ", ".join(CASES))
     parser.add_argument("--rounds", type=int, default=7, help="interleaved runs of the floods")
     parser.add_argument("--merge", action="store_true", help="keep other cases of the last run")
     parser.add_argument("--dry", action="store_true", help="print only; write nothing to docs")
     options = parser.parse_args()
-    names = options.cases.split(",")
+    names = options.names or options.cases.split(",")
     if unknown := [name for name in names if name not in CASES]:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(CASES)}")
     for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP):
