@@ -104,6 +104,25 @@ def test_a_misspelt_argument_is_refused_with_a_suggestion(assistants: McpHold) -
     assistants.talk(story)
 
 
+def test_waiting_tells_its_progress(assistants: McpHold) -> None:
+    """To who wants to know; a condition that is not met in time is no error."""
+    told: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+        assert total == 3
+
+    async def story(client: Any) -> None:
+        given = {"names": ["web"], "until": "exit", "timeout_s": 3}
+        waited = await client.call_tool("wait", given, progress_callback=on_progress)
+        assert waited.structured_content["met"] is False
+        assert not waited.is_error
+        assert "NOT met" in text_of(waited)
+
+    assistants.talk(story)
+    assert told
+
+
 def test_hostile_output_is_bounded(assistants: McpHold) -> None:
     """A line of ten megabytes, bytes that are no text, progress bars, repetition."""
 
@@ -205,3 +224,14 @@ def test_a_client_that_may_only_look(assistants: McpHold) -> None:
     assert assistants.talk(names, "--read-only", "--toolsets", "process,git") == {
         "status", "logs", "wait", "git",
     }  # fmt: skip
+
+
+def test_only_the_gate_pays_for_the_library() -> None:
+    """Neither the supervisor nor the relay imports it; nor does the gate before it answers."""
+    import subprocess
+
+    from tests.harness import PYTHON
+
+    for module in ("holdfast.supervisor", "holdfast.cli.mcp_relay", "holdfast.gate.main"):
+        code = f"import sys, {module}; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
+        assert subprocess.run([PYTHON, "-c", code]).returncode == 0, module
