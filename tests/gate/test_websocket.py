@@ -82,7 +82,12 @@ def test_ways_to_show_a_token(gate: Gate, way: str) -> None:
     """In the first frame, or with the request; a browser is answered without the secret."""
     ways: dict[str, dict[str, Any]] = {
         "header": {"additional_headers": {"Authorization": f"Bearer {gate.token}"}},
-        "cookie": {"additional_headers": {"Cookie": f"holdfast_session={gate.token}"}},
+        "cookie": {
+            "additional_headers": {
+                "Cookie": f"holdfast_{gate.port}={gate.token}",
+                "Origin": f"http://127.0.0.1:{gate.port}",
+            }
+        },
         "subprotocol": {"subprotocols": [Subprotocol(f"holdfast.token.{gate.token}")]},
         "two": {
             "subprotocols": [Subprotocol("holdfast"), Subprotocol(f"holdfast.token.{gate.token}")]
@@ -145,7 +150,7 @@ def test_who_says_nothing_is_sent_away(gate: Gate, hold: Hold) -> None:
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
 def test_pages_of_other_sites_are_refused(gate: Gate, origin: str) -> None:
     """Even with a good cookie: before the handshake is done."""
-    cookie = {"Cookie": f"holdfast_session={gate.token}"}
+    cookie = {"Cookie": f"holdfast_{gate.port}={gate.token}"}
 
     async def story() -> None:
         headers = {**cookie, "Origin": origin}
@@ -163,7 +168,7 @@ def test_a_rebound_name_is_refused(gate: Gate) -> None:
     """A name of somebody else's that suddenly means this machine."""
 
     async def story() -> None:
-        cookie = {"Cookie": f"holdfast_session={gate.token}"}
+        cookie = {"Cookie": f"holdfast_{gate.port}={gate.token}"}
         with pytest.raises(InvalidStatus) as refused:
             await connect(
                 f"ws://evil.example:{gate.port}/ws",
