@@ -146,35 +146,46 @@ def test_a_session_outlives_its_connection_by_a_grace(hold: Hold) -> None:
     assert "no sign of life" in closed[0]["data"]["reason"]
 
 
+def lease_of_web(hold: Hold) -> dict[str, Any] | None:
+    """What the keeper knows."""
+    run_id = hold.service("web")["run_id"]
+    keeper = KeeperLine(str(hold.runtime / "keeper.sock"))
+    try:
+        runs = keeper.ask("list")["runs"]
+        found: dict[str, Any] | None = next(it for it in runs if it["run_id"] == run_id)["lease"]
+        return found
+    finally:
+        keeper.close()
+
+
 def test_the_keeper_has_a_lease_for_who_is_not_held(hold: Hold) -> None:
     """So that a stuck supervisor does not keep alive what nobody wants; held, there is none."""
-
-    def lease() -> dict[str, Any] | None:
-        run_id, keeper = (
-            hold.service("web")["run_id"],
-            KeeperLine(str(hold.runtime / "keeper.sock")),
-        )
-        try:
-            runs = keeper.ask("list")["runs"]
-            found: dict[str, Any] | None = next(it for it in runs if it["run_id"] == run_id)[
-                "lease"
-            ]
-            return found
-        finally:
-            keeper.close()
-
     claude = Assistant(hold, grace=60.0)
     claude.ask("start", services=["web"])
-    found = wait_for(lease)
+    found = wait_for(lambda: lease_of_web(hold))
     assert found["kind"] == "session"
     assert 60 < found["seconds"] <= 76
     connection = claude.held()
-    wait_for(lambda: lease() is None)
+    wait_for(lambda: lease_of_web(hold) is None)
     connection.close()
-    wait_for(lease)
+    wait_for(lambda: lease_of_web(hold))
     claude.ask("close_session", fate="keep")
     assert hold.service("web")["status"] == "running"
-    wait_for(lambda: lease() is None)
+    wait_for(lambda: lease_of_web(hold) is None)
+
+
+def test_the_lease_goes_with_its_owner(hold: Hold) -> None:
+    """The keeper ends nothing that others joined, or that is the user's by now."""
+    first, second = Assistant(hold, "first", grace=60.0), Assistant(hold, "second", grace=600.0)
+    first.ask("start", services=["web"])
+    wait_for(lambda: lease_of_web(hold))
+    second.ask("start", services=["web"])
+    wait_for(lambda: lease_of_web(hold) is None, what="no lease while two want it")
+    first.ask("close_session")
+    found = wait_for(lambda: lease_of_web(hold), what="the lease of who is left")
+    assert found["seconds"] > 500
+    hold.ask("start", services=["web"])
+    wait_for(lambda: lease_of_web(hold) is None, what="no lease of what is the user's")
 
 
 def test_one_opener_cannot_use_up_all_sessions(hold: Hold) -> None:

@@ -31,8 +31,8 @@ class Ownership(Attendant):
     def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Any]]) -> None:
         self._keeper = keeper
         self._runners = runners
-        self.on_began: Callable[[Any], None] = lambda runner: None
-        """Told of each run that begins for a session."""
+        self.on_owner: Callable[[Any], None] = lambda runner: None
+        """Told of each run that begins for a session, and of each that has another owner now."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
         for key, text in kept.items():
@@ -59,6 +59,7 @@ class Ownership(Attendant):
             runner.owner = owner
             # Travels with the start itself: the keeper never has the one without the other.
             self._keeper.keep(OWNER + runner.name, _encode(owner).decode() if owner else None)
+            self.on_owner(runner)
 
     def of(self, session: str) -> list[Any]:
         """Runners of what runs for a session."""
@@ -72,7 +73,7 @@ class Ownership(Attendant):
 
     def run_began(self, runner: Any) -> None:
         if runner.owner is not None:
-            self.on_began(runner)
+            self.on_owner(runner)
 
     def changed(self, runner: Any) -> None:
         if runner.owner is not None and runner.desired is Desired.STOPPED and runner.run is None:

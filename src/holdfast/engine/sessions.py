@@ -81,7 +81,7 @@ class Sessions:
         self._new_future = new_future
         self._all: dict[str, Session] = {}
         self._work: set[asyncio.Task[Any]] = set()
-        self.ownership.on_began = self._on_began
+        self.ownership.on_owner = self._lend
 
     # Opening and closing
 
@@ -98,11 +98,9 @@ class Sessions:
         names = {session.name for session in self._all.values()}
         for runner in self._roster.runners.values():
             owner = runner.owner
-            if owner is None:
-                continue
-            if owner in rules.unknown_owners([owner], names):
+            if owner is not None and owner in rules.unknown_owners([owner], names):
                 self.ownership.set(runner, msgspec.structs.replace(owner, ended=True))
-            self._on_began(runner)
+            self._lend(runner)  # also what is nobody's: its lease may be of before
 
     def open(self, actor: Actor, client: str, fate: Fate | None, grace: float | None) -> Opened:
         client = client.strip()
@@ -193,7 +191,6 @@ class Sessions:
             is_handed_over = fate == "hand_over"
             ended = msgspec.structs.replace(runner.owner, ended=True)
             self.ownership.set(runner, None if is_handed_over else ended)
-            self._lease(runner, None)
             if is_wanted(runner):
                 (handed_over if is_handed_over else kept).append(runner.name)
         return ClosedSession(
@@ -283,7 +280,7 @@ class Sessions:
         if remaining is not None:
             session.timer = self._ports.call_later(remaining, lambda: self._look(session))
         for runner in self.ownership.of(session.name):
-            self._on_began(runner)
+            self._lend(runner)
 
     def _look(self, session: Session) -> None:
         session.timer = None
@@ -303,7 +300,7 @@ class Sessions:
         if not work.cancelled() and (error := work.exception()) is not None:
             _log.error("a session could not be closed as it should be", exc_info=error)
 
-    def _on_began(self, runner: Any) -> None:
+    def _lend(self, runner: Any) -> None:
         """A run of a session that nobody holds has a lease with the keeper; others have none."""
         owner: Owner | None = runner.owner
         if owner is None or owner.ended or owner.with_others:
