@@ -43,6 +43,7 @@ def locked(path: Path, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
 def test_a_stopped_holdfast_keeps_others_waiting_for_a_while_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """They say so, and only the first of them waits."""
     monkeypatch.setattr(port_registry, "LOCK_SECONDS", 0.1)
     own = registry(tmp_path)
     with locked(tmp_path / "ports.lock"):
@@ -103,6 +104,7 @@ def test_nothing_is_done_for_a_loop_that_is_closed(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_no_service_from_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The lease is not on the list, and the service runs."""
     own = registry(tmp_path)
     before = own.lease("web", {"port": 0}, SPAN)
 
@@ -137,6 +139,7 @@ def test_a_list_that_cannot_be_read_for_a_moment_is_not_begun_anew(
 
 
 def test_who_asks_whether_a_keeper_is_there_keeps_none_from_starting(tmp_path: Path) -> None:
+    """To ask shares the lock for a moment; a keeper holds it for good."""
     with locked(tmp_path / "lock", fcntl.LOCK_SH), pytest.raises(keeper_main.StartError):
         keeper_main._lock(str(tmp_path))
     asking = threading.Event()

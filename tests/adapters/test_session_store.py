@@ -29,6 +29,7 @@ def test_storing_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_cannot_be_read_is_over(tmp_path: Path) -> None:
+    """Nobody gets in by a file that is broken."""
     for text in ("", "[{", "{}"):
         (tmp_path / "sessions.json").write_text(text)
         assert SessionStore(str(tmp_path)).load() == []

@@ -58,6 +58,7 @@ def test_descriptors_go_with_folders_not_with_files(stage: Stage) -> None:
 def test_too_many_folders_are_refused_and_nothing_stays(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each folder is open until the change is done."""
     monkeypatch.setattr(changing, "MOST_FOLDERS", 3)
     names = [f"d{number}/f" for number in range(4)]
     for name in names:
@@ -133,6 +134,7 @@ def test_a_mode_is_never_set_through_a_link(stage: Stage, monkeypatch: pytest.Mo
 def test_undo_knows_the_order_when_the_clock_was_set_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What is undone stays undone, for the next supervisor, too."""
     place = stage.put("a", "1\n")
     first = stage.edit("a", "1", "2").change
     move_clock(monkeypatch, -3600)
@@ -148,6 +150,7 @@ def test_undo_knows_the_order_when_the_clock_was_set_back(
 def test_changes_without_backups_are_forgotten_in_time_too(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Files that were only made leave no content behind, but a record."""
     for number in range(5):
         stage.write(f"made{number}", "x")
     move_clock(monkeypatch, 31 * DAY)
@@ -156,6 +159,7 @@ def test_changes_without_backups_are_forgotten_in_time_too(
 
 
 def test_records_are_bounded_in_number(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little each of them needs."""
     monkeypatch.setattr(store, "MOST_RECORDS", 3)
     monkeypatch.setattr(store, "PRUNE_EVERY_SECONDS", -1.0)
     made = [stage.write(f"made{number}", "x").change for number in range(6)]
@@ -186,6 +190,7 @@ def test_what_cannot_be_read_for_a_moment_is_not_forgotten(
 
 
 def test_a_stray_file_in_the_store_fails_no_change(tmp_path: Path) -> None:
+    """A change that is done is never told as failed."""
     stage = Stage(tmp_path, backups=BackupSpec(keep=0))
     stage.put("a", "1\n")
     stage.edit("a", "1", "2")
@@ -233,6 +238,7 @@ def test_a_listing_that_was_cut_always_gets_further(
 
 
 def test_a_place_that_no_file_has_is_refused(stage: Stage) -> None:
+    """It is the caller's mistake, not one inside."""
     stage.put("a", "x\n" * 200_000)
     for place in (2**63 - 1, 2**63, 2**64):
         with pytest.raises(UsageError):

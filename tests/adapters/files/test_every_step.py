@@ -86,6 +86,7 @@ def is_clean(stage: Stage) -> bool:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_all_or_none_wherever_it_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left beside the files, and no record that nobody closes."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # processes die, not the machine
     whole = new_stage(tmp_path / "whole")
     before = tree(whole)
