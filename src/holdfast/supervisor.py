@@ -240,7 +240,7 @@ class Machinery:
             port_registry=self._port_leases.registry,
             authority=self._authority(),
             audit=audit,
-            auditor=Auditor(audit),
+            auditor=Auditor(audit, keep=self._link.keep),
             doors=self._doors,
             door_notes=self._door_notes,
             gate=self._gate,
@@ -299,6 +299,7 @@ class Machinery:
         context.authority.lockdown.restore(kept)
         for record in context.authority.approvals.restore(kept):
             context.auditor.void(record, REPLACED)
+        context.auditor.restore(kept)
         self._settings.restore(kept)
         self._shutdown.resume(kept)
         self._roster.restore(self._gate.take_over(facts), kept, loaded)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.harness import quick, wait_for
+from tests.harness import kill_9, quick, wait_for
 from tests.scenarios.test_tcp import NetHold, Wire
+
+DEAF = "trap '' TERM; echo here; while :; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +22,17 @@ def hold() -> Iterator[NetHold]:
             {
                 "runtime_mode": "advanced",
                 "port": made.port,
-                "services": {"web": quick(), "db": {**quick(), "tags": ["data"]}},
+                "services": {
+                    "web": quick(),
+                    "db": {**quick(), "tags": ["data"]},
+                    "deaf": {**quick(), "command": ["sh", "-c", DEAF], "stop": {"grace": "2s"}},
+                },
+                "workflows": {"bad": {"steps": ["false"]}, "asked": {"steps": ["true"]}},
                 "policies": [
                     {"effect": "deny", "roles": ["operator", "admin"], "services": ["db"],
                      "commands": ["scale", "shutdown"]},
                     {"effect": "confirm", "commands": ["restart"], "services": ["db"]},
+                    {"effect": "confirm", "commands": ["run_workflow"], "roles": ["admin"]},
                 ],
             }
         )  # fmt: skip
@@ -100,3 +110,50 @@ def test_nobody_pushes_the_audit_out(hold: NetHold) -> None:
         hold.ask("restart", services=["x" * 500_000], caller=narrow)
     grown = sum(file.stat().st_size for file in (hold.state / "audit").iterdir()) - size
     assert grown < 20_000
+
+
+def ends(hold: NetHold, command: str) -> list[str]:
+    found = hold.ask("audit", about=command)["records"]
+    return [one["outcome"] for one in found if one["actor"] != "token eyes"]
+
+
+def test_a_death_hides_nothing_that_was_under_way(hold: NetHold) -> None:
+    """What a killed supervisor was doing is on record, once, whoever dies after it."""
+    wait_for(lambda: "here" in hold.cli("logs", "deaf").stdout)
+    asking = subprocess.Popen(
+        hold.command("stop", "deaf"), cwd=hold.project, env=hold.environ,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    with asking:
+        wait_for(lambda: hold.service("deaf")["status"] == "stopping")
+        asking.kill()  # it would ask the next supervisor again
+        for _ in range(2):
+            supervisor = hold.supervisor_pid
+            kill_9(supervisor)
+            wait_for(lambda old=supervisor: hold.supervisor_pid != old, what="a new one")
+    assert ends(hold, "stop") == ["unknown_outcome"]
+    hold.ask("start", services=["web"])
+    supervisor = hold.supervisor_pid
+    kill_9(supervisor)
+    wait_for(lambda: hold.supervisor_pid != supervisor, what="a new one")
+    assert ends(hold, "start") == ["ok"]
+    assert hold.ask("audit", verify=True)["verdict"]["whole"]
+
+
+def test_what_is_followed_is_on_record_with_its_end(hold: NetHold) -> None:
+    """That a workflow failed is not hidden by its progress; nor does approval end it."""
+    assert hold.cli("workflow", "bad", expect=1).stdout
+    assert ends(hold, "run_workflow") == ["failed"]
+    asking = token(hold, "asking")
+    with Wire(hold.port) as wire:
+        asked = {"command": "run_workflow", "id": 1, "name": "asked", "follow": True}
+        wire.send(f"token {asking}", json.dumps(asked))
+        wire.line()
+        waiting = wait_for(lambda: hold.ask("approvals")["waiting"])[0]["approval"]
+        hold.ask("approve", approval=waiting)
+        items = [wire.json()]
+        while "item" in items[-1]:
+            items.append(wire.json())
+    assert items[-1]["ok"]
+    assert items[-2]["item"]["result"]["outcome"] == "done"
+    assert ends(hold, "run_workflow") == ["failed", "ok"]

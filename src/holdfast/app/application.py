@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from holdfast.app import file_targets, scoping
 from holdfast.app.auditing import Auditor
 from holdfast.app.confirming import Confirmations
+from holdfast.app.followed import Followed
 from holdfast.app.identities import Identities
 from holdfast.app.registry import Handler, handler_for
 from holdfast.app.scrutiny import Scrutiny
@@ -115,19 +116,27 @@ class Application:
     def _audited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
         """Every ending of the command is on record before it is answered."""
         began = self._auditor.now()
+        request: str | None = None
 
         def record(end: Any) -> None:
-            self._auditor.done(actor, command, reason, began, end)
+            self._auditor.done(actor, command, reason, began, end, request)
 
         try:
-            answer: Answer = handler(self._context, command)
+            answer: Any = handler(self._context, command)
         except BaseException as error:
             record(error)
             raise
-        if asyncio.iscoroutine(answer):
-            return self._finish(answer, record, is_lasting=command.effect is not Effect.READS)
+        is_lasting = command.effect is not Effect.READS
+        is_work = asyncio.iscoroutine(answer)
+        if is_lasting and (is_work or isinstance(answer, Followed)):
+            request = self._auditor.begin(actor, command, reason)
+        if isinstance(answer, Followed):
+            answer.end.add_done_callback(lambda end: record(_end_of(end)))
+            return answer.stream
+        if is_work:
+            return self._finish(answer, record, is_lasting=is_lasting)
         record(answer)
-        return answer
+        return cast("Answer", answer)
 
     def _finish(
         self, work: Coroutine[Any, Any, Result], record: Callable[[Any], None], *, is_lasting: bool
@@ -144,7 +153,7 @@ class Application:
         return asyncio.shield(task) if is_lasting else task
 
 
-def _end_of(task: asyncio.Task[Result]) -> Any:
+def _end_of(task: asyncio.Future[Result]) -> Any:
     if task.cancelled():
         return asyncio.CancelledError()
     return task.exception() or task.result()

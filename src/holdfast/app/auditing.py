@@ -5,6 +5,7 @@ Every change, every refusal and every read of content is recorded, exactly once.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from functools import cache
@@ -12,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters.audit_log import AuditLog
+from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.app.keystrokes import MINUTE_SECONDS, Keystrokes, Told
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.results import Result
+from holdfast.vocabulary.results import Result, WorkflowResult
 from holdfast.vocabulary.secrets import HIDDEN, redact, redact_arguments, redact_value
 
 _encode = msgspec.json.Encoder().encode
@@ -34,6 +35,8 @@ MOST_STRANGERS = 30
 MOST_REFUSALS = 600
 """Refusals of one actor that are recorded in a minute; the rest is counted."""
 _MOST_ACTORS = 1000
+UNDER_WAY = "under_way:"
+DIED = "the supervisor died while it was under way"
 
 
 class _Budget:
@@ -56,9 +59,16 @@ class _Budget:
 class Auditor:
     """Turns commands and their endings into records."""
 
-    def __init__(self, log: AuditLog, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        log: AuditLog,
+        clock: Callable[[], float] = time.monotonic,
+        keep: Callable[[str, str | None], None] = lambda key, text: None,
+    ) -> None:
         self._log = log
         self._clock = clock
+        self._keep = keep
+        """Elsewhere, over our death."""
         self._keystrokes = Keystrokes(self._told_typing)
         self._strangers, self._pages = _Budget(), _Budget()
         self._refusals: dict[str, _Budget] = {}
@@ -101,6 +111,27 @@ class Auditor:
         end = {"decision": "refused", "reason": reason, "outcome": "cancelled", "seconds": 0.0}
         self._log.record({**facts, **end})
 
+    def begin(self, actor: Actor, command: Command, reason: str) -> str:
+        """Something lasting is under way: if we die, the next of us puts it on record."""
+        request = os.urandom(4).hex()
+        end = {"decision": "allowed", "reason": _short(reason), "request": request}
+        self._keep(UNDER_WAY + request, _encode({**self.facts(actor, command), **end}).decode())
+        return request
+
+    def restore(self, kept: dict[str, str]) -> None:
+        """What was under way when the last supervisor died, and is not on record yet."""
+        texts = {key: text for key, text in kept.items() if key.startswith(UNDER_WAY)}
+        if not texts:
+            return
+        # The head is kept with the same message as what is over.
+        since = Head.parse(kept.get("audit_head")).seq
+        over = {entry.get("request") for entry in self._log.entries(since)}
+        for key, text in texts.items():
+            self._keep(key, None)
+            if key.removeprefix(UNDER_WAY) not in over:
+                end = {"outcome": "unknown_outcome", "note": DIED, "seconds": 0.0}
+                self._log.record({**msgspec.json.decode(text), **end})
+
     def close(self) -> None:
         self._keystrokes.close()
 
@@ -131,13 +162,25 @@ class Auditor:
             }
         )
 
-    def done(self, actor: Actor, command: Command, reason: str, began: float, end: Any) -> None:
-        """`end` is what was answered, or the exception that was raised."""
+    def done(
+        self,
+        actor: Actor,
+        command: Command,
+        reason: str,
+        began: float,
+        end: Any,
+        request: str | None = None,
+    ) -> None:
+        """`end` is what was answered, or the exception that was raised; `request` what `begin`
+        answered."""
         outcome = _outcome(end)
         if outcome == "ok" and self._keystrokes.absorbs(actor, command, reason):
             return
         seconds = self._clock() - began
-        self._record(actor, command, "allowed", reason, outcome, seconds, **_facts_of(end))
+        more = _facts_of(end) if request is None else {**_facts_of(end), "request": request}
+        self._record(actor, command, "allowed", reason, outcome, seconds, **more)
+        if request is not None:
+            self._keep(UNDER_WAY + request, None)
 
     def _told_typing(self, told: Told) -> None:
         seconds = MINUTE_SECONDS
@@ -257,6 +300,8 @@ def _outcome(end: Any) -> str:
         return end.code
     if isinstance(end, BaseException):
         return "cancelled" if type(end).__name__ == "CancelledError" else "internal_error"
+    if isinstance(end, WorkflowResult) and end.outcome != "done":
+        return end.outcome
     services = getattr(end, "services", None) if isinstance(end, Result) else None
     if isinstance(services, dict):
         outcomes = {getattr(one, "outcome", "ok") for one in services.values()}

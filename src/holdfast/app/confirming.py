@@ -7,7 +7,7 @@ end is, the audit has one record of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any
 
 from holdfast.app import scoping
@@ -70,7 +70,8 @@ class Confirmations:
         task.add_done_callback(self._work.discard)
         return Waiting(task, pending.notice)
 
-    async def _wait(self, pending: Pending) -> Result:
+    async def _wait(self, pending: Pending) -> Any:
+        """Its result, or the stream of it."""
         actor, command = pending.actor, pending.command
         try:
             info = await asyncio.shield(pending.decided)
@@ -91,5 +92,4 @@ class Confirmations:
             raise self._refuse(actor, command, verdict)
         reason = f"{verdict.reason}; approved by {info.by}"
         answer = self._handle(actor, command, reason)
-        result: Result = answer if isinstance(answer, Result) else await answer
-        return result
+        return answer if isinstance(answer, Result | AsyncGenerator) else await answer

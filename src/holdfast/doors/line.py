@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -133,10 +133,12 @@ class LineConnection(LinesConnection):
         self,
         key: object,
         request_id: object,
-        answer: Awaitable[Result] | AsyncGenerator[Any, None],
+        answer: Any,
         caller: Any,
     ) -> None:
         try:
+            if not isinstance(answer, AsyncGenerator):
+                answer = await answer  # what waited for approval may be a stream by now
             if isinstance(answer, AsyncGenerator):
                 async with aclosing(answer):
                     async for item in answer:
@@ -146,7 +148,7 @@ class LineConnection(LinesConnection):
                         self._write(codec.item(request_id, item))
                 self._write(codec.answer(request_id, {}))
             else:
-                self._write(codec.answer(request_id, await answer))
+                self._write(codec.answer(request_id, answer))
         except Exception as error:  # noqa: BLE001 - the border of the door
             self._write(codec.failure(request_id, told(error)))
         finally:

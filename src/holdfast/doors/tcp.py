@@ -177,7 +177,11 @@ class TcpConnection(LinesConnection):
             raise Refused("a token is needed", hint)
         key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
-        answer = self._application.dispatch(actor, command, key)
+        answer: Any = self._application.dispatch(actor, command, key)
+        if isinstance(answer, Waiting):
+            if not request.is_json:
+                self._write(answer.notice["message"].encode() + b"\n")
+            answer = await answer  # by now it may be a stream
         if isinstance(answer, AsyncGenerator):
             async with aclosing(answer):
                 async for item in answer:
@@ -186,8 +190,6 @@ class TcpConnection(LinesConnection):
                     self._write(codec.item(request.id, item))
             self._say(request, {"message": "done"})
             return
-        if isinstance(answer, Waiting) and not request.is_json:
-            self._write(answer.notice["message"].encode() + b"\n")
         self._say(request, answer if isinstance(answer, Result) else await answer)
 
     def _say(self, request: Request, result: Result | dict[str, Any]) -> None:

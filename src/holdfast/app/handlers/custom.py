@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from holdfast.app.context import Context
+from holdfast.app.followed import Followed
 from holdfast.app.handlers.chosen import the_service
 from holdfast.engine import caller
 from holdfast.engine.followers import Follower
@@ -35,7 +36,7 @@ from holdfast.vocabulary.results import Done, Result, WorkflowInfo, WorkflowResu
 from holdfast.vocabulary.service_spec import Settings
 from holdfast.vocabulary.workflow_spec import StepSpec
 
-Answer = Awaitable[WorkflowResult] | AsyncGenerator[dict[str, Any], None]
+Answer = Awaitable[WorkflowResult] | Followed
 
 
 def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> Answer:
@@ -182,7 +183,8 @@ def _answer(
 ) -> Answer:
     if is_followed:
         follower = context.workflows.follow(activity)
-        return _follow(context, activity, follower, is_owned=is_owned)
+        stream = _follow(context, activity, follower, is_owned=is_owned)
+        return Followed(stream, cast("asyncio.Future[Result]", activity.result))
     return _wait(context, activity)
 
 

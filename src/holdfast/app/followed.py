@@ -1,0 +1,16 @@
+"""What is done while who asked is told of its progress, and how it ends whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
+
+from holdfast.vocabulary.results import Result
+
+
+class Followed(NamedTuple):
+    """An answer in items, and its end: the audit waits for that, not for the listener."""
+
+    stream: AsyncGenerator[Any, None]
+    end: asyncio.Future[Result]
