@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 from mcp.server.lowlevel import Server
-from mcp.server.runner import serve_dual_era_loop
+from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
@@ -27,6 +27,9 @@ from holdfast.vocabulary.mcp_spec import McpSpec
 LONGEST_LINE = 16 * 1024 * 1024
 GREETING_SECONDS = 10.0
 HOLD_AGAIN_SECONDS = 0.2
+_PARSE_ERROR = (
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"this is no JSON-RPC"}}\n'
+)
 _log = logging.getLogger(__name__)
 
 
@@ -129,32 +132,87 @@ class Links:
         self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """The protocol, until either side leaves."""
-        incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        incoming, outgoing = Incoming(reader, writer, client), Outgoing(writer)
+        if await incoming.begins_with("initialize"):
+            # The same as below for who shakes hands, without looking at every message twice.
+            await serve_loop(self._server, incoming, outgoing, lifespan_state={})
+        else:
+            await serve_dual_era_loop(self._server, incoming, outgoing, lifespan_state={})
 
-        async def read() -> None:
-            async with incoming:
-                while line := await reader.readline():
-                    try:
-                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError as error:
-                        await incoming.send(error)
-                        continue
-                    metadata = ServerMessageMetadata(request_context=client)
-                    await incoming.send(SessionMessage(message, metadata))
 
-        async def write() -> None:
-            async with outgoing:
-                async for told in outgoing:
-                    text = told.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    writer.write(text.encode() + b"\n")
-                    await writer.drain()
+class Incoming:
+    """What the client says, message by message; each carries who says it."""
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(read)
-            group.start_soon(write)
-            await serve_dual_era_loop(self._server, read_stream, write_stream, lifespan_state={})
-            group.cancel_scope.cancel()
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._metadata = ServerMessageMetadata(request_context=client)
+        self._first: SessionMessage | None = None
+
+    async def begins_with(self, method: str) -> bool:
+        """Whether this is the first thing that is asked; it is read again afterwards."""
+        try:
+            self._first = await self.receive()
+        except anyio.EndOfStream:
+            return False
+        return getattr(self._first.message, "method", None) == method
+
+    async def receive(self) -> SessionMessage:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        while line := await self._reader.readline():
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                self._writer.write(_PARSE_ERROR)
+                continue
+            return SessionMessage(message, self._metadata)
+        raise anyio.EndOfStream
+
+    def __aiter__(self) -> Incoming:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """The connection is closed by who opened it."""
+
+    async def __aenter__(self) -> Incoming:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+class Outgoing:
+    """What the client is told."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        self._writer.write(text.encode() + b"\n")
+        try:
+            await self._writer.drain()
+        except OSError:
+            raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        """The connection is closed by who opened it."""
+
+    async def __aenter__(self) -> Outgoing:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
 
 
 def narrowed(offer: McpSpec, greeting: Greeting) -> McpSpec:

@@ -6,10 +6,10 @@ an answer; only a malformed request is an error of the protocol.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -81,12 +81,13 @@ class Answers:
         )
         try:
             arguments = given(tool.arguments, tool.name, params.arguments or {})
-            answer = await asyncio.wait_for(tool.work(call, arguments), LONGEST_CALL)
+            with anyio.fail_after(LONGEST_CALL):
+                answer = await tool.work(call, arguments)
         except HoldfastError as error:
             answer = failure(error)
         except InputNeeded as needed:
             return input_required(call, needed.notice)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             over = Answer(f"{tool.name} takes longer than {LONGEST_CALL:g} s", is_error=True)
             answer = waits(call.notice) if call.notice is not None else over
         return result_of(answer)

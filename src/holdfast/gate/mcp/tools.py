@@ -8,6 +8,7 @@ conversation.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from holdfast.gate.mcp import files, git, processes, running
@@ -163,6 +164,7 @@ TABLE: tuple[Tool, ...] = (
 )
 
 
+@lru_cache(maxsize=64)
 def offered(offer: McpSpec) -> dict[str, Tool]:
     """The tools of a client, by name."""
     return {
