@@ -17,7 +17,6 @@ from holdfast.rules.ordering import (
     stop_layers,
     stop_order,
     with_dependencies,
-    with_dependents,
 )
 
 SHOP = {"web": ["api"], "api": ["db", "cache"], "db": [], "cache": [], "mail": ["db"]}
@@ -76,11 +75,6 @@ def test_every_knot_is_found() -> None:
 def test_starting_one_brings_its_needs() -> None:
     """The needs of a service come along, in starting order, and nothing else."""
     assert with_dependencies(["web"], SHOP) == ("db", "cache", "api", "web")
-
-
-def test_stopping_one_brings_its_dependents() -> None:
-    """What depends on a service comes along, in stopping order."""
-    assert with_dependents(["db"], SHOP) == ("web", "mail", "api", "db")
 
 
 def test_a_long_chain_is_no_recursion() -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
@@ -193,7 +194,7 @@ class Tokens:
 
     def _make_first(self) -> None:
         made = self._new(ADMIN_NAME, Role.ADMIN, None, UNLIMITED)
-        _write(self._admin_path, made.text.encode() + b"\n")
+        private_file.replace(self._admin_path, made.text.encode() + b"\n")
         self._store({made.token.id: made.token})
 
     def _new(
@@ -224,7 +225,8 @@ class Tokens:
     def _store(self, tokens: dict[str, Token]) -> None:
         """On disk first: a token that was shown, or taken back, is so for good."""
         try:
-            _write(self._path, msgspec.json.format(msgspec.json.encode(list(tokens.values()))))
+            data = msgspec.json.format(msgspec.json.encode(list(tokens.values())))
+            private_file.replace(self._path, data)
         except OSError as error:
             raise Failed(f"the tokens cannot be stored: {error}", "is the disk full?") from error
         self._all = tokens
@@ -236,18 +238,3 @@ def _looking(token: Token) -> Token:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
-
-
-def _write(path: str, data: bytes) -> None:
-    """Replace a file of mode 0600 as a whole."""
-    temporary = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

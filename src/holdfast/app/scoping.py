@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,22 +13,12 @@ from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Permission
 from holdfast.vocabulary.errors import Refused, UnknownService
 
-_PATCHED = re.compile(r"^(?:---|\+\+\+) (?:[ab]/)?([^\t\n\r]+)", re.MULTILINE)
-
 
 def targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
     """The services that a command names; nothing for who is not limited."""
     if not _is_limited(actor):
         return ()
-    found: dict[str, Target] = {}
-    for wanted in _named(command):
-        try:
-            names = roster.names([wanted])
-        except UnknownService:
-            # The names that there are, are not told to who may not see them.
-            names = [wanted]
-        found.update({name: _target(roster, name) for name in names})
-    return tuple(found.values())
+    return _meant(roster, _named(command))
 
 
 def narrowed(
@@ -71,11 +60,16 @@ def touched(roster: Roster, command: Command) -> tuple[Target, ...]:
     named = _named(command)
     if not named:
         return tuple(_target(roster, name) for name in roster.runners) if _has_any(command) else ()
+    return _meant(roster, named)
+
+
+def _meant(roster: Roster, named: list[str]) -> tuple[Target, ...]:
     found: dict[str, Target] = {}
     for wanted in named:
         try:
             names = roster.names([wanted])
         except UnknownService:
+            # The names that there are, are not told to who may not see them.
             names = [wanted]
         found.update({name: _target(roster, name) for name in names})
     return tuple(found.values())
@@ -90,12 +84,9 @@ def _has_any(command: Command) -> bool:
 def paths_of(command: Command) -> tuple[str, ...]:
     """The files that a command names, as it writes them; everything (`.`) for one that could
     name some and does not."""
-    fields = {"path", "paths", "patch"} & set(command.__struct_fields__)
+    fields = {"path", "paths"} & set(command.__struct_fields__)
     if not fields or command.name == "create_token":
         return ()
-    patch: Any = getattr(command, "patch", None)
-    if isinstance(patch, str):
-        return tuple(dict.fromkeys(_PATCHED.findall(patch))) or (".",)
     one: Any = getattr(command, "path", None)
     several: Any = getattr(command, "paths", None)
     return (*((one,) if isinstance(one, str) else ()), *(several or ())) or (".",)

@@ -109,12 +109,6 @@ def with_dependencies(names: Iterable[str], needs: Needs) -> tuple[str, ...]:
     return tuple(name for name in start_order(needs) if name in wanted)
 
 
-def with_dependents(names: Iterable[str], needs: Needs) -> tuple[str, ...]:
-    """These services and all that need them, in stopping order."""
-    wanted = _reachable(names, dependents(needs))
-    return tuple(name for name in stop_order(needs) if name in wanted)
-
-
 def _reachable(names: Iterable[str], edges: Needs) -> set[str]:
     reached: set[str] = set()
     rest = list(names)
