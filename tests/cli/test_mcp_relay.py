@@ -281,3 +281,25 @@ def test_long_lines_and_garbage_pass(doors: Doors, assistant: Assistant) -> None
     answering.join()
     assistant.say(b"not json")
     assert gate._file.readline() == b"not json\n"
+
+
+def test_a_request_that_gates_die_of_is_given_up(doors: Doors, assistant: Assistant) -> None:
+    """So is one that is too long for anybody; the line goes on."""
+    gate = begin(doors, assistant)
+    assistant.say(call(9))
+    for _ in range(5):
+        gate.die()
+        gate = doors.accept()
+        gate.answer(gate.hear())
+        gate.hear()
+        assert gate.hear()["id"] == 9
+    gate.die()
+    gate = doors.accept()
+    gate.answer(gate.hear())
+    gate.hear()
+    assert "went away" in assistant.hear()["error"]["message"]
+    assistant.say(call(10, arguments={"c": "x" * 9_000_000}))
+    assert assistant.hear()["error"]["code"] == -32600
+    assistant.say(call(11))
+    gate.answer(gate.hear())
+    assert assistant.hear()["id"] == 11

@@ -15,8 +15,7 @@ import re
 import select
 import time
 
-from holdfast.client.connection import Connection
-from holdfast.client.reach import reach
+from holdfast.cli.mcp_session import decide, open_session
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
@@ -39,6 +38,10 @@ PATIENCE_SECONDS = 30.0
 RETRY_SECONDS = 0.05
 GREETING_SECONDS = 10.0
 NOT_AVAILABLE = -32001
+INVALID_REQUEST = -32600
+LONGEST_REQUEST = 8 * 1024 * 1024 - 64 * 1024
+"""The supervisor takes no longer line."""
+TRIES = 5
 _READ_SIZE = 64 * 1024
 _WRITE_SIZE = 4096
 """What a pipe that is writable takes without making the writer wait."""
@@ -66,6 +69,7 @@ class Relay:
         self._subscriptions: dict[str, bytes] = {}
         self._open: dict[str, bytes] = {}
         """What was asked and not answered, by its id as JSON, in order."""
+        self._tries: dict[str, int] = {}
         self._asked: set[str] = set()
         """Ids under which the gate asked the client something."""
         self._questions: dict[str, str] = {}
@@ -126,7 +130,7 @@ class Relay:
             if _dump(number) in self._asked:
                 self._asked.discard(_dump(number))
                 if (approval := self._questions.pop(_dump(number), None)) is not None:
-                    self._decide(approval, message.get("result"))
+                    decide(self._places, self._client, approval, message.get("result"))
                 self._send(line)
         else:
             self._on_request(str(method), _dump(number), message, line)
@@ -135,7 +139,7 @@ class Relay:
         if message.get("method") == "notifications/initialized":
             self._is_initialized = True
         elif message.get("method") == "notifications/cancelled":
-            self._open.pop(_dump((message.get("params") or {}).get("requestId")), None)
+            self._forget(_dump((message.get("params") or {}).get("requestId")))
         self._send(line)
 
     def _on_request(self, method: str, number: str, message: Message, line: bytes) -> None:
@@ -157,6 +161,10 @@ class Relay:
             line = _dump(message).encode("utf-8", "surrogatepass")
         if self._token is None and isinstance(params.get("_meta"), dict):
             self._learn(params["_meta"].get(CLIENT_INFO))
+        if len(line) > LONGEST_REQUEST:
+            why = f"a request has at most {LONGEST_REQUEST} bytes"
+            self._refuse(number, INVALID_REQUEST, why)
+            return
         self._open[number] = line
         self._send(line)
 
@@ -166,26 +174,11 @@ class Relay:
         if isinstance(state, str) and state in self._states:
             self._states.discard(state)
             approval, _, key = state.partition("|")
-            self._decide(approval, (params.get("inputResponses") or {}).get("approval"))
+            said = (params.get("inputResponses") or {}).get("approval")
+            decide(self._places, self._client, approval, said)
             return key
         self._count += 1
         return f"{self._prefix}-{self._count}"
-
-    def _decide(self, approval: str, answer: Any) -> None:
-        """What the person at the client said, with the rights of who runs this."""
-        if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline"):
-            return
-        content = answer.get("content") or {}
-        is_yes = answer["action"] == "accept" and content.get("confirm", True) is not False
-        try:
-            connection = reach(self._places)
-            try:
-                command = "approve" if is_yes else "reject"
-                connection.ask(command, approval=approval, reason=f"said at {self._client}")
-            finally:
-                connection.close()
-        except HoldfastError:
-            pass  # it goes on waiting for somebody who may
 
     def _learn(self, info: Any) -> None:
         """What people will see as the name of this session."""
@@ -235,8 +228,7 @@ class Relay:
         if number in self._own:
             self._own.discard(number)
             return False
-        self._acknowledged.discard(number)
-        return self._open.pop(number, None) is not None
+        return self._forget(number)
 
     def _note_question(self, number: str, message: Message) -> None:
         """The gate asks the person at the client: within the call, or by interrupting it."""
@@ -310,7 +302,7 @@ class Relay:
     def _connected(self, deadline: float) -> _socket.socket:
         """A socket whose gate has taken our token."""
         if self._token is None:
-            self._token = self._opened_session()
+            self._token = open_session(self._places, self._client, self._launch)
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             sock.connect(self._places.relay_socket)
@@ -330,23 +322,6 @@ class Relay:
         sock.settimeout(None)
         return sock
 
-    def _opened_session(self) -> str:
-        try:
-            connection = reach(self._places)
-        except NoDaemon:
-            if self._launch is None:
-                raise
-            self._launch()
-            self._launch = None
-            connection = reach(self._places)
-        try:
-            return str(self._ask_session(connection)["token"])
-        finally:
-            connection.close()
-
-    def _ask_session(self, connection: Connection) -> dict[str, Any]:
-        return connection.ask("open_session", client=self._client)
-
     def _go_on(self) -> None:
         """Say again what the last gate was told."""
         assert self._sock is not None
@@ -362,7 +337,12 @@ class Relay:
         for line in self._subscriptions.values():
             if line not in open_lines:
                 self._repeat(line)
-        for number, line in self._open.items():
+        for number, line in list(self._open.items()):
+            self._tries[number] = self._tries.get(number, 0) + 1
+            if self._tries[number] > TRIES and number not in self._acknowledged:
+                # It may be what they die of.
+                self._refuse(number, NOT_AVAILABLE, "every gate that was asked this went away")
+                continue
             if number in self._acknowledged:
                 self._relistened.add(number)
             self._sock.sendall(line + b"\n")
@@ -397,8 +377,17 @@ class Relay:
     def _give_up(self, error: HoldfastError) -> None:
         """Answer what is open; the next request tries again."""
         text = "; ".join(part for part in (error.message, error.hint) if part)
-        failure = _dump({"code": NOT_AVAILABLE, "message": text})
-        open_now, self._open = self._open, {}
-        for number in open_now:
-            answer = f'{{"jsonrpc":"2.0","id":{number},"error":{failure}}}\n'
-            self._write(answer.encode("utf-8", "replace"))
+        for number in list(self._open):
+            self._refuse(number, NOT_AVAILABLE, text)
+
+    def _refuse(self, number: str, code: int, text: str) -> None:
+        self._forget(number)
+        failure = _dump({"code": code, "message": text})
+        answer = f'{{"jsonrpc":"2.0","id":{number},"error":{failure}}}\n'
+        self._write(answer.encode("utf-8", "replace"))
+
+    def _forget(self, number: str) -> bool:
+        """A request is over; says whether it was open."""
+        self._acknowledged.discard(number)
+        self._tries.pop(number, None)
+        return self._open.pop(number, None) is not None
