@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from holdfast.vocabulary.printable import printable, printable_lines
 from holdfast.vocabulary.secrets import redact, redact_value
 
 ROOT = "holdfast"
@@ -162,10 +163,10 @@ class _Human(logging.Formatter):
         when = datetime.fromtimestamp(record.created, timezone.utc).astimezone()
         module = record.name.removeprefix(f"{ROOT}.")
         line = f"{when:%Y-%m-%d %H:%M:%S}.{int(record.msecs):03d} {record.levelname:<7} {module}: "
-        line += record.getMessage()
-        line += "".join(f" {name}={_shown(value)}" for name, value in _facts(record).items())
+        line += printable(record.getMessage())
+        line += "".join(f" {name}={printable(_shown(value))}" for name, value in _facts(record).items())
         if record.exc_info:
-            line += f"\n{self.formatException(record.exc_info)}"
+            line += f"\n{printable_lines(self.formatException(record.exc_info))}"
         return redact(line)
 
 

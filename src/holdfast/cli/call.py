@@ -13,6 +13,7 @@ from holdfast.cli.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.reach import HUNG_SECONDS, reach
 from holdfast.vocabulary.places import Places, find_places
+from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,12 +114,16 @@ class Call:
         self.note(str(notice.get("message") or notice))
 
     def say(self, text: str = "") -> None:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(printable_colours(text) + "\n")
+
+    def write(self, text: str) -> None:
+        """The text of a file as it is; on a terminal, without what would control that."""
+        sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)
 
     def note(self, text: str) -> None:
         """Something beside the result, for people."""
         sys.stdout.flush()
-        sys.stderr.write(f"holdfast: {text}\n")
+        sys.stderr.write(f"holdfast: {printable_colours(text)}\n")
         sys.stderr.flush()
 
     def emit(self, value: Any) -> None:
@@ -126,11 +131,11 @@ class Call:
         import json
 
         indent = 2 if sys.stdout.isatty() else None
-        sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(json.dumps(value, indent=indent, ensure_ascii=False)) + "\n")
 
     def emit_line(self, value: Any) -> None:
         """One JSON object of a stream."""
         import json
 
-        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(json.dumps(value, ensure_ascii=False)) + "\n")
         sys.stdout.flush()

@@ -43,12 +43,12 @@ def _read(call: Call, path: str | None) -> int:
         call.note(f"{result['path']} is binary: {result['size']} bytes, etag {result['etag']}")
         return 1
     is_part = "limit" in fields or "tail" in fields
-    sys.stdout.write(result["content"])
+    call.write(result["content"])
     while result["next_byte"] is not None and not is_part:
         result = call.ask(
             "read_file", path=fields["path"], from_byte=result["next_byte"], max_bytes=CHUNK
         )
-        sys.stdout.write(result["content"])
+        call.write(result["content"])
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -106,7 +105,7 @@ def _pages(call: Call, command: str, fields: dict[str, Any]) -> int:
         return 0
     notes = result["notes"]
     while True:
-        sys.stdout.write(result["text"])
+        call.write(result["text"])
         if result["cursor"] is None or ("limit" in fields and command == "git_blame"):
             break
         result = call.ask(command, **fields, max_bytes=CHUNK, cursor=result["cursor"])

@@ -110,18 +110,20 @@ def _dispatch(arguments: Arguments) -> int:
 
 
 def _tell(error: HoldfastError, *, is_json: bool) -> int:
+    from holdfast.vocabulary.printable import json_text, printable_lines
+
     code = exit_code_of(error.code)
     if is_json:
         import json
 
         fields = {**error.as_fields(), "exit_code": code}
-        sys.stdout.write(json.dumps({"error": fields}, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(json.dumps({"error": fields}, ensure_ascii=False)) + "\n")
         sys.stdout.flush()
         return code
     sys.stdout.flush()
-    sys.stderr.write(f"holdfast: {error.message}\n")
+    sys.stderr.write(f"holdfast: {printable_lines(error.message)}\n")
     if error.hint:
-        sys.stderr.write(f"  {error.hint}\n")
+        sys.stderr.write(f"  {printable_lines(error.hint)}\n")
     return code
 
 

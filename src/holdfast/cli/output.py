@@ -18,6 +18,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.printable import printable_colours
 from holdfast.vocabulary.secrets import hider
 
 UNTOLD_NOTES = frozenset({"run"})
@@ -83,7 +84,7 @@ class Printer:
     def say(self, service: str, text: str) -> None:
         """A word of ours about a service, between its lines."""
         sys.stdout.flush()
-        mark = self.style.paint(f"-- {text}", "dim")
+        mark = printable_colours(self.style.paint(f"-- {text}", "dim"))
         self._out.write(self._head(service, None) + mark.encode() + b"\n")
 
     def flush(self) -> None:

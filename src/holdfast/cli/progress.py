@@ -15,6 +15,7 @@ from holdfast.cli.call import Call
 from holdfast.cli.screen import cut
 from holdfast.client.connection import Connection
 from holdfast.client.reach import HUNG_SECONDS
+from holdfast.vocabulary.printable import printable
 
 _CLEAR = "\r\x1b[K"
 _UNDER_WAY = ("starting", "stopping", "backoff")
@@ -56,7 +57,7 @@ class Progress:
         if not text and not self._has_line:
             return
         self._has_line = bool(text)
-        sys.stderr.write(_CLEAR + cut(text, _columns()))
+        sys.stderr.write(_CLEAR + cut(printable(text), _columns()))
         sys.stderr.flush()
 
 

@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from holdfast.vocabulary.printable import printable
+
 _CODES = {
     "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
     "dim": "2", "bold": "1",
@@ -72,6 +74,7 @@ def table(
     state_column: int | None = None,
 ) -> list[str]:
     """Aligned lines; the last column takes what is left, on its own line if that is little."""
+    rows = [[printable(text) for text in row] for row in rows]
     last = len(heads) - 1
     widths = [
         max(len(heads[i]), max((len(row[i]) for row in rows), default=0)) for i in range(last)

@@ -53,7 +53,9 @@ class LineCover:
             if before := line_before(reader, place, stream):
                 self._before[stream] = before
 
-    def cover(self, entries: Sequence[Line | Note]) -> list[Line | Note]:
+    def cover(self, entries: list[Line | Note]) -> list[Line | Note]:
+        if not self._before and not self._keys and self._is_plain(entries):
+            return entries
         shown: dict[int, Line] = {}
         for stream in STREAMS:
             places = [
@@ -65,6 +67,14 @@ class LineCover:
                 lines = [entries[place] for place in places]
                 shown.update(zip(places, self._covered(stream, lines), strict=True))  # type: ignore[arg-type]
         return [shown.get(place, entry) for place, entry in enumerate(entries)]
+
+    def _is_plain(self, entries: list[Line | Note]) -> bool:
+        """Whether there is nothing to hide at all, as nearly always: looked at in one piece."""
+        lines = [entry for entry in entries if type(entry) is Line]
+        if any([line.is_partial for line in lines]):
+            return False
+        joined = b"\n".join([line.data for line in lines])
+        return self.hides.mask(joined) is joined
 
     def _covered(self, stream: Stream, lines: list[Line]) -> Iterator[Line]:
         first = lines[0]

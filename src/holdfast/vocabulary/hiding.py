@@ -17,6 +17,9 @@ SHORTEST_VALUE = 6
 _PROBE = 8
 _LONGEST_KEY = 16 * 1024
 _LEAST_BEGINNING = 3
+_FEW_VALUES = 64
+# Capital letters: sought as it is written, which is quickest.
+_AWS = re.compile(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 
 # Where colours stand between a name and its value, they stay; no span holds an escape.
 _COLOURS = r"(?:\x1b\[[0-9;]{0,20}m){0,3}"
@@ -43,7 +46,6 @@ def _named(name: str) -> str:
 
 
 _CREDENTIALS = r"(?<![\w-]){}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
-_AWS = r"((?<![A-Za-z0-9])(?-i:A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}))(?![A-Za-z0-9])"
 _GITHUB = r"(?<![A-Za-z0-9])(gh[opsur]_[A-Za-z0-9]{20,})"
 _PRIVATE = (
     r"(-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----(?:\s{0,2}[A-Za-z-]{1,20}: [^\n]{0,100}\n){0,4}"
@@ -71,7 +73,6 @@ NAMES: dict[str, str] = {
 """What may stand in front of a secret, in lower case, and how it goes on from there. The last
 group that took part is the secret."""
 SHAPES: dict[str, str] = {
-    **dict.fromkeys(("akia", "asia", "agpa", "aida", "aroa"), _AWS),
     **dict.fromkeys(("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), _GITHUB),
     "github_pat_": r"\b(github_pat_[A-Za-z0-9_]{20,})",
     "glpat-": r"\b(glpat-[A-Za-z0-9_-]{16,})",
@@ -121,7 +122,7 @@ class Hider:
         spans = self._spans(data)
         if not spans:
             return data
-        parts, place = [], 0
+        parts, place = list[bytes](), 0
         for start, end in spans:
             parts += [data[place:start], HIDDEN]
             place = end
@@ -130,14 +131,21 @@ class Hider:
     def lines(self, lines: Sequence[bytes], before: bytes = b"") -> list[bytes]:
         """Lines with a word in the place of each secret; `before` is what precedes them."""
         joined = b"\n".join((before, *lines)) if before else b"\n".join(lines)
-        covered = self.mask(joined)
-        if covered == joined:
+        spans = self._spans(joined)
+        if not spans:
             return list(lines)
-        place = len(before) + 1 if before else 0
-        found = []
+        pieces = [piece for start, end in spans for piece in _lines(joined, start, end)]
+        pieces.reverse()
+        found, place = [], len(before) + 1 if before else 0
         for line in lines:
-            found.append(self.shortened(covered[place : place + len(line)]))
-            place += len(line) + 1
+            parts, end = list[bytes](), place + len(line)
+            while pieces and pieces[-1][0] < end:
+                start, stop = pieces.pop()
+                if start >= place:
+                    parts += [joined[place:start], HIDDEN]
+                    place = stop
+            found.append(b"".join((*parts, joined[place:end])) if parts else line)
+            place = end + 1
         return found
 
     def beginning(self, data: bytes) -> int:
@@ -178,51 +186,70 @@ class Hider:
         return merged
 
 
-class _Finder:
-    """Finds the places in one pass: each probe is sought by its rarest character."""
+class _Probes:
+    """Finds any of several short texts, all in lower case, each by its rarest character."""
 
-    def __init__(self, values: Sequence[bytes]) -> None:
-        probes: dict[bytes, list[bytes]] = {hint.encode(): [] for hint in (*NAMES, *SHAPES)}
-        self._cuts: dict[bytes, int] = {}
-        for value in values:
-            lower = value.lower()
-            rarest = _rarest(lower)
-            cut = max(0, min(rarest - _PROBE // 2, len(lower) - _PROBE))
-            probe = lower[cut : cut + _PROBE]
-            # A probe that is a hint as well stands for both.
-            probes.setdefault(probe, []).append(value)
-            self._cuts[value] = cut
+    def __init__(self, probes: Iterable[bytes], *, is_many: bool = False) -> None:
         by_character: dict[int, list[tuple[bytes, int]]] = {}
         for probe in probes:
             at = _rarest(probe)
             by_character.setdefault(probe[at], []).append((probe, at))
-        self._found: list[tuple[bytes, int, list[bytes]]] = []
-        branches = []
+        branches: list[tuple[bytes, list[tuple[bytes, int]]]] = []
         for character, entries in by_character.items():
             ways = []
-            for probe, at in sorted(entries, key=lambda entry: -len(entry[0])):
+            for probe, at in entries:
                 before, behind = re.escape(probe[: at + 1]), re.escape(probe[at + 1 :])
-                look = (b"(?<=" + before + b")" if at else b"") + b"(?=" + behind + b")()"
-                ways.append(look)
-                self._found.append((probe, at, probes[probe]))
-            branches.append(re.escape(bytes((character,))) + b"(?:" + b"|".join(ways) + b")")
-        self._expression = re.compile(b"|".join(branches))
+                ways.append((b"(?<=%b)" % before if at else b"") + b"(?=%b)()" % behind)
+            branch = re.escape(bytes((character,))) + b"(?:" + b"|".join(ways) + b")"
+            branches.append((branch, entries))
+        if is_many:
+            # One pass over all characters; few are faster one by one.
+            every = [entry for _, entries in branches for entry in entries]
+            branches = [(b"|".join(branch for branch, _ in branches), every)]
+        self._expressions = [(re.compile(text), entries) for text, entries in branches]
+
+    def find(self, lower: bytes) -> Iterator[tuple[bytes, int]]:
+        """Each probe that is there, with its place."""
+        for expression, entries in self._expressions:
+            for found in expression.finditer(lower):
+                assert found.lastindex is not None
+                probe, at = entries[found.lastindex - 1]
+                yield probe, found.start() - at
+
+
+class _Finder:
+    """Finds secrets by how they begin, and by their values."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self._hints = _Probes(hint.encode() for hint in (*NAMES, *SHAPES))
+        self._values = values if len(values) <= _FEW_VALUES else ()
+        self._probed: dict[bytes, list[tuple[bytes, int]]] = {}
+        for value in values if not self._values else ():
+            lower = value.lower()
+            cut = max(0, min(_rarest(lower) - _PROBE // 2, len(lower) - _PROBE))
+            self._probed.setdefault(lower[cut : cut + _PROBE], []).append((value, cut))
+        self._probes = _Probes(self._probed, is_many=True) if self._probed else None
 
     def spans(self, data: bytes, *, is_terminal: bool) -> Iterator[_Span]:
         known = _shapes() if is_terminal else _all()
-        for found in self._expression.finditer(data.lower()):
-            assert found.lastindex is not None
-            probe, at, values = self._found[found.lastindex - 1]
-            place = found.start() - at
-            pattern = known.get(probe)
+        lower = data.lower()
+        for hint, place in self._hints.find(lower):
+            pattern = known.get(hint)
             if pattern is not None and (secret := _pattern(pattern).match(data, place)):
                 start, end = secret.span(secret.lastindex or 0)
                 if end > start:
                     yield start, end
-            for value in values:
-                start = place - self._cuts[value]
-                if start >= 0 and data.startswith(value, start):
-                    yield start, start + len(value)
+        if b"A" in data:
+            yield from (found.span() for found in _AWS.finditer(data))
+        for value in self._values:
+            start = data.find(value)
+            while start >= 0:
+                yield start, start + len(value)
+                start = data.find(value, start + len(value))
+        for probe, place in self._probes.find(lower) if self._probes is not None else ():
+            for value, cut in self._probed[probe]:
+                if place >= cut and data.startswith(value, place - cut):
+                    yield place - cut, place - cut + len(value)
 
 
 _LONG_COVER = re.compile(re.escape(HIDDEN) + rb"\*+")

@@ -12,7 +12,7 @@ from holdfast.app.context import Context
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.engine.watches import Subscription
 from holdfast.logbook.covered import LineCover
-from holdfast.logbook.entries import Line
+from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
 from holdfast.vocabulary.commands.services import Wait
 from holdfast.vocabulary.errors import UsageError
@@ -131,11 +131,8 @@ async def _until_line(context: Context, runner: ServiceRunner, expression: str) 
             while True:
                 is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
                 # Covered first: nobody finds out a secret by asking what it is like.
-                batch = [
-                    line
-                    for line in cover.cover(await context.in_thread(lines.batch, is_over))
-                    if isinstance(line, Line)
-                ]
+                added: list[Line | Note] = [*await context.in_thread(lines.batch, is_over)]
+                batch = [line for line in cover.cover(added) if isinstance(line, Line)]
                 if found := await matcher.matches([line.data for line in batch]):
                     return batch[found[0]].text
                 if not batch:

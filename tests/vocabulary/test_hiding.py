@@ -1,0 +1,111 @@
+"""Secrets in bytes are found by shape, name and value; what is covered keeps its place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.vocabulary.hiding import HIDDEN, Hider
+
+VALUES = [f"value-{number}-of-Many" for number in range(100)]
+TEXTS = st.lists(
+    st.sampled_from(
+        ["hunter2-secret", "password=", "token: ", "ghp_" + "a" * 30, "\n", " ", "x", "€", "key='"]
+    )
+    | st.text(max_size=6),
+    max_size=30,
+).map(lambda parts: "".join(parts).encode("utf-8", "ignore"))
+
+
+@given(TEXTS)
+def test_covering_moves_nothing(data: bytes) -> None:
+    """As many bytes as before, and every line end where it was."""
+    covered = Hider(["hunter2-secret"]).mask(data)
+    assert len(covered) == len(data)
+    assert covered.count(b"\n") == data.count(b"\n")
+    assert b"hunter2-secret" not in covered
+
+
+@given(TEXTS, st.integers(0, 99), TEXTS)
+def test_one_of_many_values(before: bytes, number: int, after: bytes) -> None:
+    """Many values are sought in one pass."""
+    value = VALUES[number].encode()
+    assert value not in Hider(VALUES).mask(before + value + after)
+
+
+@given(st.lists(TEXTS.map(lambda data: data.replace(b"\n", b"")), max_size=20))
+def test_lines_stay_lines(lines: list[bytes]) -> None:
+    """However many are looked at together, each comes out as its own."""
+    hider = Hider(["hunter2-secret"])
+    shown = hider.lines(lines)
+    assert len(shown) == len(lines)
+    for line, data in zip(shown, lines, strict=True):
+        if hider.mask(data) == data:
+            assert line == data
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (b'{"password": "a b c", "x": 1}', b'{"password": "[hidden]", "x": 1}'),
+        (rb'{"e":"{\"token\":\"abcdefgh\"}"}', rb'{"e":"{\"token\":\"[hidden]\"}"}'),
+        (b"\x1b[36mtoken=\x1b[0mabcdefgh12\x1b[0m!", b"\x1b[36mtoken=\x1b[0m[hidden]\x1b[0m!"),
+        (b"secretKey=abcdefghij", b"secretKey=[hidden]"),
+        (b'password="unfinished word', b'password="[hidden] word'),
+        (b"https://u:p@ss@h/x", b"https://u:[hidden]@h/x"),
+        (b"git clone https://0123456789abcdef01234567@git.example/x", None),
+        (b"Basic dXNlcjpwYXNzd29yZA==", b"Basic [hidden]"),
+    ],
+)
+def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:
+    """In JSON, in JSON within JSON, between colours, in addresses."""
+    (found,) = Hider().lines([line])
+    assert found == shown if shown is not None else HIDDEN in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"basic configuration loaded",
+        b"bearer authentication is on",
+        b"15 tokens: done in 3 s",
+        b"see https://example.com/a:b@c",
+        b"\x1b[31mred\x1b[0m text",
+        b"0123456789abcdef0123456789abcdef01234567 HEAD",
+    ],
+)
+def test_what_is_no_secret(line: bytes) -> None:
+    """Plain lines of logs stay as they are."""
+    assert Hider().mask(line) == line
+
+
+def test_a_private_key_is_hidden_line_by_line() -> None:
+    """Over several lines, and also if its end never comes."""
+    key = b"-----BEGIN RSA PRIVATE KEY-----\nMIIEow0BAAKCAQEA\nabcdefgh\n"
+    for text in (key, key + b"-----END RSA PRIVATE KEY-----\nnext: line"):
+        covered = Hider().mask(text)
+        assert b"MII" not in covered
+        assert b"abcdefgh" not in covered
+        assert covered.count(b"\n") == text.count(b"\n")
+    assert Hider().open_key(key) == 0
+    assert Hider().open_key(key + b"-----END RSA PRIVATE KEY-----") == -1
+
+
+def test_in_a_terminal_only_what_is_known_for_sure() -> None:
+    """What is typed behind `password=` is on the screen; a token and a value are not."""
+    hider = Hider(["configured-value"])
+    text = b"password=typed configured-value ghp_" + b"a1" * 20
+    covered = hider.mask(text, is_terminal=True)
+    assert b"password=typed " in covered
+    assert b"configured" not in covered
+    assert b"ghp_a1" not in covered
+
+
+def test_the_beginning_of_a_value() -> None:
+    """What may become one when more is printed."""
+    hider = Hider(["hunter2-secret", "hunting"])
+    assert hider.beginning(b"say hunt") == 4
+    assert hider.beginning(b"say hunter2-sec") == 11
+    assert hider.beginning(b"hunter2-secret") == 0
+    assert hider.beginning(b"say hu") == 0
