@@ -164,7 +164,9 @@ class _Human(logging.Formatter):
         module = record.name.removeprefix(f"{ROOT}.")
         line = f"{when:%Y-%m-%d %H:%M:%S}.{int(record.msecs):03d} {record.levelname:<7} {module}: "
         line += printable(record.getMessage())
-        line += "".join(f" {name}={printable(_shown(value))}" for name, value in _facts(record).items())
+        line += "".join(
+            f" {name}={printable(_shown(value))}" for name, value in _facts(record).items()
+        )
         if record.exc_info:
             line += f"\n{printable_lines(self.formatException(record.exc_info))}"
         return redact(line)

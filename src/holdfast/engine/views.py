@@ -44,8 +44,9 @@ class StatusView:
             service.state, service.desired, run, is_up, service.counters, service.reason,
             service.since, service.number, service.last_run_id, service.last_exit,
             service.overrides, service.declaration, service.condition, service.waiting_for,
-            service.scaled, service.owner, service.ports, service.overlap and service.overlap.facts(),
-            service.error_type, run and run.usage, service.next_scheduled,
+            service.scaled, service.owner, service.ports, service.error_type,
+            service.overlap and service.overlap.facts(), run and run.usage,
+            service.next_scheduled,
         )  # fmt: skip
         built = self._built
         if built is None or key != self._key:

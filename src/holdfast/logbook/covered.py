@@ -71,7 +71,7 @@ class LineCover:
     def _is_plain(self, entries: list[Line | Note]) -> bool:
         """Whether there is nothing to hide at all, as nearly always: looked at in one piece."""
         lines = [entry for entry in entries if type(entry) is Line]
-        if any([line.is_partial for line in lines]):
+        if any(line.is_partial for line in lines):
             return False
         joined = b"\n".join([line.data for line in lines])
         return self.hides.mask(joined) is joined

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sys
 import stat
 from contextlib import suppress
 from typing import NamedTuple
@@ -146,8 +147,8 @@ def _keep_owner(opened: int, state: State) -> None:
 
 
 def _copy_attributes(folder: int, name: str, opened: int) -> None:
-    if not hasattr(os, "listxattr"):
-        return
+    if sys.platform != "linux":
+        return  # Python knows them on Linux alone
     try:
         source = os.open(name, FILE, dir_fd=folder)
     except OSError:
