@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 
 import pytest
 
@@ -185,3 +186,34 @@ def test_a_stream_ends_with_its_token(gate: Gate, hold: Hold) -> None:
     hold.cli("restart", "web", "--no-wait")
     assert b"event: error" in answer.read()
     connection.close()
+
+
+def raw(gate: Gate, data: bytes) -> bytes:
+    """What a program gets that writes its own HTTP, until we hang up."""
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=20) as sock:
+        try:
+            for start in range(0, len(data), 100_000):
+                sock.sendall(data[start : start + 100_000])
+            return b"".join(iter(lambda: sock.recv(65536), b""))
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+
+
+@pytest.mark.parametrize("name", ["Host", "Origin", "Authorization"])
+def test_names_are_sent_once(gate: Gate, name: str) -> None:
+    """What a proxy in front of us looked at must be what we look at."""
+    host = f"127.0.0.1:{gate.port}"
+    sent = {"Host": host, "Origin": f"http://{host}", "Authorization": f"Bearer {gate.token}"}
+    lines = [f"{key}: {value}" for key, value in sent.items()]
+    again = f"{name}: evil.example"
+    head = "\r\n".join(["GET /api/status HTTP/1.1", *lines, again, "Connection: close"])
+    assert raw(gate, f"{head}\r\n\r\n".encode()).startswith(b"HTTP/1.1 400")
+
+
+def test_a_head_without_end_fills_no_memory(gate: Gate) -> None:
+    """Who has not even asked yet is hung up on; a large body in one piece is taken."""
+    head = f"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1:{gate.port}\r\nX: ".encode()
+    assert raw(gate, head + b"a" * 3_000_000 + b"\r\n\r\n") == b""
+    answer, _ = gate.request("POST", "/api/services/restart", {"services": ["x" * 2_000_000]})
+    assert answer.status in (400, 404, 413)
+    assert gate.get("/api/status")

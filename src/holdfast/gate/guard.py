@@ -101,6 +101,9 @@ class Guard:
 
     def _look(self, scope: Scope) -> _Turned | None:
         headers = Headers(scope=scope)
+        if any(len(headers.getlist(name)) > 1 for name in ("host", "origin", "authorization")):
+            # Which of them counts, others in front of us may see differently.
+            return _Turned(400, "Host, Origin and Authorization are sent once", "usage")
         host = headers.get("host", "").lower()
         if host not in self._allowed.hosts:
             reason = f'"{host[:100]}" is not a name of this Holdfast'

@@ -20,6 +20,7 @@ from holdfast.gate.app import build
 from holdfast.gate.certificate import Certificate
 from holdfast.gate.guard import Allowed
 from holdfast.gate.mcp.door import McpDoor
+from holdfast.gate.patience import PatientProtocol
 
 GRACE_SECONDS = 2
 ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
@@ -50,7 +51,7 @@ def main() -> None:
     app = build(line, allowed, instance, mcp, leave=lambda: leaving[0]())
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=PatientProtocol,
         ws="websockets-sansio",
         ws_max_size=LARGEST_FRAME,
         ws_per_message_deflate=False,
