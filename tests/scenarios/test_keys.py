@@ -88,7 +88,8 @@ def test_between_doing_and_answering_the_outcome_is_unknown(hold: Hold) -> None:
     with pytest.raises(HoldfastError, match="its outcome is unknown") as caught:
         wait_for(lambda: _ask(hold, "restart", services=["slow"], key="u"))
     assert caught.value.code == "unknown_outcome"
-    assert is_alive(pid) and hold.service("slow")["pid"] == pid
+    assert is_alive(pid)
+    assert hold.service("slow")["pid"] == pid
 
 
 def test_what_may_be_done_twice_is_done_again(hold: Hold) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import sys
 import stat
+import sys
 from contextlib import suppress
 from typing import NamedTuple
 
