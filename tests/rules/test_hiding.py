@@ -94,6 +94,21 @@ def test_headers_of_probes() -> None:
     assert "let-me-in-please" in values_of([spec], [], Settings())
 
 
+def test_arguments_behind_secret_flags() -> None:
+    """As `ps` would show them; the program's own words are no secrets."""
+    argv = (
+        "serve",
+        "--token",
+        "argv-secret-1",
+        "--password=argv-secret-2",
+        "--key",
+        "-v",
+        "plain-text",
+    )
+    spec = ServiceSpec(name="web", argv=argv, working_dir="/")
+    assert values_of([spec], [], Settings()) == ["argv-secret-1", "argv-secret-2"]
+
+
 def test_there_are_not_endlessly_many() -> None:
     """Those of the settings come first."""
     settings = Settings(door=DoorSpec(token="door-token-text"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.errors import HoldfastError, Internal
+from holdfast.vocabulary.secrets import redact, redact_value
 
 _log = logger("doors")
 
@@ -11,9 +12,17 @@ _log = logger("doors")
 def told(error: Exception) -> HoldfastError:
     """What the client hears; a mistake of ours is logged with its traceback."""
     if isinstance(error, HoldfastError):
-        return error
+        return _redacted(error)
     _log.error("a command failed unexpectedly", exc_info=error)
-    return Internal(
+    known = Internal(
         f"an error inside Holdfast: {type(error).__name__}: {error}",
         "holdfast.log in the state folder has the details; please report it",
     )
+    return _redacted(known)
+
+
+def _redacted(error: HoldfastError) -> HoldfastError:
+    """Errors repeat what was asked, and pass through many hands before somebody reads them."""
+    error.message, error.hint = redact(error.message), redact(error.hint)
+    error.details = redact_value(error.details)
+    return error

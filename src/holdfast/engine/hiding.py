@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.own_log import logger
 from holdfast.engine.attendants import Attendant, Attendants
 from holdfast.engine.roster import Roster
@@ -79,6 +81,11 @@ class Hiding(Attendant):
         environs = {it.declaration.environ_key: it.declaration.environ for it in runners}
         overrides = [it.overrides.env_vars for it in runners if it.overrides is not None]
         specs = [it.declaration.spec for it in runners]
+        specs += [
+            msgspec.structs.replace(it.declaration.spec, argv=it.overrides.args)
+            for it in runners
+            if it.overrides is not None and it.overrides.args
+        ]
         values = hiding.values_of(specs, [*overrides, *environs.values()], settings)
         if self._number and values == self._values:
             return

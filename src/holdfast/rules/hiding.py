@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from holdfast.vocabulary.actors import Actor, Role
@@ -29,6 +29,7 @@ _NAME = re.compile(
 )
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://(?:([^\s/@]*)@)?[^\s/?#@]*([^\s]*)", re.IGNORECASE)
 _SECRET_ADDRESS = re.compile(r"webhook|dsn|secret|token|credential|connection", re.IGNORECASE)
+_FLAG = re.compile(r"[\w.]{1,60}")
 _PATH = re.compile(r"(?:/|\./|\.\./|~/)[^\s]*")
 _WORDS = frozenset({
     *("enabled", "disabled", "required", "optional", "default", "development", "production"),
@@ -79,9 +80,23 @@ def _raw(
             if _NAME.search(name):
                 yield from _of_variable(name, value)
     for spec in specs:
+        yield from _of_arguments(spec.argv)
         for probe in spec.probes:
             if isinstance(probe.target, HttpTarget):
                 yield from _of_headers(probe.target.headers)
+
+
+def _of_arguments(words: Sequence[str]) -> Iterator[str]:
+    """What stands behind a flag such as `--token`, as a word of its own or with an equals sign."""
+    for word, following in zip(words, (*words[1:], "-"), strict=True):
+        name, is_set, value = word.lstrip("-").partition("=")
+        name = name.replace("-", "_")
+        if not word.startswith("-") or not _FLAG.fullmatch(name) or not _NAME.search(name):
+            continue
+        if is_set:
+            yield from _of_variable(name, value)
+        elif not following.startswith("-"):
+            yield from _of_variable(name, following)
 
 
 def _of_variable(name: str, value: str) -> Iterator[str]:

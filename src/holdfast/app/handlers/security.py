@@ -15,6 +15,7 @@ from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens
 from holdfast.vocabulary.credentials import TokenInfo, TokenResult, TokensResult
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import AuditResult, AuditVerdict
+from holdfast.vocabulary.secrets import redact
 
 _MOST_RECORDS = 10_000
 
@@ -31,6 +32,8 @@ def create_token(context: Context, command: CreateToken, actor: Actor) -> TokenR
         tags=_patterns(command.tags),
         paths=_patterns(command.paths),
     )
+    if redact(command.token_name) != command.token_name:
+        raise UsageError("a token's name is shown to everybody; this one looks like a secret")
     made = context.tokens.create(
         command.token_name,
         role,
