@@ -112,3 +112,12 @@ def test_what_is_executed_is_not_an_operators_to_choose(command: Command) -> Non
     assert not permit(Actor(Role.OPERATOR, "ci", None, Door.TCP), command).is_allowed
     assert permit(Actor(Role.ADMIN, "boss", None, Door.TCP), command).is_allowed
     assert permit(Actor(Role.OPERATOR, "ci", None, Door.TCP), Restart(service="web")).is_allowed
+
+
+def test_who_was_given_services_was_not_given_files() -> None:
+    """Files belong to no service; `paths`, or the command itself, must have been named."""
+    read = COMMANDS["read_file"](path="app.py")
+    limited = Scopes(services=("web",))
+    assert not permit(Actor(Role.VIEWER, "eyes", scopes=limited), read).is_allowed
+    named = Scopes(services=("web",), commands=("read_file",))
+    assert permit(Actor(Role.VIEWER, "eyes", scopes=named), read).is_allowed

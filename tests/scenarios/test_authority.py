@@ -69,6 +69,7 @@ def test_what_crashes_is_restarted_in_a_lockdown(hold: Hold) -> None:
     wait_for(lambda: hold.service("web")["pid"] not in (None, before), what="a restart")
     assert hold.ask("hello")["lockdown"]["reason"] == "leak"
     assert hold.status()["supervisor"]["lockdown"]["reason"] == "leak"
+    assert "LOCKED DOWN" in hold.cli("explain", "web").stdout
     assert "lockdown" in hold.cli("mode", "proxy", expect=5).stderr
     hold.cli("stop", "web")
     hold.cli("unlock")

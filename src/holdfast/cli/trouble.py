@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.status import notices_of
 
 ALERT_HEADS = ("SEVERITY", "SINCE", "TIMES", "CAUSE", "MESSAGE")
 TARGET_HEADS = ("TARGET", "WAY", "FROM", "TOLD", "SKIPPED", "LAST", "STATE")
@@ -83,6 +84,8 @@ def explain(call: Call) -> int:
     if call.is_json:
         call.emit(result)
         return 0
+    for notice in notices_of(result, call.paint):
+        call.say(notice)
     found: list[dict[str, Any]] = result["explanations"]
     if service is None:
         _show_all(call, found, result["fine"])

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from holdfast.gate.guard import TooLarge
 from holdfast.vocabulary.commands import Command
@@ -99,6 +99,8 @@ async def _from_body(request: Request) -> dict[str, Any]:
         data = await request.body()
     except TooLarge:
         raise UsageError("the body is too large") from None
+    except ClientDisconnect:
+        raise UsageError("the client left in the middle of the body") from None
     if not data.strip():
         return {}
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()

@@ -154,6 +154,9 @@ def _by_rights(
         return _by_paths(actor, scopes.paths, files)
     if scopes.services is None and scopes.tags is None:
         return Verdict(True, _reason(actor))
+    if command.about_files and scopes.commands is None:
+        # Files belong to no service: who was given some services was not given those.
+        return Verdict(False, "its token is limited to some services; `paths` gives files", "scope")
     for target in targets:
         by_name = scopes.services is not None and _is_among(target.name, scopes.services)
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)

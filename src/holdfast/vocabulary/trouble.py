@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.vocabulary.alerts import Alert
+from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.results import Result
 
 
@@ -115,3 +116,5 @@ class ExplainResult(Result, frozen=True, kw_only=True):
     explanations: list[Explanation]
     fine: list[str] = []
     """Services about which there is nothing to explain."""
+    lockdown: LockdownInfo | None = None
+    """While one is in force: why every change is refused."""

@@ -46,7 +46,7 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
     if command.service is not None:
         names = context.roster.names([command.service])
         found = [await _full(context, context.roster.get(name)) for name in names]
-        return ExplainResult(explanations=found)
+        return ExplainResult(explanations=found, lockdown=context.authority.lockdown.now)
     troubled, fine = [], []
     for name in context.roster.names(command.services):
         runner = context.roster.get(name)
@@ -55,7 +55,7 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
             fine.append(runner.name)
         else:
             troubled.append(_short(runner, facts))
-    return ExplainResult(explanations=troubled, fine=fine)
+    return ExplainResult(explanations=troubled, fine=fine, lockdown=context.authority.lockdown.now)
 
 
 def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
