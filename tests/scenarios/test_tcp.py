@@ -242,6 +242,42 @@ def test_a_limited_token_is_not_told_other_names(opened: NetHold) -> None:
             assert "web" not in error["message"] or services == ["web"]
 
 
+def test_a_limited_token_is_told_nothing_of_other_services(hold: NetHold) -> None:
+    """Neither by names nor by numbers; in no answer and in no error."""
+    sleeps = {"command": ["sleep", "1000"], "start_seconds": 0}
+    hold.write(
+        {
+            "port": hold.port,
+            "services": {"xweb": sleeps, "api": sleeps},
+            "groups": {"everything": ["xweb", "api"]},
+            "commands": {"xweb-greets": {"command": "echo hello"}},
+            "workflows": {"all": {"steps": [{"restart": ["xweb"]}]}},
+            "alerts": [{"name": "xweb-chat", "command": ["true"]}],
+        }
+    )
+    hold.open()
+    made = hold.json("token", "create", "eyes", "--role", "viewer", "--service", "api,ap?")
+    asked: list[dict[str, Any]] = [
+        *({"command": name} for name in ("status", "alerts", "workflows", "ports", "metrics")),
+        *({"command": name} for name in ("list_sessions", "events", "health_check", "plan")),
+        {"command": "logs", "service": "apx"},
+        {"command": "status", "services": ["everything"]},
+        {"command": "status", "services": ["group:everything"]},
+        {"command": "explain", "service": "everything"},
+    ]
+    with Wire(hold.port) as wire:
+        wire.send(json.dumps({"token": made["text"]}))
+        wire.json()
+        for request in asked:
+            wire.send(json.dumps(request))
+            answer = wire.line()
+            assert "xweb" not in answer, (request, answer)
+            if request == {"command": "status"}:
+                about = json.loads(answer)["result"]["supervisor"]
+                assert about["managed_services"] == 1
+                assert "selectors" not in about
+
+
 def test_a_revoked_token_ends_open_lines(opened: NetHold) -> None:
     """Neither the next command nor the next item of a stream is for who had it."""
     made = opened.json("token", "create", "ci", "--role", "operator")

@@ -26,7 +26,7 @@ from holdfast.rules.permissions import Verdict, permit
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.errors import Refused, UnknownService
 from holdfast.vocabulary.results import Result
 
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
@@ -108,10 +108,29 @@ class Application:
 
     def _handle(self, actor: Actor, command: Command, reason: str) -> Answer:
         handler = handler_for(command, actor)
+        if scoping.is_limited(actor):
+            return self._limited(actor, command, reason, handler)
         if not self._auditor.is_audited(command):
             answer: Answer = handler(self._context, command)
             return answer
         return self._audited(actor, command, reason, handler)
+
+    def _limited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
+        """As for others, but nothing is told of services that it may not see."""
+        from holdfast.app import limiting
+
+        def may_see(name: str) -> bool:
+            target = scoping.target_of(self._context.roster, name)
+            return permit(actor, command, (target,)).is_allowed
+
+        try:
+            if self._auditor.is_audited(command):
+                answer = self._audited(actor, command, reason, handler)
+            else:
+                answer = handler(self._context, command)
+        except UnknownService as error:
+            raise limiting.nameless(error) from None
+        return limiting.limited(answer, may_see, actor.session)
 
     def _audited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
         """Every ending of the command is on record before it is answered."""

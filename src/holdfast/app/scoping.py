@@ -16,7 +16,7 @@ from holdfast.vocabulary.errors import Refused, UnknownService
 
 def targets(roster: Roster, actor: Actor, command: Command) -> tuple[Target, ...]:
     """The services that a command names; nothing for who is not limited."""
-    if not _is_limited(actor):
+    if not is_limited(actor):
         return ()
     return _meant(roster, _named(command))
 
@@ -26,18 +26,18 @@ def narrowed(
 ) -> Command:
     """Who may look at some services and asks for all gets those."""
     is_about_all = getattr(command, "services", None) == [] and not _named(command)
-    if not _is_limited(actor) or not is_about_all or command.permission is not Permission.VIEW:
+    if not is_limited(actor) or not is_about_all or command.permission is not Permission.VIEW:
         return command
-    visible = [name for name in roster.runners if may_see(_target(roster, name))]
+    visible = [name for name in roster.runners if may_see(target_of(roster, name))]
     if not visible:
         raise Refused("there is no service that this token may see", "ask the owner")
     return msgspec.structs.replace(command, services=visible)
 
 
-def _is_limited(actor: Actor) -> bool:
+def is_limited(actor: Actor) -> bool:
     """To some services, by its own scopes or by those of who opened its session."""
-    is_limited = actor.scopes.services is not None or actor.scopes.tags is not None
-    return is_limited or (actor.behind is not None and _is_limited(actor.behind))
+    is_some = actor.scopes.services is not None or actor.scopes.tags is not None
+    return is_some or (actor.behind is not None and is_limited(actor.behind))
 
 
 def _named(command: Command) -> list[str]:
@@ -49,7 +49,7 @@ def _named(command: Command) -> list[str]:
     return [*([one] if isinstance(one, str) else ()), *(several or ()), *(counts or ())]
 
 
-def _target(roster: Roster, name: str) -> Target:
+def target_of(roster: Roster, name: str) -> Target:
     runner = roster.runners.get(name)
     tags = getattr(runner.declaration.spec, "tags", ()) if runner is not None else ()
     return Target(name, tuple(tags))
@@ -59,7 +59,8 @@ def touched(roster: Roster, command: Command) -> tuple[Target, ...]:
     """Every service that a command is about, whoever asks: all, if it names none of several."""
     named = _named(command)
     if not named:
-        return tuple(_target(roster, name) for name in roster.runners) if _has_any(command) else ()
+        every = roster.runners if _has_any(command) else ()
+        return tuple(target_of(roster, name) for name in every)
     return _meant(roster, named)
 
 
@@ -71,7 +72,7 @@ def _meant(roster: Roster, named: list[str]) -> tuple[Target, ...]:
         except UnknownService:
             # The names that there are, are not told to who may not see them.
             names = [wanted]
-        found.update({name: _target(roster, name) for name in names})
+        found.update({name: target_of(roster, name)._replace(asked=wanted) for name in names})
     return tuple(found.values())
 
 

@@ -162,7 +162,9 @@ def _by_rights(
         by_tag = scopes.tags is not None and any(tag in scopes.tags for tag in target.tags)
         if not by_name and not by_tag:
             allowed = _listed((*(scopes.services or ()), *(f"tag:{t}" for t in scopes.tags or ())))
-            return Verdict(False, f"its token is limited to {allowed}, not {target.name}", "scope")
+            # Not the name itself: which services a group has is not told to who may not see them.
+            asked = target.asked or target.name
+            return Verdict(False, f"its token is limited to {allowed}, not {asked}", "scope")
     if not targets and command.permission is not Permission.VIEW:
         why = "its token is limited to some services, and this is about all"
         return Verdict(False, why, "scope")

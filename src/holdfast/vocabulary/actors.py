@@ -42,6 +42,8 @@ class Target(NamedTuple):
 
     name: str
     tags: tuple[str, ...] = ()
+    asked: str = ""
+    """The name that was used for it; a group or a tag stands for several."""
 
 
 class Actor(msgspec.Struct, frozen=True):
