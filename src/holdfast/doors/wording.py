@@ -8,20 +8,25 @@ import msgspec
 
 from holdfast.vocabulary.authority import ApprovalInfo, ApprovalsResult, ModeResult
 from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.printable import printable_lines
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.results import LogsResult, Result, StatusResult
 
 
 def of_result(result: Result | dict[str, Any]) -> str:
-    """Never empty, never more than the answer says."""
+    """Never empty, never more than the answer says; what services print is told as it is."""
+    if isinstance(result, LogsResult):
+        return "\n".join(line.text for line in result.lines) or "nothing was printed"
+    return printable_lines(_of(result))
+
+
+def _of(result: Result | dict[str, Any]) -> str:
     if isinstance(result, StatusResult):
         return _status(result)
     if isinstance(result, ModeResult):
         return f"{result.runtime_mode}, {result.service_count} services. {result.message}".rstrip()
     if isinstance(result, ApprovalsResult):
         return "\n".join(map(_approval, result.waiting)) or "nothing waits for approval"
-    if isinstance(result, LogsResult):
-        return "\n".join(line.text for line in result.lines) or "nothing was printed"
     facts = msgspec.to_builtins(result)
     services = facts.get("services")
     if isinstance(services, dict) and services:
@@ -32,7 +37,7 @@ def of_result(result: Result | dict[str, Any]) -> str:
 
 
 def of_error(error: HoldfastError) -> str:
-    return f"error: {error.message}" + (f" ({error.hint})" if error.hint else "")
+    return printable_lines(f"error: {error.message}" + (f" ({error.hint})" if error.hint else ""))
 
 
 def _status(result: StatusResult) -> str:
