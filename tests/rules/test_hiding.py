@@ -36,7 +36,7 @@ def test_values_of_secret_names(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("PWD", "/home/somebody/project"),
+        ("PWD", "/srv/somewhere/project"),
         ("SSH_AUTH_SOCK", "/tmp/agent.1"),
         ("TLS_KEY", "./certs/site.key"),
         ("TOKEN_SECONDS", "3600"),

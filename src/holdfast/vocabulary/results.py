@@ -284,6 +284,8 @@ class LogsResult(Result, frozen=True, kw_only=True):
     lines: list[LogLine]
     cursor: str
     """Where to read on."""
+    more: bool = False
+    """Whether something is there already."""
 
 
 class OutputGrant(Result, frozen=True, kw_only=True):
@@ -384,27 +386,6 @@ class AuditResult(Result, frozen=True, kw_only=True):
     last: int
     """The newest number: ask again with `since` = last."""
     verdict: AuditVerdict | None = None
-
-
-class HelloResult(Result, frozen=True, kw_only=True):
-    version: str
-    protocol: int
-    pid: int
-    keeper_pid: int
-    keeper_version: str
-    project: str
-    state: str
-    actor: str = ""
-    """Who asked, as the audit calls them."""
-    role: str = ""
-    doors: dict[str, str] = {}
-    """Where each open network door listens."""
-    fingerprint: str | None = None
-    """SHA-256 of the certificate that HTTPS shows."""
-    runtime_mode: str = "proxy"
-    lockdown: dict[str, Any] | None = None
-    """The emergency lockdown in force: `reason`, `by`, `since`."""
-    hidden: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ShutdownResult(Result, frozen=True, kw_only=True):

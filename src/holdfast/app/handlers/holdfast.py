@@ -14,7 +14,8 @@ from holdfast.rules.hiding import may_learn
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.results import Done, HelloResult, PruneResult, ShutdownResult
+from holdfast.vocabulary.hello import HelloResult
+from holdfast.vocabulary.results import Done, PruneResult, ShutdownResult
 
 PROTOCOL = 1
 

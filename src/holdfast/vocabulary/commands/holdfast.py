@@ -6,9 +6,9 @@ from typing import Literal
 
 from holdfast.vocabulary.commands.command import LOCAL, Command, Door, Effect, Permission
 from holdfast.vocabulary.commands.services import START_SECONDS
+from holdfast.vocabulary.hello import HelloResult
 from holdfast.vocabulary.results import (
     Done,
-    HelloResult,
     Outcomes,
     PruneResult,
     RunResult,
