@@ -303,3 +303,22 @@ def test_a_request_that_gates_die_of_is_given_up(doors: Doors, assistant: Assist
     assistant.say(call(11))
     gate.answer(gate.hear())
     assert assistant.hear()["id"] == 11
+
+
+def test_what_is_no_proper_message_ends_no_line(doors: Doors, assistant: Assistant) -> None:
+    """Odd parameters, endless brackets, half a character, ids that are none."""
+    gate = begin(doors, assistant)
+    for params in ([1], "x", 5):
+        odd = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        assistant.say(odd)
+        assert gate.hear()["params"] == params
+    assistant.say(b"[" * 100_000)
+    assert gate._file.readline() == b"[" * 100_000 + b"\n"
+    for number in (1.5, True, [1], {}):
+        assistant.say({"jsonrpc": "2.0", "id": number, "method": "ping"})
+        assert assistant.hear()["error"]["code"] == -32600
+    assistant.say(call(2, arguments={"message": "half \ud83c of it"}))
+    heard = gate.hear()
+    assert heard["params"]["arguments"] == {"message": "half \ud83c of it"}
+    gate.answer(heard)
+    assert assistant.hear()["id"] == 2

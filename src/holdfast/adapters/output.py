@@ -43,11 +43,14 @@ class LogQuery:
             start = reader.since(command.since)
         else:
             start = reader.tail(command.tail if command.tail is not None else 100, command.stream)
+        if command.tail is not None and (until is None or until >= max(reader.end())):
+            # The newest of what is asked for: what lies further back need not be read.
+            start = Cursor(*map(max, start, reader.tail(command.tail, command.stream)))
         self.place = start
         """Where to read on after the last batch."""
         self._assembler = LineAssembler(start)
         self._cover = LineCover(hider())
-        if command.cursor is not None or command.since is not None:
+        if (command.cursor, command.since, command.run) != (None, None, None):
             self._cover.begin_at(reader, start)
         only = command.run if command.cursor is None else None
         self._walk = reader.chunks(start, command.stream, until, only)

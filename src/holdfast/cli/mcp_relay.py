@@ -117,13 +117,16 @@ class Relay:
     def _on_line(self, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
             self._send(line)
             return
         method, number = message.get("method"), message.get("id")
-        if number is None:
+        if isinstance(number, bool) or not isinstance(number, (str, int, type(None))):
+            # Nobody could tell the answer from that to another request.
+            self._refuse("null", INVALID_REQUEST, "an id is a text or a whole number")
+        elif number is None:
             self._on_notification(message, line)
         elif method is None:
             # An answer to a gate that is gone is of no use to its successor.
@@ -139,7 +142,8 @@ class Relay:
         if message.get("method") == "notifications/initialized":
             self._is_initialized = True
         elif message.get("method") == "notifications/cancelled":
-            self._forget(_dump((message.get("params") or {}).get("requestId")))
+            params = message.get("params")
+            self._forget(_dump(params.get("requestId") if isinstance(params, dict) else None))
         self._send(line)
 
     def _on_request(self, method: str, number: str, message: Message, line: bytes) -> None:
@@ -158,7 +162,7 @@ class Relay:
             meta = dict(meta) if isinstance(meta, dict) else {}
             meta[KEY] = self._key_of(params)
             message["params"] = {**params, "_meta": meta}
-            line = _dump(message).encode("utf-8", "surrogatepass")
+            line = _encoded(message)
         if self._token is None and isinstance(params.get("_meta"), dict):
             self._learn(params["_meta"].get(CLIENT_INFO))
         if len(line) > LONGEST_REQUEST:
@@ -391,3 +395,11 @@ class Relay:
         self._acknowledged.discard(number)
         self._tries.pop(number, None)
         return self._open.pop(number, None) is not None
+
+
+def _encoded(message: Message) -> bytes:
+    try:
+        return _dump(message).encode()
+    except UnicodeEncodeError:
+        # Half a character, which only an escape can tell; the gate says what is wrong with it.
+        return json.dumps(message).encode()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.gate.mcp.links import not_understood
 from holdfast.gate.mcp.server import INSTRUCTIONS
 from holdfast.gate.mcp.tools import TABLE, offered
 from holdfast.vocabulary.commands import COMMANDS
@@ -235,3 +236,48 @@ def test_only_the_gate_pays_for_the_library() -> None:
     for module in ("holdfast.supervisor", "holdfast.cli.mcp_relay", "holdfast.gate.main"):
         code = f"import sys, {module}; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
         assert subprocess.run([PYTHON, "-c", code]).returncode == 0, module
+
+
+def test_of_long_output_the_end_is_shown(assistants: McpHold) -> None:
+    """That is where results stand; what lies between is told, with a cursor that reads it."""
+
+    async def story(client: Any) -> None:
+        shown = text_of(await client.call_tool("run", {"argv": ["seq", "30000"]}))
+        assert "\n1\n2\n" in shown
+        assert "\n30000\n" in shown
+        assert len(shown.encode()) < 9_000
+        cursor = shown.partition("with cursor ")[2].split()[0]
+        last = int(shown.partition("\n-- lines left out")[0].rpartition("\n")[2])
+        name = shown.partition("(")[2].partition(")")[0]
+        more = text_of(await client.call_tool("logs", {"name": name, "cursor": cursor}))
+        assert f"```\n{last + 1}\n" in more
+        assert "goes on: next cursor" in more
+        few = text_of(await client.call_tool("logs", {"name": name, "run": 1, "tail": 2}))
+        assert "```\n29999\n30000\n```" in few
+
+    assistants.talk(story)
+
+
+def test_answers_say_what_to_do(assistants: McpHold) -> None:
+    """What may be given instead; that waiting is in vain; where a file ends."""
+
+    async def story(client: Any) -> None:
+        wrong = await client.call_tool("control", {"action": "explode", "names": ["web"]})
+        assert "one of: pause, restart" in text_of(wrong)
+        await client.call_tool("control", {"action": "start", "names": ["bad"]})
+        waited = await client.call_tool("wait", {"names": ["bad"], "timeout_s": 20})
+        assert "waiting longer does not help" in text_of(waited)
+        assert "again" not in text_of(waited)
+        beyond = text_of(await client.call_tool("read", {"path": "a.txt", "offset": 900}))
+        assert "the last line is 3" in beyond
+        assert "900\t" not in beyond
+
+    assistants.talk(story)
+
+
+def test_what_is_no_request_is_answered_under_its_id() -> None:
+    """Or who asked would wait for ever."""
+    assert json.loads(not_understood(b'{"id":7,"method":5}'))["id"] == 7
+    assert json.loads(not_understood(b'{"id":"\xc3\xa9","params":"\\ud800"}'))["id"] == "é"
+    for line in (b"{", b"[" * 100_000, b"\xff\xfe", b"[1]", b'{"id":true}', b'{"id":[1]}'):
+        assert json.loads(not_understood(line))["id"] is None

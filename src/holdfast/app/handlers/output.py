@@ -48,7 +48,7 @@ async def _read(
                 lines.append(note_line(entry))
             if len(lines) >= limit and isinstance(entry, Line):
                 cursor = encode(entry.cursor)
-                return LogsResult(service=command.service, lines=lines, cursor=cursor)
+                return LogsResult(service=command.service, lines=lines, cursor=cursor, more=True)
     rest = await _matching(query.unfinished(), matcher)
     lines += [log_line(entry) for entry in rest if isinstance(entry, Line)]
     return LogsResult(service=command.service, lines=lines, cursor=encode(query.place))
@@ -58,7 +58,8 @@ async def _read_bounded(
     context: Context, command: Logs, query: LogQuery, matcher: Matcher | None, max_bytes: int
 ) -> LogsResult:
     """Of a tail the newest lines that have room, else the oldest."""
-    is_tail = command.cursor is None and command.run is None and command.since is None
+    bounds = (command.cursor, command.run, command.since)
+    is_tail = command.tail is not None or all(bound is None for bound in bounds)
     limit = max(1, min(command.limit, _MOST_LINES))
     kept: deque[LogLine] = deque()
     size = left_out = 0
@@ -72,7 +73,8 @@ async def _read_bounded(
                 if entry.kind != "run":
                     kept.append(note_line(entry))
                 continue
-            line = _cut(log_line(entry), max_bytes)
+            # In a tail no line takes so much that nothing beside it has room.
+            line = _cut(log_line(entry), max(1, max_bytes // 2) if is_tail else max_bytes)
             if not is_tail and kept and (size + len(line.text) > max_bytes or len(kept) >= limit):
                 place = before
                 break
@@ -86,7 +88,8 @@ async def _read_bounded(
         text = f"{left_out} older lines left out"
         kept.appendleft(LogLine(time=0.0, stream="out", run=0, text=text, note="cut"))
     cursor = place or encode(query.place)
-    return LogsResult(service=command.service, lines=list(kept), cursor=cursor)
+    is_more = place is not None
+    return LogsResult(service=command.service, lines=list(kept), cursor=cursor, more=is_more)
 
 
 def _cut(line: LogLine, max_bytes: int) -> LogLine:

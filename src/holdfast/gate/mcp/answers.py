@@ -48,6 +48,12 @@ def told(lines: Iterable[dict[str, Any]]) -> list[str]:
     return folded(shortened(line) for line in text.split("\n")) if text else []
 
 
+def older(lines: Iterable[dict[str, Any]]) -> int:
+    """How many lines before these were left out, as their note says."""
+    notes = (str(line["text"]) for line in lines if line.get("note") == "cut")
+    return sum(int(text.split()[0]) for text in notes if text[:1].isdigit())
+
+
 def cleaned(text: str) -> str:
     """A line as one would have read it on a screen."""
     if not text.isprintable():
@@ -76,7 +82,7 @@ def shortened(text: str, longest: int = LONGEST_LINE) -> str:
     """A line without its end, which is told."""
     if len(text) <= longest:
         return text
-    return f"{text[:longest]} … ({len(text) - longest} more characters)"
+    return f"{text[:longest]} … (at least {len(text) - longest} more characters)"
 
 
 def folded(lines: Iterable[str]) -> list[str]:

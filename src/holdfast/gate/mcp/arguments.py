@@ -76,4 +76,11 @@ def given(kind: type[Given], tool: str, arguments: dict[str, Any]) -> Given:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{tool}: {error}".replace("`$.", "`")) from None
+        raise UsageError(f"{tool}: {error}".replace("`$.", "`"), _choices(kind, error)) from None
+
+
+def _choices(kind: type[Arguments], error: Exception) -> str:
+    """What may be given instead, where that is a list of words."""
+    name = str(error).rpartition("`$.")[2].rstrip("`")
+    words = schema_of(kind)["properties"].get(name, {}).get("enum", ())
+    return f"one of: {', '.join(map(str, words))}" if words else ""

@@ -58,6 +58,8 @@ def _content(found: dict[str, Any]) -> str:
     if found.get("lossy"):
         head.append("bytes that are no text are shown as U+FFFD")
     text = found["content"]
+    if not text and total and (found.get("first_line") or 0) > total:
+        return f"{', '.join(head)}\n-- nothing there: the last line is {total}"
     lines = text.split("\n")
     if text.endswith("\n"):
         lines.pop()
@@ -77,7 +79,8 @@ def _content(found: dict[str, Any]) -> str:
         end = f"\n-- goes on: offset {last}"
     elif found.get("truncated"):
         then = found.get("next_offset")
-        end = f"\n-- goes on: offset {then}" if then else "\n-- goes on in the same line"
+        then_line = f"; the next line is offset {(first or 0) + len(lines)}" if first else ""
+        end = f"\n-- goes on: offset {then}" if then else f"\n-- its last line is cut{then_line}"
     return f"{', '.join(head)}\n{answers.fenced(shown)}{end}"
 
 

@@ -27,9 +27,8 @@ from holdfast.vocabulary.mcp_spec import McpSpec
 LONGEST_LINE = 16 * 1024 * 1024
 GREETING_SECONDS = 10.0
 HOLD_AGAIN_SECONDS = 0.2
-_PARSE_ERROR = (
-    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"this is no JSON-RPC"}}\n'
-)
+_NO_MESSAGE = -32700
+_NO_REQUEST = -32600
 _log = logging.getLogger(__name__)
 
 
@@ -167,7 +166,7 @@ class Incoming:
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                self._writer.write(_PARSE_ERROR)
+                self._writer.write(not_understood(line))
                 continue
             return SessionMessage(message, self._metadata)
         raise anyio.EndOfStream
@@ -213,6 +212,22 @@ class Outgoing:
 
     async def __aexit__(self, *_: object) -> None:
         return None
+
+
+def not_understood(line: bytes) -> bytes:
+    """The answer to what is no message; under its id, where it has one, or who asked waits on."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        message = None
+    number = message.get("id") if isinstance(message, dict) else None
+    is_known = isinstance(number, (str, int)) and not isinstance(number, bool)
+    code, text = _NO_MESSAGE, "this is no JSON-RPC"
+    if is_known:
+        code, text = _NO_REQUEST, "this is no request of JSON-RPC, or its text is no Unicode"
+    number = number if is_known else None
+    failure = {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": text}}
+    return msgspec.json.encode(failure) + b"\n"
 
 
 def narrowed(offer: McpSpec, greeting: Greeting) -> McpSpec:

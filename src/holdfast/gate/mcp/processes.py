@@ -187,28 +187,30 @@ class LogsArguments(Arguments, frozen=True, kw_only=True):
 
 async def logs(call: Call, given: LogsArguments) -> Answer:
     most = answers.bounded(given.max_bytes)
-    fields: dict[str, Any] = {"service": given.name, "max_bytes": most}
+    fields: dict[str, Any] = {"service": given.name}
     if given.stream != "both":
         fields["stream"] = given.stream
     if given.grep is not None:
         fields["grep"] = given.grep
     if given.cursor is not None:
-        fields |= {"cursor": given.cursor, "limit": given.tail}
-    elif given.run is not None:
-        fields |= {"run": given.run}
+        fields |= {"cursor": given.cursor, "limit": given.tail, "max_bytes": most}
     else:
+        # More than is told: a line that was written over is short when it is cleaned.
+        fields |= {"limit": given.tail, "max_bytes": answers.MOST_BYTES}
         fields["tail"] = given.tail if given.grep is None else _SEARCHED_LINES
-        fields["limit"] = given.tail
+        if given.run is not None:
+            fields["run"] = given.run
     result = await call.ask("logs", **fields)
-    lines = answers.told(result["lines"])
+    left_out = answers.older(result["lines"])
+    lines = answers.told(line for line in result["lines"] if line.get("note") != "cut")
     if given.cursor is None:
-        lines, left_out = answers.newest(lines, most)
-    else:
-        left_out = 0
+        lines, more = answers.newest(lines, most)
+        left_out += more
     notes = [f"{left_out} older lines left out"] if left_out else []
-    if given.grep is not None and given.cursor is None and given.run is None:
+    if given.grep is not None and given.cursor is None:
         notes.append(f"searched the last {_SEARCHED_LINES} lines")
-    end = "; ".join([f"-- {len(lines)} lines", *notes, f"next cursor {result['cursor']}"])
+    goes_on = "goes on: " if result["more"] else ""
+    end = "; ".join([f"-- {len(lines)} lines", *notes, f"{goes_on}next cursor {result['cursor']}"])
     return Answer(f"{answers.fenced(lines)}\n{end}" if lines else end)
 
 
@@ -257,7 +259,11 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         elif not result["met"]:
             printed = await last_lines(call, result["service"], _DETAIL_LINES)
             lines += ["last lines:", answers.fenced(printed)] if printed else []
-    if not is_met:
+    hopeless = [it for it in results if not it["met"] and it["seconds"] < given.timeout_s - 0.1]
+    if hopeless:
+        names = ", ".join(it["service"] for it in hopeless)
+        lines.append(f"waiting longer does not help: control starts {names}")
+    elif not is_met:
         lines.append("call wait again to go on waiting")
     return Answer("\n".join(lines), {"met": is_met, "services": listed})
 

@@ -15,6 +15,7 @@ from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
 from holdfast.gate.mcp.processes import MaxBytes, Seconds, facts_of
 from holdfast.vocabulary.names import is_service_name
 
+_MOST_LINES = 2000
 _ENDED = ("exited", "failed", "stopped", "backoff")
 
 
@@ -44,12 +45,28 @@ async def run(call: Call, given: RunArguments) -> Answer:
     status = (await call.ask("status", services=[name]))["services"][name]
     most = answers.bounded(given.max_bytes)
     fields: dict[str, Any] = {"run": status["run"]} if status.get("run") else {}
-    printed = await call.ask("logs", service=name, max_bytes=answers.MOST_BYTES, **fields)
-    lines = answers.head_and_tail(answers.told(printed["lines"]), most)
+    lines = await _printed(call, {"service": name, "limit": _MOST_LINES, **fields}, most)
     head = _head(name, status, joined)
     text = f"{head}\n{answers.fenced(lines)}" if lines else f"{head}\n(it printed nothing)"
     is_error = status["status"] == "failed" and status.get("exit_code") is None
     return Answer(text, {"services": [facts_of(name, status)]}, is_error)
+
+
+async def _printed(call: Call, fields: dict[str, Any], most: int) -> list[str]:
+    """All of it, or the beginning and, twice as long, the end: that is where results stand."""
+    whole = await call.ask("logs", max_bytes=answers.MOST_BYTES, **fields)
+    told = answers.told(whole["lines"])
+    if not whole["more"] and sum(len(line.encode("utf-8", "replace")) + 1 for line in told) <= most:
+        return told
+    begun = await call.ask("logs", max_bytes=most // 4, **fields)
+    rest = {"service": fields["service"], "limit": _MOST_LINES, "tail": _MOST_LINES}
+    rest |= {"cursor": begun["cursor"], "max_bytes": answers.MOST_BYTES}
+    ended = await call.ask("logs", **rest)
+    lines = answers.told(line for line in ended["lines"] if line.get("note") != "cut")
+    head = answers.told(begun["lines"])
+    tail, _ = answers.newest(lines, most - len("\n".join(head).encode("utf-8", "replace")))
+    between = f"-- lines left out: logs with cursor {begun['cursor']} reads on here --"
+    return [*head, between, *tail]
 
 
 def _head(name: str, status: dict[str, Any], joined: bool) -> str:
