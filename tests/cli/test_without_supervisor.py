@@ -72,7 +72,7 @@ def test_other_verbs_say_what_still_works(
     assert "`status`, `logs`, `stop` and `down` still work" in said
     tries = "it failed 5 times in a row, and is tried again in [345] s: ImportError: broken"
     assert re.search(f"the supervisor cannot start: {tries}", said)
-    keeper.supervisor.update(last_error=None, next_at=None, failures=3)
+    keeper.supervisor.update(last_error=None, next_in=None, failures=3)
     assert main(["start", "web"]) == 4
     said = capsys.readouterr().err
     assert "it failed 3 times in a row, and is tried again: exit code 1" in said

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import threading
-import time
 from typing import Any
 
 from holdfast.vocabulary.places import Places
@@ -31,7 +30,7 @@ class FakeKeeper:
         self.supervisor: dict[str, Any] = {
             "pid": None, "state": state, "failures": failures,
             "last_exit": {"code": 1, "signal": None, "at": 1.0},
-            "last_error": "ImportError: broken", "since": 0.0, "next_at": time.time() + 4,
+            "last_error": "ImportError: broken", "since": 0.0, "next_in": 4.0,
         }  # fmt: skip
         self.runs = [run("web"), run("db")]
         self.words: list[dict[str, Any]] = []

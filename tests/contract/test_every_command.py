@@ -21,6 +21,8 @@ _CHANGING = re.compile(r"(run|session|job|approval|checkpoint|login|change)-[\w-
 
 _OF_ACTOR = frozenset({"actor", "by", "opened_by", "role", "scopes"})
 """What every actor is told differently."""
+_OF_MOMENT = frozenset({"report"})
+"""What was found just then: a shell, or what it became."""
 _COALESCED = frozenset({"send_input", "resize"})
 """What is typed within a minute is one record."""
 
@@ -48,7 +50,7 @@ def shape(value: Any) -> Any:
     match value:
         case dict():
             return {
-                _CHANGING.sub("…", key): "who asks" if key in _OF_ACTOR else shape(item)
+                _CHANGING.sub("…", key): "…" if key in _OF_ACTOR | _OF_MOMENT else shape(item)
                 for key, item in value.items()
             }
         case list():

@@ -17,6 +17,7 @@ MODULES = sorted(
     for path in (PACKAGE / name).glob("*.py")
 )
 BOUNDED = {
+    "engine/known_status.py": "the age of a file, waited for two seconds at most",
     "engine/restored_runner.py": "a planned start after a death of ours, at most max_delay",
     "engine/run_endings.py": "the stamp of the planned start; its timer is monotonic",
     "engine/survivors.py": "the age of a process that outlived all of us, never negative",

@@ -54,9 +54,9 @@ def _tries(supervisor: dict[str, Any]) -> str:
     """How often so far, and when again: «5 times in a row, and is tried again in 4 s»."""
     failures = supervisor.get("failures") or 1
     words = f"{failures} times in a row" if failures > 1 else "once"
-    if (next_at := supervisor.get("next_at")) is None:
+    if (next_in := supervisor.get("next_in")) is None:
         return f"{words}, and is tried again"
-    return f"{words}, and is tried again in {max(1, round(next_at - time.time()))} s"
+    return f"{words}, and is tried again in {max(1, round(next_in))} s"
 
 
 def _ended_how(last_exit: dict[str, Any] | None) -> str:

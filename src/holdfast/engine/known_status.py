@@ -130,7 +130,8 @@ class KnownStatus:
         if known.learning is not None or now - known.learned_at < _RELEARN_SECONDS:
             return
         known.learned_at = now
-        wait = min(RACY_NANOSECONDS, newest + RACY_NANOSECONDS - time.time_ns()) / 1e9
+        age = time.time_ns() - newest  # stamps of files are wall time
+        wait = min(RACY_NANOSECONDS, RACY_NANOSECONDS - age) / 1e9
         task = asyncio.get_running_loop().create_task(self._learn(repository, known, wait))
         known.learning = task
 
@@ -143,7 +144,11 @@ class KnownStatus:
         await asyncio.sleep(max(0.0, wait))
         try:
             began = time.time_ns()
-            known.rules = await self._git.ignore_files(repository)
+            known.scope = None
+            rules = await self._git.ignore_files(repository)
+            if rules is None:
+                return
+            known.rules = rules
             key = await self._in_thread(unchanged.key_of, repository, known.rules)
             staged = await self._git.check(repository, *_STAGED)
             if staged.out.count(b"\0") > unchanged.MOST_ENTRIES:

@@ -175,7 +175,7 @@ class Supervisor:
         self._on_link = on_link
         self._launched = 0.0
         self._backoff: Timer | None = None
-        self._next_at: float | None = None
+        self._due = 0.0
         self._patience: Timer | None = None
         self._on_retired: Callable[[], None] | None = None
 
@@ -187,7 +187,7 @@ class Supervisor:
             "last_exit": self.last_exit,
             "last_error": self.last_error,
             "since": self.since,
-            "next_at": self._next_at if self._backoff is not None else None,
+            "next_in": self._due - self._loop.now() if self._backoff is not None else None,
         }
 
     def launch(self) -> None:
@@ -283,7 +283,7 @@ class Supervisor:
     def _wait(self) -> None:
         self.failures += 1
         seconds = min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failures - 1, 10), MAX_BACKOFF_SECONDS)
-        self._next_at = time.time() + seconds
+        self._due = self._loop.now() + seconds
         self._backoff = self._loop.call_later(seconds, self.launch)
 
     def _set(self, state: str) -> None:

@@ -6,7 +6,7 @@ from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.kinds import Boolean, Text
 from holdfast.vocabulary.git_spec import GitSpec
 
-_BLOCK = Block(
+GIT_BLOCK = Block(
     [
         Key("allow_hooks", Boolean(), "Run the hooks of a repository.", False),
         Key(
@@ -27,7 +27,7 @@ _BLOCK = Block(
     definition="git",
     synonyms={"hooks": "allow_hooks", "filters": "allow_programs", "checkpoint": "checkpoints"},
 )
-GIT = Key("git", _BLOCK, "What git repositories may do.")
+GIT = Key("git", GIT_BLOCK, "What git repositories may do.")
 
 
 def git_of(values: Values) -> GitSpec:

@@ -14,6 +14,7 @@ from holdfast.adapters.config.alert_keys import TARGET
 from holdfast.adapters.config.blocks import Block
 from holdfast.adapters.config.command_keys import COMMAND, POLICY, RECOVERY, STEP, WORKFLOW, Steps
 from holdfast.adapters.config.file_keys import BACKUPS, FILE_ROOT, FILES_BLOCK
+from holdfast.adapters.config.git_keys import GIT_BLOCK
 from holdfast.adapters.config.health_keys import HEALTH_CHECK, NOTIFY
 from holdfast.adapters.config.keys import (
     AUTHENTICATION,
@@ -38,7 +39,7 @@ BLOCKS: tuple[Block, ...] = (
     *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
     *(FILES_BLOCK, FILE_ROOT, BACKUPS),
     *(POLICY_BLOCK, FILTERS_BLOCK, RATE_BLOCK),
-    MCP_BLOCK,
+    *(MCP_BLOCK, GIT_BLOCK),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
