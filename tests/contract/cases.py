@@ -64,6 +64,7 @@ def repository(world: World) -> None:
         git(world, "add", "notes.txt")
         git(world, "commit", "-qm", "first")
         git(world, "branch", "other")
+    _fresh(world)
     git(world, "reset", "-q", "--hard", "main")
     git(world, "switch", "-q", "main")
     notes(world, "changed\n")
@@ -152,7 +153,7 @@ CASES: dict[str, Case] = {
     "edit_file": Case({"path": "notes.txt", "edits": [{"old": "one", "new": "two"}]}, notes),
     "apply_patch": Case({"patch": PATCH}, notes),
     "undo_files": Case(_change),
-    "file_changes": Case({"limit": 1}, lambda world: _change(world)),
+    "file_changes": Case({"limit": 1}, lambda world: _changed_twice(world)),
     "search": Case({"pattern": "one", "glob": ["notes.txt"]}, notes),
     "search_logs": Case({"pattern": "hello", "services": ["web"], "limit": 1}),
     "git_status": Case({}, repository),
@@ -199,6 +200,11 @@ def _clean(world: World) -> None:
     """A repository without a change."""
     repository(world)
     notes(world)
+
+
+def _changed_twice(world: World) -> None:
+    _change(world)
+    _change(world)
 
 
 def _fresh(world: World) -> None:
