@@ -316,3 +316,29 @@ def test_a_supervised_process_is_not_told(world: World) -> None:
         with contextlib.suppress(StopIteration):
             end = ask(world, world.token, "hello", {"secrets": True})
             assert "hidden" not in (end.result or {})
+
+
+def test_what_becomes_a_secret_is_hidden_at_once() -> None:
+    """A viewer who was there before the reload does not see the new value either."""
+    new = "brand-new-value-4242"
+    says = quick(["sh", "-c", "echo it is ${PLAIN_NAME:-nothing}; exec sleep 1000"])
+    with World() as world:
+        facts: dict[str, Any] = {"port": world.tcp_port, "http_port": world.http_port}
+        world.write({**facts, "services": {"web": says}})
+        world.up()
+        wait_for(lambda: "http" in world.status()["supervisor"]["doors"])
+
+        async def look() -> bytes:
+            async with await Ws.open(Place(world.http_port, world.token)) as ws:
+                await ws.watch("web", cursor="P0")
+                seen = content((await ws.event("output"))["data"])
+                assert seen == b"it is nothing\n"
+                changed = {**says, "env": {"PLAIN_NAME": new}}
+                security = {"secrets": ["PLAIN_NAME"]}
+                world.write({**facts, "security": security, "services": {"web": changed}})
+                await asyncio.to_thread(world.cli, "reload")
+                return content((await ws.event("output"))["data"])
+
+        assert asyncio.run(look()) == b"it is [hidden]\n"
+        assert new not in world.cli("logs", "web").stdout
+        assert new.encode() in world.raw("web")

@@ -18,6 +18,8 @@ _PROBE = 8
 _LONGEST_KEY = 16 * 1024
 _LEAST_BEGINNING = 3
 _FEW_VALUES = 64
+_SHORT = 512
+_AWS_HINTS = (b"akia", b"asia", b"agpa", b"aida", b"aroa")
 # Capital letters: sought as it is written, which is quickest.
 _AWS = re.compile(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 
@@ -176,6 +178,8 @@ class Hider:
     def _spans(self, data: bytes, *, is_terminal: bool = False) -> list[_Span]:
         if self._finder is None:
             self._finder = _Finder(self.values)
+        if not self._finder.may_hold(data):
+            return []
         found = sorted(self._finder.spans(data, is_terminal=is_terminal))
         merged: list[_Span] = []
         for start, end in found:
@@ -208,6 +212,9 @@ class _Probes:
             branches = [(b"|".join(branch for branch, _ in branches), every)]
         self._expressions = [(re.compile(text), entries) for text, entries in branches]
 
+    def is_in(self, lower: bytes) -> bool:
+        return any(expression.search(lower) for expression, _ in self._expressions)
+
     def find(self, lower: bytes) -> Iterator[tuple[bytes, int]]:
         """Each probe that is there, with its place."""
         for expression, entries in self._expressions:
@@ -221,14 +228,21 @@ class _Finder:
     """Finds secrets by how they begin, and by their values."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        self._hints = _Probes(hint.encode() for hint in (*NAMES, *SHAPES))
+        hints = [hint.encode() for hint in (*NAMES, *SHAPES)]
+        self._hints = _Probes(hints)
         self._values = values if len(values) <= _FEW_VALUES else ()
         self._probed: dict[bytes, list[tuple[bytes, int]]] = {}
-        for value in values if not self._values else ():
+        for value in values:
             lower = value.lower()
             cut = max(0, min(_rarest(lower) - _PROBE // 2, len(lower) - _PROBE))
             self._probed.setdefault(lower[cut : cut + _PROBE], []).append((value, cut))
-        self._probes = _Probes(self._probed, is_many=True) if self._probed else None
+        is_many = len(values) > _FEW_VALUES
+        self._probes = _Probes(self._probed, is_many=True) if is_many else None
+        self._any = _Probes({*hints, *_AWS_HINTS, *self._probed}, is_many=True)
+
+    def may_hold(self, data: bytes) -> bool:
+        """Whether it is worth a closer look; quick for short texts, of which there are many."""
+        return len(data) > _SHORT or self._any.is_in(data.lower())
 
     def spans(self, data: bytes, *, is_terminal: bool) -> Iterator[_Span]:
         known = _shapes() if is_terminal else _all()
