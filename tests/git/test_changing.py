@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,3 +192,36 @@ def test_who_commits_must_be_known(desk: Desk) -> None:
     (desk.home / ".gitconfig").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
     desk.ask("git_commit", message="m", paths=["a.txt"])
     assert desk.git("log", "-1", "--format=%an").strip() == "Bea"
+
+
+def test_who_commits_may_depend_on_the_folder(tmp_path: Path) -> None:
+    """As the user's own configuration says, also in a part that it includes and changes."""
+    desk = Desk(tmp_path)
+    desk.git("init", "--quiet", "--initial-branch=main")
+    where = f'[includeIf "gitdir:{desk.project}/"]\n\tpath = work\n'
+    (desk.home / ".gitconfig").write_text(f"[user]\n\tname = Me\n\temail = me@example.org\n{where}")
+    for name in ("Worker", "Another"):
+        (desk.home / "work").write_text(f"[user]\n\tname = {name}\n")
+        desk.write("a.txt", name)
+        desk.ask("git_commit", message="x", paths=["a.txt"])
+        assert desk.git("log", "-1", "--format=%an").strip() == name
+
+
+def test_what_is_ignored_is_not_overwritten(desk: Desk) -> None:
+    """Git would; but no checkpoint holds it."""
+    desk.git("checkout", "--quiet", "-b", "other")
+    desk.write("local.txt", "of the branch")
+    desk.git("add", "local.txt")
+    desk.git("commit", "--quiet", "--message=local")
+    desk.git("checkout", "--quiet", "main")
+    desk.write(".git/info/exclude", "local.txt\n")
+    desk.write("local.txt", "precious")
+    asked: tuple[dict[str, Any], ...] = (
+        {"name": "git_switch", "branch": "other", "dry_run": True},
+        {"name": "git_switch", "branch": "other"},
+        {"name": "git_restore", "paths": ["local.txt"], "rev": "other"},
+    )
+    for fields in asked:
+        with pytest.raises(Failed, match=r"would be lost: local\.txt"):
+            desk.ask(**fields)
+    assert desk.read("local.txt") == "precious"

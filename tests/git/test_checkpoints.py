@@ -229,3 +229,41 @@ def test_repositories_of_another_hash(tmp_path: Path) -> None:
     assert desk.read("a.txt") == "one\n"
     desk.write("b.txt", "x\n")
     assert desk.ask("git_add", paths=["b.txt"]).changed
+
+
+@pytest.mark.parametrize("name", ["data", "data/deep/file"])
+def test_what_is_ignored_by_now_is_not_overwritten(desk: Desk, name: str) -> None:
+    """No checkpoint holds it: it is named, and nothing is touched."""
+    desk.write("data", "then")
+    made = desk.ask("checkpoint")
+    (desk.project / "data").unlink()
+    desk.ask("checkpoint")
+    desk.write(".gitignore", "data\n")
+    desk.write(name, "precious")
+    desk.write("a.txt", "another\n")
+    for is_dry in (True, False):
+        with pytest.raises(Failed, match="would be lost") as caught:
+            desk.ask("restore_checkpoint", checkpoint=made.id, dry_run=is_dry)
+        assert caught.value.details["files"] == [name]
+    assert desk.read(name) == "precious"
+    assert desk.read("a.txt") == "another\n"
+
+
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+def test_files_that_git_was_told_not_to_look_at(desk: Desk, flag: str) -> None:
+    """They are often changed here only: a checkpoint holds them as they are."""
+    desk.git("update-index", flag, "a.txt")
+    desk.write("a.txt", "of this machine\n")
+    made = desk.ask("checkpoint")
+    (desk.project / "a.txt").unlink()
+    desk.ask("restore_checkpoint", checkpoint=made.id)
+    assert desk.read("a.txt") == "of this machine\n"
+
+
+def test_private_files_stay_private(desk: Desk) -> None:
+    """Git knows no such thing."""
+    (desk.project / "a.txt").chmod(0o600)
+    desk.ask("checkpoint")
+    desk.write("a.txt", "another\n")
+    desk.ask("restore_checkpoint")
+    assert (desk.project / "a.txt").stat().st_mode & 0o777 == 0o600

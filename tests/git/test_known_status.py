@@ -171,3 +171,63 @@ def test_repositories_inside_are_always_asked(desk: Desk) -> None:
         assert all(known.answer is None for known in desk.known_status._all.values())
 
     asyncio.run(story())
+
+
+def _linked(desk: Desk) -> Path:
+    folder = desk.home / ".config" / "git"
+    folder.mkdir(parents=True)
+    (folder / "ignore").symlink_to(desk.home / "patterns")
+    return desk.home / "patterns"
+
+
+def _relative(desk: Desk) -> Path:
+    desk.git("config", "core.excludesFile", ".git/patterns")
+    return desk.project / ".git" / "patterns"
+
+
+def _included(desk: Desk) -> Path:
+    desk.git("config", "include.path", "more")
+    (desk.home / "patterns").write_text("new.txt\n")
+    return desk.project / ".git" / "more"
+
+
+def _included_for_all(desk: Desk) -> Path:
+    (desk.home / ".gitconfig").write_text("[include]\n\tpath = more\n")
+    (desk.home / "patterns").write_text("new.txt\n")
+    return desk.home / "more"
+
+
+@pytest.mark.parametrize("place", [_linked, _relative, _included, _included_for_all])
+def test_what_is_ignored_may_be_said_elsewhere(desk: Desk, place: Any) -> None:
+    """Behind a link, at a relative path, in a file that is included."""
+    file = place(desk)
+    file.write_text("")
+    desk.write("new.txt", "")
+
+    async def story() -> None:
+        await settle(desk)
+        assert (await desk.asking("git_status")).untracked == ["new.txt"]
+        is_list = file.name == "patterns"
+        text = "new.txt\n" if is_list else f"[core]\n\texcludesFile = {desk.home}/patterns\n"
+        file.write_text(text)
+        assert (await desk.asking("git_status")).untracked == []
+
+    asyncio.run(story())
+
+
+def test_an_upstream_that_is_no_usual_remote(desk: Desk) -> None:
+    """Refs of any name are looked at."""
+    desk.git("config", "branch.main.remote", "away")
+    desk.git("config", "branch.main.merge", "refs/heads/main")
+    desk.git("config", "remote.away.url", "nowhere")
+    desk.git("config", "remote.away.fetch", "+refs/heads/*:refs/odd/away/*")
+    desk.git("update-ref", "refs/odd/away/main", "HEAD")
+
+    async def story() -> None:
+        await settle(desk)
+        assert (await desk.asking("git_status")).behind == 0
+        newer = desk.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x").strip()
+        desk.git("update-ref", "refs/odd/away/main", newer)
+        assert (await desk.asking("git_status")).behind == 1
+
+    asyncio.run(story())

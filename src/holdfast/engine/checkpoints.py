@@ -137,11 +137,29 @@ class Checkpoints:
             tree = await self._with(repository, seen, tree, kept)
         names = {it.file.path for it in kept}
         files = [it.file for it in differing if it.file.path not in names]
+        await self._refuse_overwriting(repository, seen, files)
         if is_dry or not files:
             return saved, files
+        top, paths = repository.work_tree, [file.path for file in files]
+        modes = await self._in_thread(shadow.modes_of, top, paths)
         # Refuses, and changes nothing, if a file is another one than in the tree just taken.
         await self._run(repository, seen, "read-tree", "-m", "-u", seen.tree, tree)
+        await self._in_thread(shadow.keep_modes, top, modes)
         return saved, files
+
+    async def _refuse_overwriting(
+        self, repository: Repository, seen: _Seen, files: Sequence[GitFile]
+    ) -> None:
+        """What no checkpoint holds, because it is ignored or too large, would be gone."""
+        new = [file.path for file in files if file.change == "added"]
+        there = await self._in_thread(shadow.in_the_way, repository.work_tree, new)
+        if not there:
+            return
+        words = ("ls-files", "-z", "--others", "--", *safety.literal_paths(there[:_MOST_LEFT_OUT]))
+        listed = answers.text_of((await self._run(repository, seen, *words)).out)
+        lost = [path for path in listed.split("\0") if path]
+        if lost:
+            raise would_be_lost(lost)
 
     async def _left_out_of(
         self, repository: Repository, seen: _Seen, wanted: Checkpoint
@@ -247,7 +265,8 @@ class Checkpoints:
         configured = await self._git.configured(repository)
         words = ("ls-files", "-z", "--", ":(top,glob)**/.gitattributes")
         has_conversions = (
-            configured.get("core.autocrlf", "false") != "false"
+            await self._has_hidden_files(repository)
+            or configured.get("core.autocrlf", "false") != "false"
             or "core.attributesfile" in configured
             or await self._in_thread(shadow.has_attributes, repository)
             or bool((await self._git.check(repository, *words)).out)
@@ -263,6 +282,12 @@ class Checkpoints:
         if excludes is not None:
             config.append(("core.excludesFile", excludes))
         return shade, config
+
+    async def _has_hidden_files(self, repository: Repository) -> bool:
+        """Whether git was told not to look at some files: a copy of its index would not either."""
+        output = await self._git.check(repository, "ls-files", "-z", "-v")
+        tags = {entry[:1] for entry in output.out.split(b"\0") if entry}
+        return output.is_cut or any(tag == b"S" or tag.islower() for tag in tags)
 
     async def _run(
         self,
@@ -295,6 +320,15 @@ class Checkpoints:
         known = await self.known(repository)
         for one in known[MOST_KEPT:]:
             await self._git.run(repository, "update-ref", "--no-deref", "-d", f"{REFS}{one.id}")
+
+
+def would_be_lost(paths: Sequence[str]) -> Failed:
+    """Files that are in the way and that nothing else holds."""
+    return Failed(
+        "these files are in no checkpoint and would be lost: " + ", ".join(paths[:20]),
+        "move them away first",
+        {"files": list(paths[:200])},
+    )
 
 
 def _is_only_unreadable(output: Output) -> bool:

@@ -117,16 +117,25 @@ class Repositories:
 
     async def excludes_file(self, repository: Repository) -> str | None:
         """Where more patterns of ignored files are."""
-        entries = dict([*await self._users_entries(), *(await self._learn(repository)).entries])
+        users = await self._users_entries(repository)
+        entries = dict([*users, *(await self._learn(repository)).entries])
         return entries.get("core.excludesfile")
 
-    async def ignore_files(self, repository: Repository) -> list[str]:
-        """Files of the user's that say what is ignored, or how files are taken."""
-        entries = dict([*await self._users_entries(), *(await self._learn(repository)).entries])
+    async def ignore_files(self, repository: Repository) -> list[str] | None:
+        """Files of the user's that say what is ignored, or how files are taken; None: which
+        ones may change without a trace, or cannot be told."""
+        known = await self._learn(repository)
+        users = await self._users_entries(repository)
+        if safety.has_includes([*users, *known.entries]):
+            return None
+        entries = dict([*users, *known.entries])
         home = self._home()
         place = self._passed().get("XDG_CONFIG_HOME") or f"{home}/.config"
-        given = [entries.get(key) for key in ("core.excludesfile", "core.attributesfile")]
+        given = [entries.get(key) or "" for key in ("core.excludesfile", "core.attributesfile")]
         named = [text.replace("~", home, 1) if text[:2] == "~/" else text for text in given if text]
+        if any(text.startswith(("~", "%")) for text in named):
+            return None
+        named = [os.path.join(repository.work_tree, text) for text in named]
         return [*named, f"{place}/git/ignore", f"{place}/git/attributes"]
 
     def settings_key(self) -> tuple[object, ...]:
@@ -154,7 +163,7 @@ class Repositories:
             spec = self._spec()
             allowed = Allowed(spec.allow_hooks, spec.allow_programs)
             config = [
-                *safety.users_own(await self._users_entries(), known.entries),
+                *safety.users_own(await self._users_entries(repository), known.entries),
                 *safety.overrides(known.entries, allowed),
                 *config,
             ]
@@ -218,18 +227,24 @@ class Repositories:
             self._known[repository.signature] = known
         return known
 
-    async def _users_entries(self) -> list[Entry]:
-        """What the user's own configuration says, as far as it runs nothing."""
-        key = self._users_key
-        if key not in self._users:
-            home, passed = self._home(), self._passed()
-            env = {"PATH": self._path(), "HOME": home, "LC_ALL": "C", **passed}
-            env["GIT_CONFIG_NOSYSTEM"] = "1"
-            words = ("config", "--global", "--list", "-z", "--includes")
-            output = await self._run(words, "/", env, READ_SECONDS, None, MOST_PARSED)
-            entries = safety.parse_listing(output.out) if output.code == 0 else []
-            self._users = {key: [it for it in entries if it[0] in safety.USERS_OWN]}
-        return self._users[key]
+    async def _users_entries(self, repository: Repository) -> list[Entry]:
+        """What the user's own configuration says for this repository, as far as it runs nothing;
+        and what it includes, which may depend on where the repository is."""
+        known = self._users.get(self._users_key)
+        if known is not None:
+            return known
+        home, passed = self._home(), self._passed()
+        env = {"PATH": self._path(), "HOME": home, "LC_ALL": "C", **passed}
+        env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_DIR": repository.git_dir}
+        env["GIT_WORK_TREE"] = repository.work_tree
+        words = ("config", "--global", "--list", "-z", "--includes")
+        folder = repository.work_tree
+        output = await self._run(words, folder, env, READ_SECONDS, None, MOST_PARSED)
+        entries = safety.parse_listing(output.out) if output.code == 0 else []
+        found = [it for it in entries if it[0] in safety.USERS_OWN or safety.has_includes([it])]
+        if not safety.has_includes(found):
+            self._users = {self._users_key: found}
+        return found
 
     async def _run(
         self,

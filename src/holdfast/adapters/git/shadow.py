@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -103,6 +104,51 @@ def leave_out(shadow: Shadow, paths: Iterable[str]) -> None:
     path = f"{shadow.folder}/info/exclude"
     with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
         file.write(lines)
+
+
+def in_the_way(work_tree: str, paths: Iterable[str]) -> list[str]:
+    """Of files that are to be made, what is where they are to be: they themselves, or a file
+    in place of a folder of theirs."""
+    found: dict[str, None] = {}
+    for path in paths:
+        while path and not os.path.lexists(f"{work_tree}/{path}"):
+            path = path.rpartition("/")[0]
+            if os.path.isdir(f"{work_tree}/{path}") and not os.path.islink(f"{work_tree}/{path}"):
+                path = ""
+        if path:
+            found[path] = None
+    return list(found)
+
+
+def modes_of(work_tree: str, paths: Iterable[str]) -> dict[str, int]:
+    """Who may do what with files that are about to be replaced."""
+    found: dict[str, int] = {}
+    for path in paths:
+        try:
+            mode = os.lstat(f"{work_tree}/{path}").st_mode
+        except OSError:
+            continue
+        if stat.S_ISREG(mode):
+            found[path] = mode
+    return found
+
+
+def keep_modes(work_tree: str, modes: Mapping[str, int]) -> None:
+    """Git knows only whether a file can be run: a private file stays private."""
+    for path, old in modes.items():
+        try:
+            descriptor = os.open(f"{work_tree}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            new = os.fstat(descriptor).st_mode
+            if stat.S_ISREG(new):
+                readers = (old & 0o444) >> 2
+                os.fchmod(descriptor, (old & 0o666) | (new & 0o111 & readers))
+        except OSError:
+            continue  # it is another's
+        finally:
+            os.close(descriptor)
 
 
 def write_message(shadow: Shadow, text: str) -> str:

@@ -52,31 +52,36 @@ class Seen(NamedTuple):
 
 
 def marks_of(paths: Iterable[str]) -> list[Mark]:
-    found: list[Mark] = []
-    for path in paths:
-        try:
-            found.append(_facts(os.lstat(path)))
-        except OSError:
-            found.append(None)
-    return found
+    return [_mark(path, os.lstat) for path in paths]
+
+
+def _mark(path: str, look: Callable[[str], os.stat_result]) -> Mark:
+    try:
+        return _facts(look(path))
+    except OSError:
+        return None
 
 
 def key_of(repository: Repository, more: Iterable[str] = ()) -> tuple[Mark, ...]:
-    """Index, HEAD and configuration; `more` are files of the user's that count as well."""
+    """Index, HEAD and configuration; `more` are files of the user's that count as well. Of a
+    link what it leads to counts: that is what git reads."""
     common, own = repository.common_dir, repository.git_dir
     names = (
         f"{own}/index", f"{own}/HEAD", f"{common}/shallow", f"{common}/packed-refs",
         f"{common}/info/exclude", f"{common}/info/attributes", f"{common}/config",
         f"{own}/config.worktree", f"{own}/info/sparse-checkout", f"{common}/refs/stash",
-        f"{common}/logs/refs/stash", f"{common}/info/grafts",
+        f"{common}/logs/refs/stash", f"{common}/info/grafts", f"{common}/reftable/tables.list",
+        f"{own}/reftable/tables.list",
     )  # fmt: skip
-    return tuple(marks_of((*names, *more)))
+    return tuple(_mark(path, os.stat) for path in (*names, *more))
 
 
 def refs_of(repository: Repository, branch: str | None, upstream: str | None) -> list[str]:
     """Files of the refs that a status depends on."""
     found = [f"refs/heads/{branch}"] if branch else []
-    found += [f"refs/remotes/{upstream}", f"refs/heads/{upstream}"] if upstream else []
+    # All that a short name can stand for.
+    found += [f"refs/{kind}{upstream}" for kind in ("", "tags/", "heads/", "remotes/") if upstream]
+    found += [f"refs/remotes/{upstream}/HEAD"] if upstream else []
     return [f"{repository.common_dir}/{name}" for name in found]
 
 

@@ -13,6 +13,7 @@ from holdfast.app.handlers.git_changes import (
     changing,
     index_copy,
     number_of,
+    refuse_overwriting,
 )
 from holdfast.engine.known_status import STATUS
 from holdfast.engine.repositories import Output, failure_of
@@ -28,7 +29,10 @@ async def git_switch(context: Context, command: GitSwitch) -> GitChangeResult:
         target = await _target(change, branch, command)
         if command.dry_run:
             return await _would_switch(change, branch, target)
+        before = await change.head()
+        await refuse_overwriting(change, await _between(change, before, target))
         words = ["switch", "--quiet", "--no-guess", "--no-recurse-submodules"]
+        words.append("--no-overwrite-ignore")
         if branch is None:
             words += ["--detach", target or ""]
         elif command.create:
@@ -36,7 +40,6 @@ async def git_switch(context: Context, command: GitSwitch) -> GitChangeResult:
         else:
             words += [branch]
         await change.warn_of_filters()
-        before = await change.head()
         output = await change.git(*words)
         if not output.is_success:
             raise _not_switched(output)
@@ -60,6 +63,7 @@ async def _target(change: Change, branch: str | None, command: GitSwitch) -> str
 async def _would_switch(change: Change, branch: str | None, target: str | None) -> GitChangeResult:
     before = await change.head()
     files = await _between(change, before, target)
+    await refuse_overwriting(change, files)
     if before is not None and target is not None and before != target:
         async with index_copy(change) as env:
             await change.git("update-index", "-q", "--refresh", more=env)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from holdfast.adapters.git import answers
+from holdfast.adapters.git import answers, shadow
 from holdfast.adapters.git.repository import Repository, under_way_in
 from holdfast.app.context import Context
 from holdfast.app.handlers.git import (
@@ -24,6 +24,7 @@ from holdfast.app.handlers.git import (
     named,
 )
 from holdfast.app.handlers.offered import offered
+from holdfast.engine.checkpoints import would_be_lost
 from holdfast.engine.known_status import STATUS
 from holdfast.engine.repositories import CHANGE_SECONDS, Output, failure_of
 from holdfast.rules import git_safety as safety
@@ -36,6 +37,7 @@ from holdfast.vocabulary.errors import Failed, NotFound, Refused
 from holdfast.vocabulary.git_results import GitChangeResult, GitConflict, GitFile
 
 MOST_FILES = 200
+_MOST_IN_THE_WAY = 2000
 NAME_STATUS = ("--name-status", "-z", "--no-ext-diff", "--find-renames", "--no-color")
 _EMPTY_TREES = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -148,6 +150,20 @@ def _copy_index(repository: Repository) -> str:
     except FileNotFoundError:
         pass  # nothing was ever staged
     return folder
+
+
+async def refuse_overwriting(change: Change, files: Sequence[GitFile]) -> None:
+    """Git takes what is ignored for worthless, and writes over it; no checkpoint holds it."""
+    new = [one.path for one in files if one.change == "added"]
+    top = change.repository.work_tree
+    there = await change.context.in_thread(shadow.in_the_way, top, new)
+    if not there:
+        return
+    words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--")
+    output = await change.check(*words, *safety.literal_paths(there[:_MOST_IN_THE_WAY]))
+    lost = [path for path in answers.text_of(output.out).split("\0") if path]
+    if lost:
+        raise would_be_lost(lost)
 
 
 async def git_add(context: Context, command: GitAdd) -> GitChangeResult:
@@ -306,6 +322,7 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
             return change.result(message, is_changed=bool(files), files=files)
         kept = None
         if not command.staged:
+            await refuse_overwriting(change, files)
             kept = await context.checkpoints.make(change.repository, "before git_restore")
         words = ["restore", "--quiet", "--no-recurse-submodules"]
         words += ["--staged"] if command.staged else ["--worktree"]
