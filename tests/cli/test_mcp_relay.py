@@ -314,7 +314,8 @@ def test_what_is_no_proper_message_ends_no_line(doors: Doors, assistant: Assista
         assert gate.hear()["params"] == params
     assistant.say(b"[" * 100_000)
     assert gate._file.readline() == b"[" * 100_000 + b"\n"
-    for number in (1.5, True, [1], {}):
+    numbers: tuple[Any, ...] = (1.5, True, [1], {})
+    for number in numbers:
         assistant.say({"jsonrpc": "2.0", "id": number, "method": "ping"})
         assert assistant.hear()["error"]["code"] == -32600
     assistant.say(call(2, arguments={"message": "half \ud83c of it"}))

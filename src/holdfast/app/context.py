@@ -131,9 +131,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     def files(self) -> Files:
         from holdfast.adapters.files import Files
 
-        return Files(
-            self.state, self.project, lambda: self.settings.now.files, self._never_opened
-        )
+        return Files(self.state, self.project, lambda: self.settings.now.files, self._never_opened)
 
     def settle_files(self) -> asyncio.Future[None] | None:
         """Take back what an earlier supervisor died in the middle of, if anything."""
