@@ -3,6 +3,7 @@ real, shown to work with plain git where that is quick, and shown not to work th
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -402,3 +403,65 @@ def test_who_owns_a_repository_matters_if_it_may_run_programs(
     monkeypatch.setattr(os, "stat", fake)
     with pytest.raises(Refused, match="another user"):
         desk.ask("git_branches")
+
+
+def test_a_name_may_be_empty(tmp_path: Path) -> None:
+    """Of a filter, a driver, a textconv: git takes it, so it is overridden, too."""
+    hostile = Hostile(tmp_path)
+    config = hostile.project / ".git/config"
+    script = hostile.script
+    text = f'[filter ""]\n\tclean = {script}\n\tsmudge = {script}\n\tprocess = {script}\n'
+    config.write_text(f'{config.read_text()}{text}[merge ""]\n\tdriver = {script}\n')
+    hostile.attributes("* filter= merge=\n")
+    hostile.sweep()
+    assert not hostile.marker.exists()
+    hostile.desk.write("a.txt", "plain\n")
+    hostile.desk.git("add", "a.txt")
+    assert hostile.marker.exists()  # it would have
+
+
+def test_a_configuration_that_changes_meanwhile(tmp_path: Path) -> None:
+    """A repository that was found before is looked at anew before git is run in it."""
+    hostile = Hostile(tmp_path)
+    hostile.attributes("* filter=later\n")
+    desk = hostile.desk
+
+    async def story() -> None:
+        roots = desk.files.roots
+        found = await desk.repositories.find(roots.locate("."), roots.roots)
+        await desk.repositories.check(found, "status")
+        hostile.config("filter.later.clean", str(hostile.script))
+        desk.write("a.txt", "another\n")
+        await desk.repositories.check(found, "add", "--", "a.txt")
+
+    asyncio.run(story())
+    assert not hostile.marker.exists()
+
+
+def test_names_that_are_no_text_and_far_too_many(tmp_path: Path) -> None:
+    """The first are overridden and told, the others refused."""
+    hostile = Hostile(tmp_path)
+    config = hostile.project / ".git/config"
+    plain = config.read_bytes()
+    config.write_bytes(plain + b'[filter "a\xffb"]\n\tclean = %b\n' % bytes(hostile.script))
+    (hostile.project / ".gitattributes").write_bytes(b"* filter=a\xffb\n")
+    hostile.desk.write("a.txt", "another\n")
+    added = hostile.desk.ask("git_add", paths=["a.txt"])
+    assert "(a\ufffdb)" in added.notes[0]
+    assert not hostile.marker.exists()
+    many = "".join(f'[filter "f{number}"]\n\tclean = x\n' for number in range(1000))
+    config.write_bytes(plain + many.encode())
+    with pytest.raises(Refused, match="too many"):
+        hostile.desk.ask("git_status")
+
+
+def test_no_line_of_another_file_is_told(tmp_path: Path) -> None:
+    """Git quotes what it does not understand, from whatever file it is told to read."""
+    hostile = Hostile(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2 and so on\n")
+    hostile.config("blame.ignoreRevsFile", str(secret))
+    hostile.config("core.attributesFile", str(secret))
+    with pytest.raises(HoldfastError) as caught:
+        hostile.desk.ask("git_blame", path="a.txt")
+    assert "hunter2" not in str(caught.value) + caught.value.hint

@@ -29,6 +29,8 @@ READ_SECONDS = 25.0
 CHANGE_SECONDS = 45.0
 MOST_PARSED = 16 << 20
 _MOST_KNOWN = 100
+_MOST_OVERRIDES = 1000
+"""Git looks through all of them for each; a configuration with more is no honest one."""
 T = TypeVar("T")
 _PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
@@ -194,7 +196,9 @@ class Repositories:
         return output.line()
 
     async def _learn(self, repository: Repository) -> _Known:
-        """The repository's configuration, as git itself reads it."""
+        """The repository's configuration, as git itself reads it now: what was found a while ago
+        may be another one, and name other programs."""
+        repository = await self._in_thread(places.as_it_is, repository)
         known = self._known.get(repository.signature)
         if known is not None:
             return known
@@ -212,6 +216,8 @@ class Repositories:
             raise failure_of(output, "config")
         entries = safety.parse_listing(output.out)
         spec = self._spec()
+        if len(safety.overrides(entries, Allowed())) > _MOST_OVERRIDES:
+            raise Refused("the configuration of this repository names too many programs")
         if safety.is_unsteady(entries) and not spec.allow_programs:
             raise Refused(
                 "the configuration of this repository depends on its branch or remotes",
@@ -307,7 +313,11 @@ class Repositories:
 
 def failure_of(output: Output, what: str) -> Failed:
     """What git said, as an error with the files that it names."""
-    lines = [line for line in output.err.splitlines() if line.strip()]
+    # Git quotes attributes that it does not understand: from a file that may be any.
+    lines = [
+        line for line in output.err.splitlines()
+        if line.strip() and "is not a valid attribute name" not in line
+    ]  # fmt: skip
     said = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     text = said[0].partition(": ")[2] or said[0] if said else f"exit code {output.code}"
     files = [line[1:] for line in lines if line.startswith("\t")]

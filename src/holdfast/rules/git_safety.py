@@ -36,6 +36,7 @@ ALWAYS: tuple[Entry, ...] = (
     ("log.showSignature", FALSE),
     ("merge.verifySignatures", FALSE),
     ("blame.ignoreRevsFile", ""),
+    ("diff.orderFile", "/dev/null"),
     ("gc.auto", "0"),
     ("maintenance.auto", FALSE),
     ("rerere.enabled", FALSE),
@@ -115,9 +116,9 @@ def overrides(entries: Iterable[Entry], allowed: Allowed) -> list[Entry]:
         found.update(NO_SIGNING)
     for key, _ in entries:
         section, _, rest = key.partition(".")
-        name = rest.rpartition(".")[0]
-        if not name:
-            continue
+        name, dot, _ = rest.rpartition(".")
+        if not dot:
+            continue  # an empty name is one, too
         if section == "hook" and not allowed.hooks:
             found.update({f"hook.{name}.{last}": value for last, value in _HOOK})
         elif section in _NAMED and not (allowed.programs and section in ("filter", "merge")):
@@ -136,9 +137,10 @@ def filters_of(entries: Iterable[Entry]) -> list[str]:
     names = {
         key.partition(".")[2].rpartition(".")[0]
         for key, value in entries
-        if key.startswith("filter.") and value and not key.endswith(".required")
+        if key.startswith("filter.") and key.count(".") > 1
+        if value and not key.endswith(".required")
     }
-    return sorted(name for name in names if name)
+    return sorted(names)
 
 
 def environment(

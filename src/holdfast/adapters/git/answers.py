@@ -53,6 +53,11 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def shown(text: str) -> str:
+    """Such a name as text that everybody can read."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def parse_status(data: bytes) -> WorkTree:
     """The output of `git status --porcelain=v2 -z --branch --show-stash`."""
     head: dict[str, str] = {}

@@ -99,11 +99,7 @@ def _open(
             raise NotFound(f"{pointer} is no git repository: it has no {os.path.basename(needed)}")
     if not allow_outside:
         _check_inside(git_dir, common_dir, roots, pointer)
-    signature = tuple(
-        _signature(path)
-        for path in (f"{common_dir}/config", f"{git_dir}/config.worktree", f"{git_dir}/HEAD")
-    )
-    return Repository(place, git_dir, common_dir, (git_dir, *signature[:2]))
+    return as_it_is(Repository(place, git_dir, common_dir, ()))
 
 
 def _pointed_at(pointer: str, found: os.stat_result) -> str:
@@ -161,6 +157,14 @@ def _check(path: str, roots: Sequence[Root], why: str) -> None:
     real = os.path.realpath(path) + "/"
     if not any(real.startswith(os.path.realpath(root.path).rstrip("/") + "/") for root in roots):
         raise Refused(f"this repository is refused: {why}", _HINT)
+
+
+def as_it_is(repository: Repository) -> Repository:
+    """The same repository with its present signature: its configuration may have been changed
+    since it was found."""
+    files = f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"
+    signature = (repository.git_dir, *map(_signature, files))
+    return repository._replace(signature=signature)
 
 
 def _signature(path: str) -> tuple[int, ...] | None:

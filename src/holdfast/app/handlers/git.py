@@ -21,7 +21,7 @@ from holdfast.vocabulary.commands.git import (
     GitShow,
     GitStatus,
 )
-from holdfast.vocabulary.errors import NotFound, Refused, UsageError
+from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.git_results import (
     GitBranchesResult,
     GitConflict,
@@ -290,6 +290,9 @@ async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
             return GitTextResult(
                 repository=named(context, repository), text="", complete=True, revision=commit
             )
+        if "blame.ignorerevsfile" in await git.configured(repository):
+            # What git says then may be a line of any file that it names.
+            raise Failed("git blame: blame.ignoreRevsFile of the repository cannot be used")
         raise failure_of(output, "blame")
     data, _ = excerpt.piece()
     lines = data.count(b"\n")

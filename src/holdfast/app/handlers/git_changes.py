@@ -38,6 +38,7 @@ from holdfast.vocabulary.git_results import GitChangeResult, GitConflict, GitFil
 
 MOST_FILES = 200
 _MOST_IN_THE_WAY = 2000
+_MOST_FILTERS = 10
 NAME_STATUS = ("--name-status", "-z", "--no-ext-diff", "--find-renames", "--no-color")
 _EMPTY_TREES = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -94,7 +95,9 @@ class Change:
     async def warn_of_filters(self) -> None:
         filters = await self.context.repositories.filters(self.repository)
         if filters:
-            listed = ", ".join(filters)
+            names = [answers.shown(name) for name in filters[:_MOST_FILTERS]]
+            names += ["…"] if len(filters) > _MOST_FILTERS else []
+            listed = ", ".join(names)
             self.notes.append(
                 f"filters of the repository are not run ({listed}): files are taken as they are"
             )
