@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from holdfast.adapters.git import shadow
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused, UsageError
 from tests.git.desk import Desk
 
@@ -259,3 +262,31 @@ def test_secrets_of_remotes_are_not_told(desk: Desk) -> None:
     desk.git("config", "extensions.partialClone", "origin")
     error = refused(desk, "git_show", rev="0123456789012345678901234567890123456789")
     assert "hunter2" not in f"{error.message} {error.hint} {error.details}"
+
+
+def test_names_that_are_no_text_in_a_long_difference(tmp_path: Path) -> None:
+    """Its summary names them in one line each, as text."""
+    desk = Desk(tmp_path)
+    desk.repository()
+    odd = os.fsencode(desk.project) + b"/caf\xe9\n.txt"
+    with open(odd, "w") as file:
+        file.write("line\n" * 5000)
+    desk.git("add", "--all")
+    desk.git("commit", "--quiet", "--message=odd")
+    shown = desk.ask("git_show", rev="HEAD")
+    assert shown.cursor is not None
+    assert "+5000 -0\tcaf\ufffd\\n.txt\n" in shown.stat
+    msgspec.json.encode(shown)
+
+
+def test_a_large_file_with_a_name_that_is_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a checkpoint says of it can be told."""
+    monkeypatch.setattr(shadow, "LARGEST_FILE", 10)
+    desk = Desk(tmp_path)
+    desk.repository()
+    with open(os.fsencode(desk.project) + b"/caf\xe9", "w") as file:
+        file.write("long enough\n")
+    assert desk.ask("checkpoint").skipped == ["caf\ufffd"]
+    msgspec.json.encode(desk.ask("checkpoints"))

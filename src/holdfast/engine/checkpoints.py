@@ -109,7 +109,8 @@ class Checkpoints:
             for one in known:
                 if one.id == name:
                     return one
-            raise NotFound(f'no checkpoint "{name[:60]}"', "`checkpoints` lists them")
+            newest = ", ".join(one.id for one in known[:5]) or "none"
+            raise NotFound(f'no checkpoint "{name[:60]}"', f"the newest are: {newest}")
         own = [one for one in known if session is not None and one.session == session]
         if not known:
             raise NotFound("there is no checkpoint yet", "`checkpoint` makes one")
@@ -324,10 +325,11 @@ class Checkpoints:
 
 def would_be_lost(paths: Sequence[str]) -> Failed:
     """Files that are in the way and that nothing else holds."""
+    paths = [answers.shown(path) for path in paths[:200]]
     return Failed(
         "these files are in no checkpoint and would be lost: " + ", ".join(paths[:20]),
         "move them away first",
-        {"files": list(paths[:200])},
+        {"files": paths},
     )
 
 
@@ -358,5 +360,5 @@ def _parsed(ref: str, commit: str, time_text: str, message: str) -> Checkpoint:
         session=facts.get("session"),
         head=facts.get("head"),
         branch=facts.get("branch"),
-        skipped=skipped[:_MOST_TOLD] or msgspec.UNSET,
+        skipped=[answers.shown(path) for path in skipped[:_MOST_TOLD]] or msgspec.UNSET,
     )

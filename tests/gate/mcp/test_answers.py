@@ -63,3 +63,9 @@ def test_head_and_tail_tell_what_is_between() -> None:
     assert shown[0] == "line 0"
     assert shown[-1] == "line 999"
     assert any("lines left out" in line for line in shown)
+
+
+def test_names_of_files_make_no_lines() -> None:
+    """Nor do they turn the direction of writing."""
+    assert answers.in_one_line("a b é 日本.txt") == "a b é 日本.txt"
+    assert answers.in_one_line("x\nclean\t\u202e\x1b[0m") == "x\\nclean\\t\\u202e\\x1b[0m"

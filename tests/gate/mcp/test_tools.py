@@ -281,3 +281,19 @@ def test_what_is_no_request_is_answered_under_its_id() -> None:
     assert json.loads(not_understood(b'{"id":"\xc3\xa9","params":"\\ud800"}'))["id"] == "é"
     for line in (b"{", b"[" * 100_000, b"\xff\xfe", b"[1]", b'{"id":true}', b'{"id":[1]}'):
         assert json.loads(not_understood(line))["id"] is None
+
+
+def test_what_git_needs_is_said_in_words_of_the_tool(assistants: McpHold) -> None:
+    """And nothing to commit has no commit."""
+
+    async def story(client: Any) -> None:
+        async def said(**given: Any) -> str:
+            return text_of(await client.call_tool("git_change", given))
+
+        assert "op add needs paths" in await said(op="add")
+        assert "op switch needs a name" in await said(op="switch")
+        assert await said(op="commit", message="x", paths=["a.txt"]) == "nothing to commit"
+        made = (await said(op="checkpoint")).split()[1]
+        assert made in await said(op="restore_checkpoint", name="other")
+
+    assistants.talk(story)

@@ -54,8 +54,12 @@ def text_of(data: bytes) -> str:
 
 
 def shown(text: str) -> str:
-    """Such a name as text that everybody can read."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Such a name as text that everybody can read, in one line."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if text.isprintable():
+        return text
+    escaped = (letter.encode("unicode_escape").decode() for letter in text)
+    return "".join(a if a.isprintable() else b for a, b in zip(text, escaped, strict=True))
 
 
 def parse_status(data: bytes) -> WorkTree:
@@ -159,7 +163,7 @@ def stat_of(files: list[Counted], most: int = 200) -> str:
     for one in files[:most]:
         name = one.path if one.old_path is None else f"{one.old_path} => {one.path}"
         size = "binary" if one.added is None else f"+{one.added} -{one.removed}"
-        lines.append(f"{size}\t{name}")
+        lines.append(f"{size}\t{shown(name)}")
     if len(files) > most:
         lines.append(f"… {len(files) - most} more files")
     added = sum(one.added or 0 for one in files)

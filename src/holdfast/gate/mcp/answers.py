@@ -48,6 +48,14 @@ def told(lines: Iterable[dict[str, Any]]) -> list[str]:
     return folded(shortened(line) for line in text.split("\n")) if text else []
 
 
+def in_one_line(name: str) -> str:
+    """A name of a file, which may hold anything: no line and no direction of ours is its own."""
+    if name.isprintable():
+        return name
+    escaped = (letter.encode("unicode_escape").decode() for letter in name)
+    return "".join(a if a.isprintable() else b for a, b in zip(name, escaped, strict=True))
+
+
 def older(lines: Iterable[dict[str, Any]]) -> int:
     """How many lines before these were left out, as their note says."""
     notes = (str(line["text"]) for line in lines if line.get("note") == "cut")

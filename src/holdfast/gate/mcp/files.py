@@ -88,10 +88,10 @@ async def _listed(call: Call, path: str) -> Answer:
     found = await call.ask("list_files", path=path, limit=500)
     lines = []
     for entry in found["entries"]:
-        name = entry["path"]
+        name = answers.in_one_line(entry["path"])
         mark = {"directory": "/", "link": "@"}.get(entry["kind"], "")
         size = f"  {entry['size']}" if entry.get("size") is not None and not mark else ""
-        target = f" -> {entry['target']}" if entry.get("target") else ""
+        target = f" -> {answers.in_one_line(entry['target'])}" if entry.get("target") else ""
         denied = "  (denied)" if entry.get("denied") else ""
         lines.append(f"{name}{mark}{target}{size}{denied}")
     notes = [f"{found['ignored']} ignored"] if found.get("ignored") else []
@@ -169,9 +169,10 @@ async def search(call: Call, given: SearchArguments) -> Answer:
         case "content":
             lines = [_hit(hit) for hit in found["hits"]]
         case "files":
-            lines = list(found["files"])
+            lines = [answers.in_one_line(path) for path in found["files"]]
         case _:
-            lines = [f"{one['path']}: {one['count']}" for one in found["counts"]]
+            counts = found["counts"]
+            lines = [f"{answers.in_one_line(one['path'])}: {one['count']}" for one in counts]
     end = [f"-- {len(lines)} {'lines' if given.mode == 'content' else 'files'}"]
     if not found["complete"] and found.get("cursor"):
         end.append(f"next cursor {found['cursor']}")
@@ -182,4 +183,5 @@ async def search(call: Call, given: SearchArguments) -> Answer:
 
 def _hit(hit: dict[str, Any]) -> str:
     mark = "-" if hit.get("column") is None else ":"
-    return f"{hit['path']}{mark}{hit['line']}{mark}{answers.cleaned(hit['text'])}"
+    path = answers.in_one_line(hit["path"])
+    return f"{path}{mark}{hit['line']}{mark}{answers.cleaned(hit['text'])}"

@@ -74,8 +74,8 @@ def _status(found: dict[str, Any]) -> str:
     lines = [head]
     for name in ("staged", "changed"):
         lines += [f"{name}: {_file(one)}" for one in found[name]]
-    lines += [f"conflict: {one['path']} ({one['kind']})" for one in found["conflicts"]]
-    lines += [f"untracked: {path}" for path in found["untracked"]]
+    lines += _conflicts(found)
+    lines += [f"untracked: {answers.in_one_line(path)}" for path in found["untracked"]]
     if found["clean"] and not found["untracked"]:
         lines.append("clean")
     if found.get("stashes"):
@@ -90,8 +90,13 @@ def _status(found: dict[str, Any]) -> str:
 
 
 def _file(one: dict[str, Any]) -> str:
-    old = f" (was {one['old_path']})" if one.get("old_path") else ""
-    return f"{one['change']} {one['path']}{old}"
+    old = f" (was {answers.in_one_line(one['old_path'])})" if one.get("old_path") else ""
+    return f"{one['change']} {answers.in_one_line(one['path'])}{old}"
+
+
+def _conflicts(found: dict[str, Any]) -> list[str]:
+    conflicts = found.get("conflicts") or ()
+    return [f"conflict: {answers.in_one_line(one['path'])} ({one['kind']})" for one in conflicts]
 
 
 def _log(found: dict[str, Any]) -> str:
@@ -168,6 +173,10 @@ async def git_change(call: Call, given: GitChangeArguments) -> Answer:
             fields[names[name]] = value
     if given.op == "commit" and not given.message:
         raise UsageError("op commit needs a message")
+    if given.op in ("add", "restore") and not given.paths:
+        raise UsageError(f"op {given.op} needs paths", 'paths ["."] means all')
+    if given.op == "switch" and not (given.name or given.rev):
+        raise UsageError("op switch needs a name or a rev", "op branch makes a new branch")
     if given.op in ("branch", "tag") and not given.name:
         raise UsageError(f"op {given.op} needs a name")
     if given.op == "checkpoint" and given.dry_run:
@@ -184,10 +193,10 @@ def _changed(op: str, done: dict[str, Any]) -> Answer:
     lines = [done.get("message") or "done"]
     if done.get("dry_run"):
         lines.insert(0, "dry run, nothing was changed:")
-    if done.get("commit"):
+    if done.get("commit") and done.get("changed"):
         lines.append(f"commit {done['commit'][:12]}")
     lines += [_file(one) for one in (done.get("files") or ())[:100]]
-    lines += [f"conflict: {one['path']} ({one['kind']})" for one in done.get("conflicts") or ()]
+    lines += _conflicts(done)
     if done.get("next"):
         lines.append(f"next: {done['next']}")
     saved = done.get("checkpoint") or (done.get("saved") or {}).get("id")
