@@ -34,6 +34,9 @@ NOT_NEEDED = shutil.ignore_patterns(
     "site-packages", "test", "tests", "config-*", "idlelib", "tkinter", "turtledemo", "lib2to3"
 )
 
+PROGRAMS = ("rg",)
+"""What packages bring beside modules."""
+
 
 def nobody() -> tuple[int, int]:
     try:
@@ -104,6 +107,8 @@ def install(home: Path, python: Path) -> Path:
         f"#!{python}\nimport sys\nfrom holdfast.cli.main import main\nsys.exit(main())\n"
     )
     command.chmod(0o755)
+    for program in PROGRAMS:
+        shutil.copy2(Path(sysconfig.get_path("scripts")) / program, python.parent)
     tree = home / "tree"
     shutil.copytree(ROOT, tree, ignore=NOT_COPIED)
     return tree

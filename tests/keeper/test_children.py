@@ -365,7 +365,9 @@ def test_a_supervisor_is_launched_again_when_descriptors_are_short() -> None:
         raise OSError(24, "Too many open files")
 
     later: list[tuple[float, Any]] = []
-    loop = SimpleNamespace(call_later=lambda seconds, call: later.append((seconds, call)))
+    loop = SimpleNamespace(
+        now=lambda: 0.0, call_later=lambda seconds, call: later.append((seconds, call))
+    )
     none = cast("Any", None)
     launcher = cast("Any", SimpleNamespace(start=refuse))
     supervisor = Supervisor(cast("Any", loop), launcher, none, none)
