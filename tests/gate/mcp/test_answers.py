@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.gate.mcp import answers
+from holdfast.gate.mcp.server import failure
+from holdfast.vocabulary.errors import OutcomeUnknown
 
 
 def lines(*texts: str) -> list[dict[str, str]]:
@@ -69,3 +71,11 @@ def test_names_of_files_make_no_lines() -> None:
     """Nor do they turn the direction of writing."""
     assert answers.in_one_line("a b é 日本.txt") == "a b é 日本.txt"
     assert answers.in_one_line("x\nclean\t\u202e\x1b[0m") == "x\\nclean\\t\\u202e\\x1b[0m"
+
+
+def test_an_unknown_outcome_is_told_without_keys() -> None:
+    """A model has none: it looks, and calls again."""
+    said = failure(OutcomeUnknown("x was begun under this key", "ask under a new key"))
+    assert "key" not in said.text
+    assert "call again" in said.text
+    assert said.is_error

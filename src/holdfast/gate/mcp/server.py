@@ -35,7 +35,7 @@ from holdfast.gate.mcp.confirming import (
 from holdfast.gate.mcp.reading import Reading
 from holdfast.gate.mcp.subscribing import Subscribing
 from holdfast.gate.mcp.tools import TABLE, offered
-from holdfast.vocabulary.errors import HoldfastError, UnknownOutcome
+from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.secrets import redact
 
@@ -102,9 +102,9 @@ def _shown(name: str, params: CallToolRequestParams) -> str:
 def failure(error: HoldfastError) -> Answer:
     """An error as a model can act on it: what happened, and what to do."""
     message, hint = error.message, error.hint
-    if isinstance(error, UnknownOutcome):
+    if error.code == "unknown_outcome":
         # Keys are the relay's; the next call has another one by itself.
-        message = "it was begun, and Holdfast was killed meanwhile: nobody knows whether it was done"
+        message = "it was begun, and Holdfast died under it: nobody knows whether it was done"
         hint = "look how things are now, then call again if it is still needed"
     return Answer("\n".join(filter(None, (message, hint))), is_error=True)
 
