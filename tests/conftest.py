@@ -36,6 +36,12 @@ FOREIGN = (
     "MAGICTUNNEL_",
 )
 
+ONCE = frozenset({
+    "test_alerts", "test_authority", "test_explain", "test_pains_alerts", "test_reload_property",
+    "test_secrets", "test_ways_around", "test_workflows",
+})  # fmt: skip
+"""Stories about words and decisions: who we are makes no difference to them."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # Whoever runs us in the background ignores these, and everything we start would, too.
@@ -56,7 +62,8 @@ def _distributes(config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories and kill −9 hold for every user, so they are run as nobody too."""
     for item in items:
-        if item.path.parent.name in ("scenarios", "chaos"):
+        is_story = item.path.parent.name in ("scenarios", "chaos")
+        if is_story and item.path.stem not in ONCE and not item.path.stem.endswith("_example"):
             item.add_marker(pytest.mark.unprivileged)
 
 
