@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,64 @@ def test_an_unknown_client_is_named(home: Path, capsys: pytest.CaptureFixture[st
     """With the one that was probably meant."""
     assert main(["mcp", "config", "cluade"]) == 2
     assert 'did you mean "claude"' in capsys.readouterr().err
+
+
+OURS = '"command" = "y"\n'
+ODD_TOML = (
+    '[mcp_servers."holdfast"]\ncommand = "x"\n',
+    '[ mcp_servers . holdfast ]\ncommand = "x"\n',
+    '[mcp_servers]\nholdfast = { command = "x" }\n',
+    'mcp_servers.holdfast.command = "x"\n',
+    'mcp_servers = { other = { command = "x" } }\n',
+    'text = """\n[mcp_servers.holdfast]\ncommand = "keep"\n"""\n',
+    '[mcp_servers.holdfast]\nargs = [\n "a]b",\n "c",\n]\n',
+    f"[mcp_servers.holdfast]\n{OURS}",
+    "broken = [\n",
+)
+ODD_JSON = (
+    '{"mcpServers": {"other": {"timeout": 1e400}}}',
+    '{"mcpServers": {}, "a": 1, "a": 2}',
+    '{"mcpServers": []}',
+    "[]",
+)
+
+
+@pytest.mark.parametrize("text", [*ODD_TOML, *ODD_JSON])
+@pytest.mark.parametrize("has_parser", [True, False])
+def test_what_would_not_stay_as_it_is_is_left_alone(
+    text: str, has_parser: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said in another way, or not understood: never harmed."""
+    is_json = text in ODD_JSON
+    if not has_parser:
+        if "a]b" in text or OURS in text or "broken" in text:
+            pytest.skip("takes a parser to see")
+        monkeypatch.setitem(sys.modules, "tomllib", None)
+    elif not is_json:
+        pytest.importorskip("tomllib")
+    path = home / "project/.mcp.json" if is_json else home / ".codex/config.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert main(["mcp", "config", "claude" if is_json else "codex", "--write"]) == 1
+    assert path.read_text() == text
+    assert len(list(path.parent.glob(f"{path.name}*"))) == 1
+
+
+@pytest.mark.parametrize("has_parser", [True, False])
+def test_what_the_user_added_to_our_table_stays(
+    has_parser: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its line ends; also where its key begins like one of ours."""
+    if not has_parser:
+        monkeypatch.setitem(sys.modules, "tomllib", None)
+    path = home / ".codex/config.toml"
+    path.parent.mkdir()
+    added = b"command_timeout = 5\r\nargs_more = 1\r\n[mcp_servers.holdfast.env]\r\nA = 1\r\n"
+    before = b'[mcp_servers.holdfast] # mine\r\ncommand = "x"\r\n' + added
+    path.write_bytes(before)
+    assert main(["mcp", "config", "codex", "--write"]) == 0
+    assert added in path.read_bytes()
+    assert b'command = "x"' not in path.read_bytes()
+    assert b"\n" not in path.read_bytes().replace(b"\r\n", b"")
+    assert path.with_name("config.toml.backup-1").read_bytes() == before
+    assert main(["mcp", "config", "codex", "--write", "--start"]) == 0

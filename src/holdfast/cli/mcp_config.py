@@ -5,6 +5,7 @@ Whatever else the file holds stays, and what it was before is kept beside it.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -143,7 +144,15 @@ def _toml(client: Client, command: str, args: list[str]) -> str:
 def _write(call: Call, client: Client, path: str, command: str, args: list[str]) -> int:
     before = _read(path)
     make = _in_toml if path.endswith(".toml") else _in_json
-    after = make(client, path, before or "", command, args)
+    try:
+        after = make(client, before or "", command, args)
+    except (ValueError, AttributeError, TypeError):
+        raise Failed(
+            f"{path} is not understood (comments?), so nothing was changed",
+            f"add this by hand: {_text(client, command, args)}",
+        ) from None
+    if "\r\n" in (before or ""):
+        after = after.replace("\n", "\r\n")
     if after == before:
         call.say(f"{path} says it already")
         return 0
@@ -156,7 +165,7 @@ def _write(call: Call, client: Client, path: str, command: str, args: list[str])
 
 def _read(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", newline="") as file:
             return file.read()
     except FileNotFoundError:
         return None
@@ -164,21 +173,51 @@ def _read(path: str) -> str | None:
         raise Failed(f"{path} cannot be read: {error}", "nothing was changed") from None
 
 
-def _in_json(client: Client, path: str, before: str, command: str, args: list[str]) -> str:
+def _in_json(client: Client, before: str, command: str, args: list[str]) -> str:
+    """With our entry; raises ValueError and others for what would not stay as it is."""
+    value = json.loads(before, object_pairs_hook=_each_once) if before.strip() else {}
+    servers = value.setdefault(client.section, {})
+    servers[NAME] = {**(servers.get(NAME) or {}), **client.entry(command, args)}
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is there twice")
+    return dict(pairs)
+
+
+def _in_toml(client: Client, before: str, command: str, args: list[str]) -> str:
+    """The same; every line that is not ours stays as it was."""
+    after = _with_table(client, before, command, args)
+    was, now = _parsed(before), _parsed(after)
+    if was is None or now is None:
+        # This Python does not understand TOML: only what is plainly written is changed.
+        rest = before.replace(f"[{client.section}.{NAME}]", "")
+        rest = rest.replace(f"[{client.section}.{NAME}.", "[")
+        keys = [line.partition("=")[0].strip() for line in rest.splitlines()]
+        is_odd = any(NAME in key or key.startswith(client.section) for key in keys)
+        if is_odd or '"""' in rest or "'''" in rest:
+            raise ValueError("not plain enough")
+        return after
+    ours = now.setdefault(client.section, {}).pop(NAME, {})
+    theirs = was.setdefault(client.section, {}).pop(NAME, {})
+    entry = client.entry(command, args)
+    if was != now or ours != {**theirs, **entry}:
+        raise ValueError("something else would be changed")
+    return after
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(before) if before.strip() else {}
-        servers = value.setdefault(client.section, {})
-        servers[NAME] = {**(servers.get(NAME) or {}), **client.entry(command, args)}
-    except (ValueError, AttributeError, TypeError):
-        raise Failed(
-            f"{path} is not understood (comments?), so nothing was changed",
-            f"add this by hand: {_text(client, command, args)}",
-        ) from None
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        tomllib = importlib.import_module("tomllib")
+    except ImportError:
+        return None
+    found: dict[str, Any] = tomllib.loads(text)
+    return found
 
 
-def _in_toml(client: Client, path: str, before: str, command: str, args: list[str]) -> str:
-    """The table of ours replaced, or put at the end; every other line as it was."""
+def _with_table(client: Client, before: str, command: str, args: list[str]) -> str:
     head = f"[{client.section}.{NAME}]"
     kept: list[str] = []
     is_ours, is_listing, place = False, False, None
@@ -188,14 +227,15 @@ def _in_toml(client: Client, path: str, before: str, command: str, args: list[st
             is_listing = "]" not in stripped
             continue
         if stripped.startswith("["):
-            is_ours = stripped == head
+            is_ours = stripped.partition("#")[0].strip() == head
             if is_ours:
                 place = len(kept)
                 continue
-        is_listing = is_ours and stripped.startswith("args") and "]" not in stripped
+        key = stripped.partition("=")[0].strip()
+        is_listing = is_ours and key == "args" and "]" not in stripped
         if not is_ours:
             kept.append(line)
-        elif stripped and not stripped.startswith(("command", "args")):
+        elif stripped and key not in ("command", "args"):
             # What the user added to our table stays in it.
             kept.append(line)
     block = _toml(client, command, args).splitlines()
@@ -216,7 +256,7 @@ def _keep(path: str, before: str | None) -> str | None:
             fd = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             continue
-        with open(fd, "w", encoding="utf-8") as file:
+        with open(fd, "w", encoding="utf-8", newline="") as file:
             file.write(before)
         return backup
     raise Failed(f"there are too many backups beside {path}", "remove some of them")
@@ -230,7 +270,7 @@ def _replace(path: str, text: str) -> None:
     mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with open(fd, "w", encoding="utf-8") as file:
+        with open(fd, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         os.replace(new, path)
     except OSError:
