@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -323,3 +324,16 @@ def test_what_is_no_proper_message_ends_no_line(doors: Doors, assistant: Assista
     assert heard["params"]["arguments"] == {"message": "half \ud83c of it"}
     gate.answer(heard)
     assert assistant.hear()["id"] == 2
+
+
+def test_who_was_stopped_is_not_waited_for(doors: Doors, assistant: Assistant) -> None:
+    """`holdfast down` under a line is told soon, not after all patience."""
+    gate = begin(doors, assistant)
+    doors.close()
+    for name in ("line.sock", "mcp.sock"):
+        (doors.folder / name).unlink()
+    gate.die()
+    began = time.monotonic()
+    assistant.say(call(2))
+    assert "nothing runs here" in assistant.hear()["error"]["message"]
+    assert time.monotonic() - began < 15

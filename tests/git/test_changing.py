@@ -225,3 +225,14 @@ def test_what_is_ignored_is_not_overwritten(desk: Desk) -> None:
         with pytest.raises(Failed, match=r"would be lost: local\.txt"):
             desk.ask(**fields)
     assert desk.read("local.txt") == "precious"
+
+
+def test_another_git_at_work_is_said(desk: Desk) -> None:
+    """With what to do about it; nothing was changed."""
+    desk.write("a.txt", "another\n")
+    lock = desk.write(".git/index.lock", "")
+    with pytest.raises(Failed, match=r"index\.lock") as caught:
+        desk.ask("git_commit", message="x", paths=["a.txt"])
+    assert "try again" in caught.value.hint
+    lock.unlink()
+    assert desk.ask("git_commit", message="x", paths=["a.txt"]).changed

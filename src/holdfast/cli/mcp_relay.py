@@ -15,7 +15,7 @@ import re
 import select
 import time
 
-from holdfast.cli.mcp_session import decide, open_session
+from holdfast.cli.mcp_session import decide, nobody_there, open_session
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
@@ -35,6 +35,8 @@ APPROVAL = b'"io.holdfast/approval"'
 INTERRUPTED = b'"resultType":"input_required"'
 OWN = "holdfast-relay-"
 PATIENCE_SECONDS = 30.0
+DOUBT_SECONDS = 2.0
+"""After so long without a gate it is asked whether Holdfast runs at all."""
 RETRY_SECONDS = 0.05
 GREETING_SECONDS = 10.0
 NOT_AVAILABLE = -32001
@@ -285,6 +287,7 @@ class Relay:
     def _join(self) -> None:
         """Connect and go on where it was; whom nobody answers is told."""
         deadline = time.monotonic() + PATIENCE_SECONDS
+        doubtful = time.monotonic() + DOUBT_SECONDS
         while True:
             try:
                 self._sock = self._connected(deadline)
@@ -297,6 +300,11 @@ class Relay:
                 if self._sock is not None:
                     self._sock.close()
                     self._sock = None
+                if time.monotonic() >= doubtful:
+                    doubtful = deadline
+                    if (gone := nobody_there(self._places)) is not None:
+                        self._give_up(gone)
+                        return
                 if time.monotonic() >= deadline:
                     why = f"the gate does not answer: {error.strerror or error}"
                     self._give_up(NoDaemon(why, "`holdfast status` tells how things are"))

@@ -31,6 +31,17 @@ def open_session(places: Places, client: str, launch: Callable[[], None] | None)
         connection.close()
 
 
+def nobody_there(places: Places) -> NoDaemon | None:
+    """That nothing runs here, if so: it was stopped, and nobody comes back by himself."""
+    try:
+        reach(places).close()
+    except NoDaemon as error:
+        return error if type(error) is NoDaemon else None
+    except (HoldfastError, OSError):
+        return None
+    return None
+
+
 def decide(places: Places, client: str, approval: str, answer: Any) -> None:
     """Approve or reject, as the person at the client said; anything else decides nothing."""
     if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline"):

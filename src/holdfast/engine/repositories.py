@@ -323,6 +323,8 @@ def failure_of(output: Output, what: str) -> Failed:
     files = [line[1:] for line in lines if line.startswith("\t")]
     hints = [line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")]
     details = {"files": files[:200]} if files else {}
+    if ".lock': File exists" in text:
+        hints = ["another git is at work there: try again; if none is, remove this file"]
     return Failed(f"git {what}: {text[:500]}", (hints or [""])[0][:300], details)
 
 
