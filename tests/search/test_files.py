@@ -263,3 +263,33 @@ def test_the_program_is_found_where_pip_puts_it(
     (tmp_path / "rg").write_text("#!/bin/sh\n")
     (tmp_path / "rg").chmod(0o755)
     assert program.find(str(tmp_path)) == str(tmp_path / "rg")
+
+
+def test_a_link_that_stood_there_for_a_moment(tmp_path: Path) -> None:
+    """What ripgrep read through it is not told, though all is as before when it is looked at."""
+    desk = Desk(tmp_path)
+    desk.write("a.txt", "needle inside\n")
+    (tmp_path / "outside").write_text("needle SECRET\n")
+    file, aside, run = desk.project / "a.txt", tmp_path / "aside", desk.finding.run
+
+    async def swapping(*arguments: Any) -> Any:
+        file.rename(aside)
+        file.symlink_to(tmp_path / "outside")
+        ended = await run(*arguments)
+        file.unlink()
+        aside.rename(file)
+        return ended
+
+    desk.finding.run = swapping  # type: ignore[method-assign, assignment]
+    assert desk.ask("search", pattern="needle", path="a.txt").hits == []
+    desk.finding.run = run  # type: ignore[method-assign]
+    assert [hit.text for hit in desk.ask("search", pattern="needle").hits] == ["needle inside"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lines_are_found_again_in_every_encoding(tmp_path: Path, encoding: str) -> None:
+    """With those around them, in the first line and later."""
+    desk = Desk(tmp_path)
+    desk.write("a.txt", "é needle\r\nbetween 🎉\r\nneedle\r\nlast".encode(encoding))
+    hits = desk.ask("search", pattern="needle", context=1).hits
+    assert [hit.line for hit in hits] == [1, 2, 3, 4]

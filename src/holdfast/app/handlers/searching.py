@@ -20,6 +20,10 @@ from holdfast.vocabulary.search_results import FileCount, Hit, SearchResult
 
 _HIT_OVERHEAD = 16
 _WINDOW = 2 * rules.LONGEST_SHOWN
+_COMPARED = 256
+_LARGEST_DECODED = 16 << 20
+_UTF_8 = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Ground(NamedTuple):
@@ -161,6 +165,8 @@ class _Lines(_Collector):
         """Lines before a match that may not come."""
         self._matches = 0
         self._long: list[tuple[int, Event]] = []
+        self._seen: dict[tuple[str, int], tuple[int, bytes]] = {}
+        """Where ripgrep saw each line that is told, and how it begins."""
 
     def take(self, data: bytes) -> bool:
         for event in self._reader.feed(data):
@@ -187,6 +193,7 @@ class _Lines(_Collector):
             column=(event.start or 0) + 1,
             cut=shown.is_cut or not event.is_whole,
         )
+        self._seen[path, event.line] = event.offset, event.data[:_COMPARED]
         size = sum(len(one.text) + len(one.path) for one in (*waiting, hit))
         if not self.has_room(size, self._matches):
             self.is_full = True
@@ -204,6 +211,7 @@ class _Lines(_Collector):
             return
         shown = rules.shown_line(event.data, 0)
         hit = Hit(path=path, line=event.line, text=shown.text, cut=shown.is_cut)
+        self._seen[path, event.line] = event.offset, event.data[:_COMPARED]
         last = self.last
         is_behind = (
             last is not None
@@ -226,6 +234,30 @@ class _Lines(_Collector):
                 self.hits[place] = Hit(
                     path=old.path, line=old.line, text=text, column=old.column, cut=True
                 )
+        self.hits = [hit for path in self._paths() for hit in self._proven(path)]
+
+    def _paths(self) -> list[str]:
+        return list(dict.fromkeys(hit.path for hit in self.hits))
+
+    def _proven(self, path: str) -> list[Hit]:
+        """Lines that are in the file of this name beneath its root. Ripgrep opens files by name: if
+        a link stood there for a moment, it has read another one."""
+        found = [hit for hit in self.hits if hit.path == path]
+        try:
+            with self.roots.opened(self.roots.locate(path)) as (descriptor, _):
+                return [hit for hit in found if self._is_there(descriptor, hit)]
+        except (OSError, HoldfastError):
+            return []
+
+    def _is_there(self, descriptor: int, hit: Hit) -> bool:
+        offset, data = self._seen[hit.path, hit.line]
+        mark = os.pread(descriptor, 3, 0)
+        if mark[:2] in _UTF_16:
+            text = os.pread(descriptor, _LARGEST_DECODED, 0).decode("utf-16", "replace").encode()
+            return text[offset : offset + len(data)] == data
+        # Offsets are counted without the mark that UTF-8 may begin with.
+        places = (offset, offset + len(_UTF_8)) if mark == _UTF_8 else (offset,)
+        return any(os.pread(descriptor, len(data), place) == data for place in places)
 
     def _around(self, event: Event) -> str | None:
         if event.start is None or event.start < len(event.data) - rules.LONGEST_SHOWN:
