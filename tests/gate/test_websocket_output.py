@@ -269,10 +269,8 @@ def test_a_slow_viewer_skips_or_lags(hold: Hold, up: Callable[..., Gate], slow: 
             await ws.ask("ping")
             got = sum(it["data"]["bytes"] for it in ws.kept if isinstance(it, dict)
                       and it["event"] == "output")  # fmt: skip
-            ws.kept.clear()
             assert 0 < got <= created["bufferSize"] == 65536
-            await ws.send("ack", {**named, "bytes": got})
-            total, skipped, last = got, 0, b""
+            total, skipped, last = 0, 0, b""
             while not last.endswith(b"last\n"):
                 frame = await ws.frame(lambda it: it["event"] in ("output", "output:gap"))
                 data = frame["data"]
