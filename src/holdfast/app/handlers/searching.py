@@ -281,41 +281,40 @@ def window_text(data: bytes, event: Event, first: int) -> str | None:
     return ("…" if first else "") + shown.text.strip("\ufffd") + "…"
 
 
-class _Paths(_Collector):
-    """Only the files."""
+class _Files(_Collector):
+    """What is told of each file once."""
 
     def __init__(
         self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
     ) -> None:
         super().__init__(command, roots, folder, after)
         self._rest = b""
+
+    def _new(self, name: str, told: int) -> str | None:
+        """The file's path, if it is to be told and there is room beside those told already."""
+        path = self.told(name)
+        if path is None or self.is_old(name, 0):
+            return None
+        if not self.has_room(len(path), told):
+            self.is_full = True
+            return None
+        self.last = FilePlace(name, 0)
+        return path
+
+
+class _Paths(_Files):
+    """Only the files."""
 
     def take(self, data: bytes) -> bool:
         *names, self._rest = (self._rest + data).split(b"\0")
         for name in names:
-            if not self.is_full:
-                self._add(_path(name))
+            if not self.is_full and (path := self._new(_path(name), len(self.files))) is not None:
+                self.files.append(path)
         return self.is_full
 
-    def _add(self, name: str) -> None:
-        path = self.told(name)
-        if path is None or self.is_old(name, 0):
-            return
-        if not self.has_room(len(path), len(self.files)):
-            self.is_full = True
-            return
-        self.files.append(path)
-        self.last = FilePlace(name, 0)
 
-
-class _Counts(_Collector):
+class _Counts(_Files):
     """How many lines of each file."""
-
-    def __init__(
-        self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
-    ) -> None:
-        super().__init__(command, roots, folder, after)
-        self._rest = b""
 
     def take(self, data: bytes) -> bool:
         self._rest += data
@@ -325,18 +324,10 @@ class _Counts(_Collector):
             if not nul or not end:
                 break
             self._rest = after
-            self._add(_path(name), int(number) if number.isdigit() else 0)
+            if (path := self._new(_path(name), len(self.counts))) is not None:
+                count = int(number) if number.isdigit() else 0
+                self.counts.append(FileCount(path=path, count=count))
         return self.is_full
-
-    def _add(self, name: str, number: int) -> None:
-        path = self.told(name)
-        if path is None or self.is_old(name, 0):
-            return
-        if not self.has_room(len(path), len(self.counts)):
-            self.is_full = True
-            return
-        self.counts.append(FileCount(path=path, count=number))
-        self.last = FilePlace(name, 0)
 
 
 _COLLECTORS: dict[str, Callable[[Search, Roots, Located, FilePlace | None], _Collector]] = {
