@@ -171,6 +171,19 @@ def test_a_healthy_service_fills_no_history(scene: Callable[..., Scene]) -> None
     assert told == ["health:changed", "service:ready"]
 
 
+def test_readiness_that_does_not_come_is_told_once(scene: Callable[..., Scene]) -> None:
+    """After `retries` failed checks, with the reason; the run goes on, and may become ready."""
+    one = scene(probe("readiness"))
+    one.prober.answers["readiness"] = BAD
+    one.start()
+    one.pass_time(1000.0)
+    [told] = one.events("health:changed")
+    assert (told["from"], told["to"], told["reason"]) == ("unknown", "not ready", "broken")
+    one.prober.answers["readiness"] = GOOD
+    one.pass_time(10.0)
+    assert (one.state, one.runner.number, one.condition.is_ready) == ("running", 1, True)
+
+
 def test_report_only_never_restarts(scene: Callable[..., Scene]) -> None:
     """Unhealthy is told for as long as it lasts, and the run goes on."""
     one = scene(probe("liveness", action="report"))

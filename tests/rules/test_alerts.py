@@ -120,6 +120,14 @@ TABLE: list[tuple[str, list[History], dict[str, int]]] = [
         {"health_check": 1, "unhealthy": 1},
     ),
     (
+        "condemned for its start: one alert",
+        [
+            [("service:condemned", {"cause": "start_failure", "reason": "no answer"})],
+            [("process:start_failed", {"reason": "no answer"})],
+        ],
+        {"start_failure": 1},
+    ),
+    (
         "condemned for a limit: one alert",
         [
             [("limit:reached", {"limit": "memory", "reason": "9 of 8 MiB"})],

@@ -13,6 +13,7 @@ from holdfast.rules.explain import Facts, Holder
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.service_spec import RestartSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.workflow_spec import RecoverySpec
 
 S, D = State, Desired
 
@@ -76,6 +77,23 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
         "it has been running for 5 s (run 3, pid 7), and its checks say it is unhealthy",
         "if it fails it is started again (restart_policy on_failure); "
         "the 2 failures before are forgotten after 1 min of running",
+        False,
+    ),
+    (
+        "running, unhealthy, left alone",
+        facts(
+            S.RUNNING,
+            pid=7,
+            number=3,
+            uptime=5.0,
+            health="unhealthy",
+            failed_check="status 500",
+            spec=spec(recovery={"unhealthy": RecoverySpec(action="notify")}),
+        ),
+        "it has been running for 5 s (run 3, pid 7), and its checks say it is unhealthy"
+        " (status 500)",
+        "nothing more is done about its health (recovery of unhealthy: notify); "
+        "if it fails it is started again (restart_policy on_failure)",
         False,
     ),
     (
@@ -247,6 +265,15 @@ def test_anything_can_be_explained(
     explain.is_fine(known)
     assert all(words)
     assert "None" not in " ".join(words).replace(reason or "\0", "")
+
+
+def test_what_repeats_is_told_once() -> None:
+    """The same, several times in a row, is one happening with a number."""
+    failed = {"kind": Kind.HEALTH_FAILED.value, "data": {"probe": "liveness", "reason": "500"}}
+    ready = {"kind": Kind.SERVICE_READY.value, "data": {}}
+    told = [text for _, text in explain.happenings([failed, failed, ready, failed])]
+    check = "a check failed: liveness, 500"
+    assert told == [f"{check} (2 times)", "became ready", check]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def detail_of(service: dict[str, Any]) -> str:
         parts.append(f"waits for {' and '.join(awaited)}")
     wait = service.get("next_start_in")
     if wait is not None and "restarting in" not in reason and not awaited:
-        parts.append(f"restarting in {max(0.0, wait):.0f} s")
+        parts.append(f"restarting in {f'{wait:.0f} s' if wait >= 0.5 else 'a moment'}")
     if (following := service.get("next_scheduled")) is not None:
         parts.append(f"next start {_moment(following)}")
     parts += health_of(service)

@@ -202,6 +202,9 @@ class RunHealth:
         if before.is_ready and after.is_ready is False:
             words = {"from": "ready", "to": "not ready"}
             self._event(Kind.HEALTH_CHANGED, what="readiness", **words, **facts)
+        elif after.is_overdue and not before.is_overdue and _asks_readiness_only(watch):
+            words = {"from": "unknown", "to": "not ready"}
+            self._event(Kind.HEALTH_CHANGED, what="readiness", **words, **facts)
         self.runner.judge(after)
         if after.is_ready and before.is_ready is False:
             seconds = round(self._now() - self.run.started_mono, 3)
@@ -357,6 +360,11 @@ class _Told:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _asks_readiness_only(watch: Watch | None) -> bool:
+    """Whether nobody else tells that it fails: liveness and startup end the run."""
+    return watch is not None and set(watch.probe.roles) == {"readiness"}
 
 
 def _with_interval(probe: ProbeSpec, seconds: float) -> ProbeSpec:

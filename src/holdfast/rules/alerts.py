@@ -127,6 +127,8 @@ def _on_condemned(alerts: Open, event: Event) -> list[Change]:
         if any(it.service == event.service and it.cause == _C.LIMIT for it in alerts.values()):
             return []
         return raise_(alerts, event, _C.LIMIT, "warning", words, subject=limit)
+    if cause == "start_failure":
+        return []  # its end is told as one
     if cause == "timeout":
         return raise_(alerts, event, _C.TIMEOUT, "warning", words, counts=False)
     return raise_(alerts, event, _C.OTHER, "warning", words, subject=cause)
@@ -187,9 +189,9 @@ def _untold(event: Event) -> int:
 def _on_health_changed(alerts: Open, event: Event) -> list[Change]:
     data = event.data
     if data.get("what") == "readiness" and data.get("to") == "not ready":
-        words = (
-            f"{event.service} is not ready any more: {word(data.get('reason')) or 'why is unknown'}"
-        )
+        lost = " any more" if data.get("from") == "ready" else ""
+        reason = word(data.get("reason")) or "why is unknown"
+        words = f"{event.service} is not ready{lost}: {reason}"
         return raise_(alerts, event, _C.UNREADY, "warning", words)
     if word(data.get("what") or "health") not in ("health", "liveness"):
         return []

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from holdfast.rules import diagnosis
+from holdfast.rules.recovery import action_for
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
@@ -60,6 +61,8 @@ class Facts(NamedTuple):
     lines: tuple[str, ...] = ()
     """The last lines of output, oldest first."""
     holders: tuple[Holder, ...] = ()
+    failed_check: str | None = None
+    """Why a check of the live run failed last."""
 
 
 def duration(seconds: float) -> str:
@@ -150,10 +153,11 @@ def _why_starting(facts: Facts, since: str) -> str:
 def _why_running(facts: Facts) -> str:
     uptime = duration(facts.uptime if facts.uptime is not None else facts.for_seconds)
     words = f"it has been running for {uptime} (run {facts.number}, pid {facts.pid or 'unknown'})"
+    failed = f" ({facts.failed_check})" if facts.failed_check else ""
     if facts.health == "unhealthy":
-        words += ", and its checks say it is unhealthy"
+        words += f", and its checks say it is unhealthy{failed}"
     elif facts.is_ready is False:
-        words += ", and is not ready"
+        words += f", and is not ready{failed}"
     elif facts.health == "healthy":
         words += ", and its checks say it is healthy"
     elif facts.health is not None:
@@ -241,10 +245,21 @@ def _next_of_running(facts: Facts) -> str:
             words = "if it ends it is started again (restart_policy always)"
         case _:
             words = "if it fails it is started again (restart_policy on_failure)"
+    if facts.health == "unhealthy" and (patience := _patience(facts)):
+        words = f"nothing more is done about its health ({patience}); {words}"
     if facts.failures:
         stable = duration(facts.spec.restart.reset_after)
         words += f"; {_failures(facts.failures)} forgotten after {stable} of running"
     return words
+
+
+def _patience(facts: Facts) -> str | None:
+    """Why an unhealthy run is left alone, if that is declared."""
+    action = action_for(facts.spec, "unhealthy").action
+    if action != "restart":
+        return f"recovery of unhealthy: {action}"
+    liveness = [probe for probe in facts.spec.probes if "liveness" in probe.roles]
+    return "action: report" if any(probe.action == "report" for probe in liveness) else None
 
 
 def _next_of_rest(facts: Facts) -> str:
@@ -316,6 +331,20 @@ def _list(items: Iterable[str]) -> str:
 
 
 # What happened before
+
+
+def happenings(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Decisive events in words; what is the same several times in a row is one."""
+    told: list[tuple[dict[str, Any], str, int]] = []
+    for event in events:
+        text = happening(event)
+        if text is None:
+            continue
+        if told and told[-1][1] == text:
+            told[-1] = (told[-1][0], text, told[-1][2] + 1)
+        else:
+            told.append((event, text, 1))
+    return [(event, f"{text} ({n} times)" if n > 1 else text) for event, text, n in told]
 
 
 def happening(event: dict[str, Any]) -> str | None:

@@ -131,6 +131,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         holders=tuple(holders),
         changed_fields=tuple(change.field for change in changes.fields),
         next_scheduled_in=_scheduled_in(runner),
+        failed_check=_failed_check(runner, events),
     )
     last, spec = runner.last_exit, runner.declaration.spec
     has_ended = stage is not None or last.code is not None or last.signal is not None
@@ -199,12 +200,11 @@ async def _events(
 
 
 def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
-    from holdfast.rules.explain import MOST_HAPPENINGS, happening
+    from holdfast.rules.explain import MOST_HAPPENINGS, happenings
 
     told = [
         Happening(seq=event["seq"], time=event["time"], kind=event["kind"], text=redact(text))
-        for event in events
-        if (text := happening(event)) is not None
+        for event, text in happenings(events)
     ]
     return told[-MOST_HAPPENINGS:]
 
@@ -220,6 +220,15 @@ def _stage(runner: ServiceRunner, events: list[dict[str, Any]]) -> str | None:
                 return str(stage) if stage else None
             case _:
                 pass
+    return None
+
+
+def _failed_check(runner: ServiceRunner, events: list[dict[str, Any]]) -> str | None:
+    """Why a check of the run that lives failed last."""
+    run_id = runner.run.run_id if runner.run is not None else None
+    for event in reversed(events):
+        if event["run_id"] == run_id and event["kind"] == Kind.HEALTH_FAILED.value:
+            return redact(str(event["data"].get("reason") or "")) or None
     return None
 
 
