@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from holdfast.cli.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.reach import HUNG_SECONDS, reach
+from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.places import Places, find_places
 from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
 
@@ -34,6 +35,18 @@ SAFE_TO_REPEAT = frozenset(
 )
 
 
+def folder_of(given: str) -> str:
+    """The folder to work in, for what `-C` says of it."""
+    if os.path.isabs(given):
+        return given
+    try:
+        return os.path.join(os.getcwd(), given)
+    except FileNotFoundError:
+        raise UsageError(
+            "the folder you are in was deleted", "cd to another one, or name it: holdfast -C FOLDER"
+        ) from None
+
+
 class Call:
     """What a verb works with."""
 
@@ -42,7 +55,7 @@ class Call:
         self.operands = arguments.operands
         self.environ = environ
         self.is_json = bool(self.options.get("json"))
-        self.folder = os.path.join(os.getcwd(), self.options.get("C") or "")
+        self.folder = folder_of(self.options.get("C") or "")
         self._places: Places | None = None
         self._connection: Connection | None = None
         self.meanwhile: Callable[[Connection], object] | None = None

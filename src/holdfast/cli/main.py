@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code; as the program itself, end with it."""
+    if argv is None:
+        _have_standard_streams()
     code = _main(sys.argv[1:] if argv is None else argv)
     if argv is None:
         # Taking the interpreter apart would cost a tenth of a `status`; nothing is left to do.
@@ -26,12 +28,18 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
+def _have_standard_streams() -> None:
+    """Put `/dev/null` where the caller closed a stream (`>&-`): no socket may take its number."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            if getattr(sys, name) is None:
+                os.open(os.devnull, os.O_RDWR)
+                setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+
+
 def _main(words: list[str]) -> int:
     try:
-        code = _run(words)
-        sys.stdout.flush()
-    except HoldfastError as error:
-        return _tell(error, is_json="--json" in _own(words))
+        return _answer(words)
     except BrokenPipeError:
         # The reader has seen enough (`| head`); nothing may be said at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -39,8 +47,23 @@ def _main(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:
+        # It is the answer that cannot be written: the disk is full, say.
+        sys.stderr.write(f"holdfast: {error}\n")
+        return exit_code_of(Failed.code)
+
+
+def _answer(words: list[str]) -> int:
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except HoldfastError as error:
+        return _tell(error, is_json="--json" in _own(words))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _tell(Failed(what, "`holdfast doctor` checks this host"), is_json="--json" in words)
+        failure = Failed(what, "`holdfast doctor` checks this host")
+        return _tell(failure, is_json="--json" in _own(words))
     return code
 
 
