@@ -13,10 +13,12 @@ from holdfast.app import registry
 def preload() -> None:
     import secrets  # noqa: F401
 
-    from holdfast.adapters import config, file_watch, inotify, time_zones  # noqa: F401
+    from holdfast.adapters import config, file_watch, inotify, port_holders, time_zones  # noqa: F401
+    from holdfast.adapters.probes import log  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
     from holdfast.engine import taken_ports  # noqa: F401
-    from holdfast.rules import diagnosis, explain, plan, schedule  # noqa: F401
+    from holdfast.logbook import covering  # noqa: F401
+    from holdfast.rules import commands, diagnosis, explain, plan, schedule  # noqa: F401
 
     processes.preload()
     http_client.preload()

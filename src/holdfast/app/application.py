@@ -21,7 +21,6 @@ from holdfast.app.registry import Handler, handler_for
 from holdfast.app.scrutiny import Scrutiny
 from holdfast.app.standing import Supervised
 from holdfast.engine.tallies import Tallies
-from holdfast.rules import commands as rules_of_commands
 from holdfast.rules.permissions import Verdict, permit
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Target
 from holdfast.vocabulary.commands import Command
@@ -90,8 +89,10 @@ class Application:
         allowed = settings.door.allowed_commands if settings.door else None
         circumstances = self._scrutiny.circumstances(command, is_approved=is_approved)
         verdict = permit(actor, command, targets, allowed, circumstances, files)
-        if verdict.is_allowed and isinstance(command, rules_of_commands.CARRIERS):
-            carried = rules_of_commands.permit_commands(actor, command, settings)
+        if verdict.is_allowed and command.carries_commands:
+            from holdfast.rules.commands import permit_commands
+
+            carried = permit_commands(actor, command, settings)
             if not carried.is_allowed:
                 hint = "`holdfast reload` takes a new setting"
                 return command, carried._replace(cause="command", hint=hint)

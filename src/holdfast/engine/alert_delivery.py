@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.adapters import http_client
 from holdfast.adapters.own_log import facts, logger
 from holdfast.adapters.state_store import StateStore
 from holdfast.engine.alerts import ALERT_KINDS, Alerts, alert_of
@@ -326,6 +325,8 @@ async def _post(spec: TargetSpec, url: str, notice: Notice) -> Sent:
         **{name.lower(): value for name, value in spec.headers.items()},
     }
     body = alert_words.body(notice, spec.format)
+    from holdfast.adapters import http_client
+
     try:
         answer = await http_client.request(
             url, method="POST", headers=headers, body=body, timeout_seconds=spec.timeout

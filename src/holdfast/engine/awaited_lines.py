@@ -12,7 +12,6 @@ from typing import Any
 
 from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.probes.log import RunSearch
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.watches import Watches
 from holdfast.vocabulary.errors import HoldfastError
@@ -70,6 +69,8 @@ class AwaitedLines(Attendant):
             looking[1].cancel()
 
     async def _look(self, awaited: Awaited, run_id: str, number: int) -> None:
+        from holdfast.adapters.probes.log import RunSearch
+
         service, pattern = awaited
         search = RunSearch(self._directory, service, number, self._matcher, _in_thread)
         more = asyncio.Event()

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters import port_holders
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.port_registry import PortRegistry
 from holdfast.engine.attendants import Attendant
@@ -59,13 +58,13 @@ class PortLeases(Attendant):
         registry: PortRegistry,
         keeper: Keeper,
         in_thread: InThread,
-        describe: Callable[[int], str] = port_holders.described,
+        describe: Callable[[int], str] | None = None,
     ) -> None:
         self.registry = registry
         self._inner = inner
         self._keeper = keeper
         self._in_thread = in_thread
-        self._describe = describe
+        self._describe = describe or _described
         self._span = rules.DEFAULT_RANGE
         self._asked: dict[str, int] = {}
         self._numbers = itertools.count()
@@ -157,6 +156,12 @@ class PortLeases(Attendant):
                 _log.warning("the registry of ports cannot be written: %s", found)
 
         self._in_thread(work, then)
+
+
+def _described(port: int) -> str:
+    from holdfast.adapters import port_holders
+
+    return port_holders.described(port)
 
 
 def _put(message: dict[str, Any], ports: Mapping[str, int]) -> None:

@@ -13,9 +13,7 @@ from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.steps import CommandStep, Surroundings
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows import Procedure, Workflows
-from holdfast.rules.command_words import prepare_spec
-from holdfast.rules.commands import permit_named
-from holdfast.rules.recovery import action_for
+from holdfast.rules.recovery import ENDING_CAUSES, action_for
 from holdfast.vocabulary.errors import HoldfastError, Refused
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.workflow_spec import RECOVERY_SECONDS, RecoverySpec
@@ -24,7 +22,8 @@ from holdfast.vocabulary.workflow_spec import RECOVERY_SECONDS, RecoverySpec
 def recover(runner: Any, cause: str, reason: str) -> None:
     """Act on trouble that was found in a live run."""
     recovery = action_for(runner.declaration.spec, cause)
-    if recovery.action == "restart":
+    # A start that fails ends by itself or by us: what is done about that comes after its end.
+    if recovery.action == "restart" or cause in ENDING_CAUSES:
         runner.condemn(cause, reason)
     else:
         runner.remedy(cause, recovery, reason)
@@ -50,6 +49,9 @@ class RecoveryCommands:
             self._recorder.event(Kind.COMMAND_FINISHED, service.name, what=what, **facts)
 
     def _begin(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+        from holdfast.rules.command_words import prepare_spec
+        from holdfast.rules.commands import permit_named
+
         settings = self._settings.now
         spec = recovery.run
         if recovery.command is not None:

@@ -11,19 +11,21 @@ import base64
 import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.engine.declaration import ENVIRON
 from holdfast.engine.tasks import Task, TaskResult, Tasks
-from holdfast.logbook.covering import Part, StreamCover
-from holdfast.logbook.entries import STREAMS, Chunk, Stream
-from holdfast.rules.command_words import Prepared
 from holdfast.vocabulary.commands.command import Command
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.results import Outcome, Result, RollingResult, StepResult, WaitResult
 from holdfast.vocabulary.secrets import hider, redact
+
+if TYPE_CHECKING:
+    from holdfast.logbook.covering import Part, StreamCover
+    from holdfast.logbook.entries import Stream
+    from holdfast.rules.command_words import Prepared
 
 OnOutput = Callable[[str, bytes], None]
 Perform = Callable[[Command], Awaitable[Result]]
@@ -123,11 +125,16 @@ class CoveredOutput:
     """What a command prints on its way to who follows, without secrets."""
 
     def __init__(self, on_output: OnOutput) -> None:
+        from holdfast.logbook.covering import StreamCover
+        from holdfast.logbook.entries import STREAMS
+
         self._on_output = on_output
         self._covers: dict[Stream, StreamCover] = {name: StreamCover(hider) for name in STREAMS}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, stream: str, data: bytes) -> None:
+        from holdfast.logbook.entries import Chunk
+
         name: Stream = "out" if stream == "out" else "err"
         self._tell(name, self._covers[name].feed(Chunk(None, name, data, 0, 0)))
         if self._timer is None and self._covers[name].held is not None:

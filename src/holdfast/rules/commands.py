@@ -29,8 +29,6 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
 _YES = Verdict(True, "the settings allow it")
-CARRIERS = (CustomRestart, ExecuteCommand, RunWorkflow, Run)
-"""The commands that carry others, so that the settings have to be asked."""
 
 
 def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:

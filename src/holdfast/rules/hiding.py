@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import quote, unquote
 
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
@@ -89,9 +88,11 @@ def _raw(
 def _of_arguments(words: Sequence[str]) -> Iterator[str]:
     """What stands behind a flag such as `--token`, as a word of its own or with an equals sign."""
     for word, following in zip(words, (*words[1:], "-"), strict=True):
+        if not word.startswith("-"):
+            continue
         name, is_set, value = word.lstrip("-").partition("=")
         name = name.replace("-", "_")
-        if not word.startswith("-") or not _FLAG.fullmatch(name) or not _NAME.search(name):
+        if not _FLAG.fullmatch(name) or not _NAME.search(name):
             continue
         if is_set:
             yield from _of_variable(name, value)
@@ -113,6 +114,8 @@ def _of_address(name: str, address: str) -> Iterator[str]:
         return
     _, _, password = (found[1] or "").partition(":")
     if password:
+        from urllib.parse import unquote
+
         yield address
         yield from (password, unquote(password))
     elif _SECRET_ADDRESS.search(name):
@@ -138,6 +141,8 @@ def _is_told_openly(name: str, value: str) -> bool:
 
 def _forms(value: str) -> Iterator[str]:
     """As it is written, in JSON, in an address, and each of its longer lines."""
+    from urllib.parse import quote
+
     value = value.strip()
     yield value
     yield json.dumps(value)[1:-1]

@@ -68,6 +68,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether an agent may have it that is given it by its very name, though it takes an admin."""
     about_files: ClassVar[bool] = False
     """Whether it is about files or folders: the paths that a token is limited to count."""
+    carries_commands: ClassVar[bool] = False
+    """Whether it has programs run that it names: the settings have to be asked about them."""
     in_lockdown: ClassVar[bool] = False
     """Whether an admin may still ask it in a lockdown (and who may greet with it, too): it stops
     something, takes it back, or lets somebody in who looks."""

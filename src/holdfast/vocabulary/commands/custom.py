@@ -23,6 +23,7 @@ class CustomRestart(Command, frozen=True, kw_only=True):
     """
 
     name = "custom_restart"
+    carries_commands = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     admin_fields = frozenset({"args", "start_args", "env_vars"})
@@ -61,6 +62,7 @@ class ExecuteCommand(Command, frozen=True, kw_only=True):
     """
 
     name = "execute_command"
+    carries_commands = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = WorkflowResult
@@ -93,6 +95,7 @@ class RunWorkflow(Command, frozen=True, kw_only=True):
     """
 
     name = "run_workflow"
+    carries_commands = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
     answers = WorkflowResult

@@ -66,6 +66,7 @@ class Run(Command, frozen=True, kw_only=True):
     """
 
     name = "run"
+    carries_commands = True
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
     answers = RunResult
