@@ -45,7 +45,7 @@ def test_by_default_it_is_restarted(make_stage: MakeStage) -> None:
 
 @pytest.mark.parametrize("cause", ["unhealthy", "memory", "timeout"])
 def test_stop(make_stage: MakeStage, cause: str) -> None:
-    """It is stopped and stays so."""
+    """It is stopped and stays so, and says why."""
     it = up(make_stage, **{cause: RecoverySpec(action="stop")})
     recover(it.runner, cause, "trouble")
     it.settle()
@@ -53,6 +53,35 @@ def test_stop(make_stage: MakeStage, cause: str) -> None:
     assert state_of(it) is State.STOPPED
     assert len(it.keeper.spawned) == 1
     assert recoveries(it) == [(cause, "stop")]
+    assert it.runner.reason == "trouble"
+    known = {"memory": "RESOURCE_EXCEEDED", "timeout": "TIMEOUT", "unhealthy": None}
+    assert getattr(it.runner.error_type, "value", None) == known[cause]
+
+
+def test_who_waits_is_told_why_it_was_stopped(make_stage: MakeStage) -> None:
+    """Nobody asked for that stop; the trouble did."""
+    it = make_stage(recovery={"unhealthy": RecoverySpec(action="stop")})
+    asked = it.runner.start()
+    it.settle()
+    recover(it.runner, "unhealthy", "HTTP 500")
+    it.settle()
+    assert (asked.result().outcome, asked.result().reason) == ("failed", "HTTP 500")
+
+
+@pytest.mark.parametrize("action", ["notify", "command"])
+def test_a_start_that_fails_its_startup_check_is_over(make_stage: MakeStage, action: Any) -> None:
+    """What is done about it is done beside the restart policy, as after any failed start."""
+    it = make_stage(
+        recovery={"start_failure": RecoverySpec(action=action, command="tell")},
+        restart=RestartSpec(delay=1.0, jitter=0),
+    )
+    it.runner.start()
+    it.settle()
+    recover(it.runner, "start_failure", "no answer")
+    it.settle()
+    it.advance(2)
+    assert len(it.keeper.spawned) == 2
+    assert recoveries(it) == [("start_failure", action)]
 
 
 def test_notify(make_stage: MakeStage) -> None:

@@ -146,6 +146,11 @@ TABLE: list[tuple[str, list[History], dict[str, int]]] = [
         {"limit": 1},
     ),
     ("condemned for its time", [[("service:condemned", {"cause": "timeout"})]], {"timeout": 1}),
+    (
+        "too late, and left alone",
+        [[("service:recovery", {"action": "signal", "cause": "timeout"})]],
+        {"timeout": 1},
+    ),
     ("condemned for something new", [[("service:condemned", {"cause": "moon"})]], {"other": 1}),
     (
         "stopped by us stays an alert",

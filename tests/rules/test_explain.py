@@ -104,6 +104,20 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
         False,
     ),
     (
+        "failed, and its recovery says stop",
+        facts(S.FAILED, is_suppressed=True, reason="exit code 3 (recovery of crash: stop)"),
+        "it failed 12 s ago: exit code 3 (recovery of crash: stop)",
+        "nothing, because its recovery says so; `holdfast start web` starts it",
+        False,
+    ),
+    (
+        "stopped because of trouble",
+        facts(S.STOPPED, desired=D.STOPPED, is_suppressed=True, reason="HTTP 500"),
+        "it was stopped 12 s ago because of trouble: HTTP 500",
+        "nothing, because it is not wanted; `holdfast start web` starts it",
+        False,
+    ),
+    (
         "paused",
         facts(S.PAUSED, pid=7),
         "it was paused 12 s ago; its processes are frozen and use no CPU",

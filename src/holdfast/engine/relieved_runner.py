@@ -48,14 +48,16 @@ class RelievedRunner(ServiceRunner):
             self.overlap.end(None)
         return super().restart(wait=wait, overrides=overrides)
 
-    def stop(self, *, grace: float | None = None) -> asyncio.Future[Outcome]:
+    def stop(
+        self, *, grace: float | None = None, because: str | None = None
+    ) -> asyncio.Future[Outcome]:
         if self.overlap is None:
-            return super().stop(grace=grace)
+            return super().stop(grace=grace, because=because)
         self.overlap.end(grace)
         if self.run is not None:
-            return super().stop(grace=grace)
+            return super().stop(grace=grace, because=because)
         future = self._answers.await_stop()
-        super().stop(grace=grace)
+        super().stop(grace=grace, because=because)
         return future
 
     # The run on trial

@@ -20,7 +20,7 @@ from holdfast.rules.recovery import after_ending
 from holdfast.rules.restart import Again, Ending, Stay
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal
-from holdfast.vocabulary.states import Desired, ErrorType, State
+from holdfast.vocabulary.states import Desired, State
 from holdfast.vocabulary.workflow_spec import RecoverySpec
 
 ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
@@ -69,8 +69,8 @@ class RunEndings(Service):
     def stop_for(self, cause: str, reason: str) -> None:
         """Want it stopped, because of trouble that it made."""
         self._event(Kind.RECOVERY, cause=cause, action="stop", reason=reason)
-        self.stop()
-        self._blame = reason
+        self._blame = Ending(0.0, condemned=reason, cause=cause)
+        self.stop(because=reason)
 
     def cannot_start(self, reason: str, stage: str) -> None:
         """A start that is due fails before there is a process."""
@@ -87,11 +87,12 @@ class RunEndings(Service):
 
     def remedy(self, cause: str, recovery: RecoverySpec, reason: str) -> None:
         """Do what the service's `recovery:` says about a cause, beside restarting."""
-        self._event(Kind.RECOVERY, cause=cause, action=recovery.action, reason=reason)
         is_up = self.run is not None and self.run.is_up
+        if recovery.action == "stop" and is_up:
+            self.stop_for(cause, reason)
+            return
+        self._event(Kind.RECOVERY, cause=cause, action=recovery.action, reason=reason)
         match recovery.action:
-            case "stop" if is_up:
-                self.stop()
             case "signal" if self.run is not None and is_up and recovery.signal is not None:
                 number = parse_signal(recovery.signal)
                 message = {"do": "signal", "run_id": self.run.run_id, "signal": number}
@@ -119,8 +120,9 @@ class RunEndings(Service):
         run.is_empty = bool(facts.get("empty", True))
         self._ports.attendants.run_over(self)
         if self.state is State.STOPPING:
-            self.reason = self._blame or restarts.reason_of(self.declaration.spec, ending)
-            self.error_type = ErrorType.RESOURCE_EXCEEDED if self._blame else None
+            spec, blame = self.declaration.spec, self._blame
+            self.reason = restarts.reason_of(spec, blame or ending)
+            self.error_type = restarts.error_type(spec, blame) if blame else None
             return
         if run.is_empty:
             self.run = None
@@ -148,7 +150,7 @@ class RunEndings(Service):
         self.counters = decision.counters
 
     @abstractmethod
-    def stop(self, *, grace: float | None = None) -> Any:
+    def stop(self, *, grace: float | None = None, because: str | None = None) -> Any:
         """Want it stopped."""
 
     # Ending
@@ -256,7 +258,8 @@ class RunEndings(Service):
         self.last_exit, self.accounted = understood.last, facts["run_id"]
         error = restarts.error_type(spec, sentence.ending() if sentence else understood.ending)
         if self.state is State.STOPPING and sentence is None:
-            error = ErrorType.RESOURCE_EXCEEDED if self._blame else None  # it was asked to end
+            # It was asked to end: by request, or for trouble that it made.
+            error = restarts.error_type(spec, self._blame) if self._blame else None
         exits.record(self._ports.recorder, facts, understood, error)
         self.save()
         return understood.ending

@@ -20,7 +20,7 @@ from holdfast.engine.ports import Ports, Timer
 from holdfast.rules import health, plan
 from holdfast.rules.conditions import Hope
 from holdfast.rules.health import Condition
-from holdfast.rules.restart import Counters
+from holdfast.rules.restart import Counters, Ending
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, ServiceStatus
@@ -91,7 +91,7 @@ class Service:
         self._has_stayed = False
         self._is_unkillable = False
         self._sentence: Any = None
-        self._blame: str | None = None
+        self._blame: Ending | None = None
         """The trouble for which it is being stopped."""
         self._ports = ports
         self._answers = Answers(new_future)

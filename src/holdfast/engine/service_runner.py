@@ -82,7 +82,9 @@ class ServiceRunner(Redeclared):
         self._event(Kind.SERVICE_FOLLOWS, reason=reason)
         return self.restart(wait=wait, overrides=self.overrides)
 
-    def stop(self, *, grace: float | None = None) -> asyncio.Future[Outcome]:
+    def stop(
+        self, *, grace: float | None = None, because: str | None = None
+    ) -> asyncio.Future[Outcome]:
         """Want it stopped; done when no process of it is left."""
         self._want(Desired.STOPPED)
         self._is_due, self._sentence = False, None
@@ -91,7 +93,7 @@ class ServiceRunner(Redeclared):
         self._cancel_timer()
         was_stopping = self.state is State.STOPPING
         self._move(Cause.STOP)
-        self._answers.failed(self.outcome("failed", "a later request stopped it"))
+        self._answers.failed(self.outcome("failed", because or "a later request stopped it"))
         if self.run is None:
             return self._answers.at_once(self.outcome("already_stopped"))
         future = self._answers.await_stop()

@@ -136,9 +136,12 @@ def _on_condemned(alerts: Open, event: Event) -> list[Change]:
 
 def _on_recovery(alerts: Open, event: Event) -> list[Change]:
     """What we stop for a cause of trouble is not wanted down: somebody has to look."""
+    cause = word(event.data.get("cause"))
+    reason = word(event.data.get("reason")) or cause or "why is unknown"
     if event.data.get("action") != "stop":
-        return []
-    reason = word(event.data.get("reason")) or word(event.data.get("cause")) or "why is unknown"
+        words = f"{event.service} {reason}"
+        is_late = cause == "timeout"  # nobody else tells of that
+        return raise_(alerts, event, _C.TIMEOUT, "warning", words) if is_late else []
     words = f"{event.service} was stopped: {reason}"
     return raise_(alerts, event, _C.SUPPRESSED, "critical", words)
 

@@ -87,7 +87,9 @@ def is_fine(facts: Facts) -> bool:
     match facts.state:
         case State.RUNNING:
             return facts.is_ready is not False
-        case State.EXITED | State.STOPPED | State.PENDING:
+        case State.STOPPED:
+            return not facts.is_suppressed
+        case State.EXITED | State.PENDING:
             return True
         case State.FAILED:
             return False
@@ -121,6 +123,8 @@ def why(facts: Facts) -> str:
         case State.STOPPED:
             if facts.waiting_for:
                 return f"it is wanted, but waits for {_list(facts.waiting_for)}"
+            if facts.is_suppressed:
+                return f"it was stopped {since} ago because of trouble: {_reason(facts)}"
             return f"it was stopped by request {since} ago"
         case State.FAILED:
             return _why_failed(facts, since)
@@ -272,6 +276,8 @@ def _next_of_rest(facts: Facts) -> str:
             return "nothing, because a second instance must not run beside what is left"
         case State.FAILED if facts.desired is Desired.STOPPED:
             return f"nothing, because it is not wanted; {start}"
+        case State.FAILED if "(recovery of " in (facts.reason or ""):
+            return f"nothing, because its recovery says so; {start}"
         case State.FAILED if facts.is_suppressed:
             return f"nothing, because it failed too often in a row; {start} and counts anew"
         case State.FAILED if facts.spec.restart_policy == "never":
