@@ -7,18 +7,22 @@ when the run ends fails the run, and is ended by its id.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+import warnings
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.harness import Hold
@@ -41,6 +45,16 @@ ONCE = frozenset({
     "test_secrets", "test_ways_around", "test_workflows",
 })  # fmt: skip
 """Stories about words and decisions: who we are makes no difference to them."""
+
+# The same examples in every run, and none judged by the speed of the machine: a run fails for what
+# was changed. `--hypothesis-profile=search` looks for others, and more of them.
+settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "search", settings.get_profile("same"), derandomize=False, max_examples=1000, print_blob=True
+)
+settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,6 +84,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ[NAME] = item.nodeid
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What a failed test left open is freed at once, or the next one would be blamed for it."""
+    failed = item.session.testsfailed
+    try:
+        return (yield)
+    finally:
+        if item.session.testsfailed > failed:
+            for name in ("last_exc", "last_value", "last_traceback"):
+                sys.__dict__.pop(name, None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                gc.collect()
 
 
 def _leftovers(run: str, worker: str) -> list[tuple[psutil.Process, str]]:
