@@ -6,7 +6,7 @@ With the rights of who runs it, which the supervisor sees from the socket. Stand
 from __future__ import annotations
 
 from holdfast.client.reach import reach
-from holdfast.vocabulary.errors import HoldfastError, NoDaemon
+from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,15 +31,20 @@ def open_session(places: Places, client: str, launch: Callable[[], None] | None)
         connection.close()
 
 
-def nobody_there(places: Places) -> NoDaemon | None:
-    """That nothing runs here, if so: it was stopped, and nobody comes back by himself."""
+def nobody_there(places: Places) -> HoldfastError | None:
+    """That nothing runs here, or lets assistants in, if so: that does not change by itself."""
     try:
-        reach(places).close()
+        connection = reach(places)
+        try:
+            why = connection.ask("hello").get("no_assistants")
+        finally:
+            connection.close()
     except NoDaemon as error:
         return error if type(error) is NoDaemon else None
     except (HoldfastError, OSError):
         return None
-    return None
+    hint = "change that in the configuration, then `holdfast reload`"
+    return None if why is None else Refused(why, hint)
 
 
 def decide(places: Places, client: str, approval: str, answer: Any) -> None:

@@ -73,6 +73,7 @@ class Gate:
         self._mcp: McpSpec | None = None
         self._has_begun = False
         self._is_left_out = False
+        self._unopened = ""
         self._is_ending = False
         self._runner: RestoredRunner | None = None
         self._left_over: dict[str, Any] | None = None
@@ -84,7 +85,7 @@ class Gate:
         self._is_left_out = settings.http is not None and wanted is None
         mcp = settings.mcp if settings.mcp.enabled is not False and wanted is not None else None
         if (wanted, mcp) != (self._wanted, self._mcp):
-            self._wanted, self._mcp = wanted, mcp
+            self._wanted, self._mcp, self._unopened = wanted, mcp, ""
             if self._has_begun:
                 self._apply()
 
@@ -105,6 +106,17 @@ class Gate:
     def leave_behind(self, runs: list[OpenRun]) -> None:
         """Gates of which the history says that they run, and of which the keeper knows nothing."""
         self._left_behind += [run for run in runs if run.run_id != self.run_id]
+
+    @property
+    def shut(self) -> str | None:
+        """Why assistants cannot come in, if so."""
+        if self._is_left_out:
+            return "HTTP is off (`http: false`), and assistants come through its gate"
+        if self._wanted is not None and self._mcp is None:
+            return self._unopened or "assistants are not let in (`mcp: {enabled: false}`)"
+        if self.door.has_failed and not os.path.exists(self.relay_socket):
+            return f"HTTP cannot be opened, and assistants come through its gate: {self.door.note}"
+        return None
 
     @property
     def run_id(self) -> str | None:
@@ -190,7 +202,7 @@ class Gate:
             self._listeners.open_unix(RELAYS, self.relay_socket)
         except HoldfastError as error:
             _log.error("assistants cannot connect: %s", error.message)
-            self._mcp = None
+            self._mcp, self._unopened = None, error.message
 
     def _begin_late(self) -> None:
         if self._wanted is not None and not self._is_ending:

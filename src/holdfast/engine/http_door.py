@@ -61,6 +61,11 @@ class HttpDoor:
     def address(self) -> str:
         return self._addresses.get(SOCKET, "")
 
+    @property
+    def note(self) -> str:
+        """What there is to say about where it is, or why it is nowhere."""
+        return self._notes.get(SOCKET, "")
+
     def open(
         self,
         spec: HttpSpec,

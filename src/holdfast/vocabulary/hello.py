@@ -26,6 +26,8 @@ class HelloResult(Result, frozen=True, kw_only=True):
     """Where each open network door listens."""
     fingerprint: str | None = None
     """SHA-256 of the certificate that HTTPS shows."""
+    no_assistants: str | None = None
+    """Why assistants cannot connect here, if so."""
     runtime_mode: str = "proxy"
     lockdown: dict[str, Any] | None = None
     """The emergency lockdown in force: `reason`, `by`, `since`."""

@@ -11,8 +11,11 @@ import time
 
 SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}(@[1-9][0-9]{0,3})?")
 SERVICE_NAME_RULE = (
-    "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 long"
+    "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 "
+    "long; those that start with holdfast. are Holdfast's own"
 )
+OWN_NAMES = "holdfast."
+"""How the names of what Holdfast runs for itself begin."""
 
 IDENTITY_HEADER = "X-Holdfast-Instance"
 """Says in every answer of a gate whose it is."""
@@ -27,7 +30,7 @@ TOOLSETS = ("process", "files", "search", "git")
 
 
 def is_service_name(text: str) -> bool:
-    return SERVICE_NAME.fullmatch(text) is not None
+    return SERVICE_NAME.fullmatch(text) is not None and not text.startswith(OWN_NAMES)
 
 
 def new_run_id() -> str:

@@ -109,18 +109,30 @@ def test_the_audit_has_each_command_as_itself(hold: McpHold) -> None:
     assert records[-1]["role"] == "agent"
 
 
-def test_nothing_runs_here(hold: McpHold) -> None:
-    """An assistant that comes too early is told what to do, and can try again."""
+def refused(hold: McpHold) -> str:
+    """What is said to an assistant that cannot come in."""
     import subprocess
 
-    hold.cli("down", "--now")
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
     done = subprocess.run(
         hold.command("mcp"), cwd=hold.project, env=hold.environ, input=line + "\n",
-        capture_output=True, text=True, timeout=30,
+        capture_output=True, text=True, timeout=20,
     )  # fmt: skip
-    assert "holdfast up" in json.loads(done.stdout)["error"]["message"]
+    return str(json.loads(done.stdout)["error"]["message"])
+
+
+def test_nothing_runs_here(hold: McpHold) -> None:
+    """An assistant that comes too early is told what to do, and can try again."""
+    hold.cli("down", "--now")
+    assert "holdfast up" in refused(hold)
+
+
+def test_the_door_is_shut() -> None:
+    """Where the configuration lets no assistant in, that is said soon, and what to change."""
+    with McpHold({"enabled": False}) as hold:
+        hold.up()
+        assert "mcp: {enabled: false}" in refused(hold)
 
 
 def test_it_may_start_holdfast(hold: McpHold) -> None:

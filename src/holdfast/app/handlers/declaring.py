@@ -20,7 +20,7 @@ from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
-from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name, new_run_id
+from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name, new_run_id
 from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
 from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
 
@@ -146,7 +146,7 @@ def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]
 def _name_of(argv: list[str]) -> str:
     word = os.path.basename(argv[0]).lower()
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in word)
-    return name.strip("._-")[:63] or "command"
+    return name.removeprefix(OWN_NAMES).strip("._-")[:63] or "command"
 
 
 async def adopt(context: Context, command: Adopt) -> Outcomes:

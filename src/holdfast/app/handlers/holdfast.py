@@ -35,6 +35,7 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         lockdown=context.authority.told_lockdown(),
         doors=context.doors,
         fingerprint=context.gate.door.fingerprint,
+        no_assistants=context.gate.shut,
         hidden=_hidden(context) if command.secrets and may_learn(actor) else msgspec.UNSET,
     )
 
