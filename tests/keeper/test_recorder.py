@@ -264,6 +264,16 @@ def test_prune(stage: Stage) -> None:
     assert stage.recorder.prune(keep_segments=1)[1] == 3
     assert stage.lines() == [b"live"]
     assert stage.recorder.prune(keep_segments=0) == (0, 0)
+    written_at = os.stat(stage.directory + f"/{SERVICE}.000011.idx").st_mtime
+    assert stage.recorder.prune(before=written_at, is_over=True) == (0, 0)
+    end = stage.recorder.position
+    assert stage.recorder.prune(before=written_at + 1, is_over=True)[1] == 1
+    assert stage.lines() == []
+    os.write(write, b"after\n")
+    source.drain(PLENTY)
+    stage.recorder.flush()
+    assert stage.lines() == [b"after"]
+    assert stage.recorder.position == end + 6, "positions go on"
 
 
 def test_a_new_program_image_goes_on(stage: Stage) -> None:

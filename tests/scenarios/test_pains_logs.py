@@ -89,6 +89,10 @@ def test_old_output_goes_on_request_while_it_runs(hold: Hold) -> None:
     assert left.endswith(b"ready\n")
     assert len(left) < size - 100_000
     assert hold.service("web")["pid"] == pid
+    hold.cli("stop", "web")
+    assert hold.json("prune", "--older-than", "1h")["deleted_bytes"] == 0
+    assert hold.json("prune")["deleted_bytes"] > len(left) - 1
+    assert hold.cli("logs", "web").stdout == ""
 
 
 def test_what_the_limit_took_is_said(hold: Hold) -> None:

@@ -128,6 +128,7 @@ def test_logs_follow_sees_every_line(hold: Hold) -> None:
         assert sorted(lines) == sorted(truth.read_text().splitlines())
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == b""
+        assert process.wait(10) == 130, "as documented, for every verb"
 
 
 def test_signal_reaches_the_process(hold: Hold) -> None:

@@ -169,8 +169,6 @@ def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | No
             else:
                 followed.wake(service)
         followed.finish_all()
-    except KeyboardInterrupt:
-        return 0
     finally:
         followed.close()
     if not call.is_json:
@@ -206,12 +204,9 @@ def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) 
     from holdfast.cli.following import wakes
 
     walk = parts[0].reader.chunks(parts[0].start, stream)
-    try:
-        for _ in wakes(call, [parts[0].service]):
-            for item in walk:
-                if isinstance(item, Chunk):
-                    out.write(item.data)
-            out.flush()
-    except KeyboardInterrupt:
-        return 0
+    for _ in wakes(call, [parts[0].service]):
+        for item in walk:
+            if isinstance(item, Chunk):
+                out.write(item.data)
+        out.flush()
     return 0

@@ -66,12 +66,12 @@ class Logs:
     def prune(
         self, service: str, keep_segments: int | None, before: float | None
     ) -> tuple[int, int]:
-        """Delete old segments; the live one stays. Returns bytes and segments."""
+        """Delete old segments; the one of a live run stays. Returns bytes and segments."""
         recorder = self._recorders.get(service)
         if recorder is not None:
-            return recorder.prune(keep_segments, before)
+            return recorder.prune(keep_segments, before, is_over=service not in self._users)
         recorder = self._make(service, {"max_size": 0, "total_size": 0}, None)
-        deleted = recorder.prune(keep_segments, before)
+        deleted = recorder.prune(keep_segments, before, is_over=True)
         recorder.close()
         return deleted
 

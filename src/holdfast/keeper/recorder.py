@@ -195,11 +195,18 @@ class Recorder:
         return track
 
     def prune(
-        self, keep_segments: int | None = None, before: float | None = None
+        self,
+        keep_segments: int | None = None,
+        before: float | None = None,
+        *,
+        is_over: bool = False,
     ) -> tuple[int, int]:
-        """Delete old segments and return (bytes, segments). The newest stays."""
+        """Delete old segments and return (bytes, segments). The newest stays, unless its run
+        `is_over` too: an empty one goes on from its position."""
         files = self._files
         files.locate()
+        if is_over and before is not None:
+            self._retire_newest(before)
         doomed = 0
         if keep_segments is not None:
             doomed = max(0, len(files.closed) + 1 - max(1, keep_segments))
@@ -207,6 +214,18 @@ class Recorder:
             while doomed < len(files.closed) and files.written_at(files.closed[doomed][0]) < before:
                 doomed += 1
         return sum(files.drop_oldest() for _ in range(doomed)), doomed
+
+    def _retire_newest(self, before: float) -> None:
+        files = self._files
+        if not any(files.ends) or files.written_at(files.number) >= before:
+            return
+        try:
+            if not files.is_open:
+                files.open(_now())
+            self.flush()
+            files.rotate(_now())
+        except OSError:
+            return  # a disk that is full: what was closed before goes, this stays
 
     def flush(self) -> None:
         """Make everything recorded so far visible to readers."""

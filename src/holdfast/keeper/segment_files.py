@@ -25,13 +25,13 @@ class SegmentFiles:
         "_files",
         "_index",
         "_is_located",
-        "_number",
         "_service",
         "_shelf",
         "closed",
         "closed_bytes",
         "ends",
         "index_end",
+        "number",
         "pending",
         "position",
         "run",
@@ -42,7 +42,7 @@ class SegmentFiles:
         self._service = service
         self._shelf = shelf_of(directory)
         self._is_located = False
-        self._number = 0
+        self.number = 0
         self._files = [-1, -1]
         self._index = -1
         self.run = 0
@@ -60,7 +60,7 @@ class SegmentFiles:
     @property
     def is_empty(self) -> bool:
         """There is no segment at all."""
-        return not self._number
+        return not self.number
 
     @property
     def live_bytes(self) -> int:
@@ -80,8 +80,8 @@ class SegmentFiles:
         self.closed_bytes = sum(size for _, size in self.closed)
         if not numbers:
             return
-        self._number = numbers[-1]
-        extent = self._extent(self._number)
+        self.number = numbers[-1]
+        extent = self._extent(self.number)
         if extent is None:
             before = self._extent(numbers[-2]) if len(numbers) > 1 else None
             self.position = before.end if before else 0
@@ -93,16 +93,16 @@ class SegmentFiles:
     def open(self, now: int, *, is_replacement: bool = False) -> None:
         """Continue the newest segment, or begin the first."""
         self.locate()
-        if not self._number:
+        if not self.number:
             self._create(1, now)
             return
         if not self.run:
-            self.run = self._last_run(self._number)
+            self.run = self._last_run(self.number)
         sizes = [self._size("out"), self._size("err")]
         if sizes[0] < self.ends[0] or sizes[1] < self.ends[1]:
             # Power was lost: the index knows of bytes that never reached the disk.
             self._retire(sum(sizes) + self.index_end)
-            self._create(self._number + 1, now)
+            self._create(self.number + 1, now)
             return
         self._continue(sizes, now, is_replacement)
 
@@ -110,7 +110,7 @@ class SegmentFiles:
         """The descriptor to write this stream's bytes to; created at its first byte."""
         fd = self._files[stream]
         if fd < 0:
-            fd = _open_file(self._path(self._number, _SUFFIXES[stream]))
+            fd = _open_file(self._path(self.number, _SUFFIXES[stream]))
             os.lseek(fd, self.ends[stream], os.SEEK_SET)
             self._files[stream] = fd
         return fd
@@ -124,14 +124,14 @@ class SegmentFiles:
         """Begin the next segment instead of one that is gone."""
         self.pending.clear()
         self._close_descriptors()
-        self._create(self._number + 1, now)
+        self._create(self.number + 1, now)
 
     def rotate(self, now: int) -> None:
         """Complete this segment's index, then begin the next: readers rely on that order."""
         self.write_index()
         self._close_descriptors()
         self._retire(self.live_bytes)
-        self._create(self._number + 1, now)
+        self._create(self.number + 1, now)
 
     def write_index(self) -> None:
         """Write the pending records at the end of the index; never half a record."""
@@ -159,7 +159,7 @@ class SegmentFiles:
 
     def find_run(self, run: int) -> int | None:
         """The position at which a run begins, if it is the last one."""
-        for number in (self._number, *(number for number, _ in reversed(self.closed))):
+        for number in (self.number, *(number for number, _ in reversed(self.closed))):
             try:
                 fd = os.open(self._path(number, "idx"), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -177,9 +177,9 @@ class SegmentFiles:
 
     def close(self) -> None:
         self._close_descriptors()
-        if self._is_located and self._number:
+        if self._is_located and self.number:
             numbers = [number for number, _ in self.closed]
-            self._shelf.give_back(self._service, [*numbers, self._number])
+            self._shelf.give_back(self._service, [*numbers, self.number])
         self._is_located = False
         self.closed = []
         self.pending.clear()
@@ -199,16 +199,16 @@ class SegmentFiles:
             if size > end:
                 records += index.pack(kind, now, position, end, size - end)
                 position += size - end
-        self._open_index(self._number, records)
+        self._open_index(self.number, records)
         self.ends = sizes
         self.position = position
 
     def _retire(self, size: int) -> None:
-        self.closed.append((self._number, size))
+        self.closed.append((self.number, size))
         self.closed_bytes += size
 
     def _create(self, number: int, now: int) -> None:
-        self._number = number
+        self.number = number
         self.ends = [0, 0]
         self.index_end = 0
         self._open_index(number, self._header(now))
@@ -259,7 +259,7 @@ class SegmentFiles:
 
     def _size(self, suffix: str) -> int:
         try:
-            return os.stat(self._path(self._number, suffix)).st_size
+            return os.stat(self._path(self.number, suffix)).st_size
         except FileNotFoundError:
             return 0
 

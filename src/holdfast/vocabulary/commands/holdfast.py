@@ -103,7 +103,8 @@ class Adopt(Command, frozen=True, kw_only=True):
 
 
 class Prune(Command, frozen=True, kw_only=True):
-    """Delete ended runs and closed log segments older than `older_than` seconds (0: all)."""
+    """Delete ended runs and log segments older than `older_than` seconds (0: all); what a live
+    run writes to stays."""
 
     name = "prune"
     permission = Permission.OPERATE
