@@ -65,7 +65,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ("umask: 088", '"088" is not an octal number'),
         ("umask: 1777", '"1777" is not an octal number'),
         ("log: {max_size: big}", '"big" is not a size; write 16MB, 1GiB'),
-        ("log: {max_size: 9GB}", "is not between 4096 and 4294967295 bytes"),
+        ("log: {max_size: 9GB}", '"9GB" is too large; write 4.0 GiB or less'),
         ("log: {max_size: 2MB, total_size: 1MB}", "total_size (1000000) is below max_size"),
         ("rlimits: {nofle: 1}", 'unknown limit; did you mean "nofile"?'),
         ("rlimits: {nofile: [9, 5]}", "the soft limit is above the hard one"),
@@ -136,6 +136,23 @@ def test_commands_that_cannot_work(tmp_path: Path, command: str, shown: str) -> 
     error = refused(tmp_path, f"services:\n  web:\n    command: {command}\n")
     assert shown in error.message
     assert len(error.details["problems"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("alerts: [{command: x, services: [wev]}]", 'no service "wev"; did you mean "web"?'),
+        ("alerts: [{severity: warning}]", "one of webhook, command and desktop; add one"),
+        (
+            "workflows: {w: {steps: [{wait: {service: web, for: glory}}]}}",
+            '"glory" is not a condition; write running, ready',
+        ),
+    ],
+)
+def test_what_would_never_happen_is_a_problem(tmp_path: Path, text: str, shown: str) -> None:
+    """A target that nobody tells, a step that waits for nothing: told before it matters."""
+    [problem] = problems(tmp_path, WEB + text)
+    assert shown in f"{problem['message']}; {problem['suggestion']}"
 
 
 def test_quoted_operators_are_words(tmp_path: Path) -> None:

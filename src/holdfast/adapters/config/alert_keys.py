@@ -112,7 +112,8 @@ def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | N
     if len(ways) != 1:
         if not values.refused & set(WAYS):
             message = "a target has one of webhook, command and desktop"
-            reading.note(values.node, values.path, message, "keep one; write each in its own item")
+            hint = "keep one; write each in its own item" if ways else "add one of them"
+            reading.note(values.node, values.path, message, hint)
         return None
     if "headers" in given and ways != ["webhook"]:
         where = (values.at("headers"), values.path_of("headers"))

@@ -69,6 +69,8 @@ POLICY = Block(
     ],
     definition="command_policy",
 )
+CONDITION = r"running|ready|healthy|exited|log:.+|silent:[0-9.]+"
+CONDITION_WORDS = "a condition; write running, ready, healthy, exited, log:REGEX or silent:SECONDS"
 ACTIONS = ("run", "command", "start", "stop", "restart", "rolling_restart", "wait")
 
 
@@ -163,7 +165,9 @@ class Steps(Kind):
     wait = Block(
         [
             Key("service", Text(), "Whom to wait for."),
-            Key("for", Text(), "running, exited or log:REGEX …", "running"),
+            Key(
+                "for", Text(CONDITION, CONDITION_WORDS), "running, exited or log:REGEX …", "running"
+            ),
             Key("timeout", SECONDS, "How long.", "30s"),
         ],
         definition="workflow_wait",

@@ -26,6 +26,7 @@ def settings_of(
     workflows: dict[str, WorkflowSpec] = values.get("workflows", {})
     _check_workflows(reading, values, workflows, commands, {*services, *more_names})
     _check_recovery(reading, values, services, commands)
+    _check_targets(reading, values, {*services, *(it.template for it in services.values())})
     default = values.get("default_service")
     if default is not None and default not in services:
         hint = _guess(default, services)
@@ -77,6 +78,17 @@ def _check_recovery(
                 reading.note(node, path, message, _guess(recovery.command, commands) + hint)
 
 
+def _check_targets(reading: Reading, values: Values, names: Collection[str | None]) -> None:
+    """Who waits for alerts of a service that is written wrong is never told."""
+    for number, target in enumerate(values.get("alerts", ())):
+        for service in target.services:
+            if service not in names:
+                path = values.path_of(f"alerts[{number}].services")
+                hint = _guess(service, [name for name in names if name])
+                reading.note(values.at("alerts"), path, f'there is no service "{service}"', hint)
+
+
 def _guess(name: str, known: Collection[str]) -> str:
     guess = closest(name, list(known))
-    return f'did you mean "{guess}"?' if guess else f"known: {', '.join(known) or 'none'}"
+    listed = ", ".join(sorted(known)) or "none"
+    return f'did you mean "{guess}"?' if guess else f"known: {listed}"

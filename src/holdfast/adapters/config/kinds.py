@@ -15,7 +15,13 @@ from holdfast.adapters.config.interpolation import InterpolationError, expand, i
 from holdfast.adapters.config.problems import Problem, shown_value
 from holdfast.rules.port_leases import compact
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.quantities import parse_duration, parse_signal, parse_size, signal_name
+from holdfast.vocabulary.quantities import (
+    format_size,
+    parse_duration,
+    parse_signal,
+    parse_size,
+    signal_name,
+)
 
 Schema = dict[str, Any]
 INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
@@ -253,7 +259,10 @@ class Size(ScalarKind):
     def convert(self, text: str) -> int:
         size = parse_size(text)
         if not self.low <= size <= self.high:
-            raise ValueError(f'"{text}" is not between {self.low} and {self.high} bytes')
+            what = ("small", f"{format_size(self.low)} or more")
+            if size > self.high:
+                what = ("large", f"{format_size(self.high)} or less")
+            raise ValueError(f'"{text}" is too {what[0]}; write {what[1]}')
         return size
 
     def hint(self) -> str:
