@@ -122,6 +122,7 @@ def error_classes() -> Iterator[type[HoldfastError]]:
     """The classes of the vocabulary, each code once."""
     seen: set[str] = set()
     kinds: list[type[HoldfastError]] = [*HoldfastError.__subclasses__(), HoldfastError]
+    kinds += [narrower for kind in kinds[:-1] for narrower in kind.__subclasses__()]
     for kind in kinds:
         if kind.code not in seen and kind.__module__ == HoldfastError.__module__:
             seen.add(kind.code)

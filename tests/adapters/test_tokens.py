@@ -53,6 +53,35 @@ def test_a_revoked_token_is_none(tokens: Tokens, tmp_path: Path, which: str) -> 
     assert again.find(made.text) is None
 
 
+def test_no_token_outlives_the_one_that_made_it(tmp_path: Path) -> None:
+    """Whatever it was asked for, and however long the line is."""
+    now = [1000.0]
+    tokens = Tokens(str(tmp_path), clock=lambda: now[0])
+    tokens.load()
+    first = tokens.create("first", Role.ADMIN, expires_in=60.0).token
+    second = tokens.create("second", Role.ADMIN, origin=first.id)
+    third = tokens.create("third", Role.VIEWER, expires_in=3600.0, origin=second.token.id)
+    soon = tokens.create("soon", Role.VIEWER, expires_in=5.0, origin=first.id).token
+    ends = [one.expires_at for one in (second.token, third.token, soon)]
+    assert ends == [1060.0, 1060.0, 1005.0]
+    assert tokens.origin_of(third.token) == first.id
+    now[0] += 60.0
+    assert [tokens.find(one.text) for one in (second, third)] == [None, None]
+
+
+def test_all_that_a_token_made_is_revoked_with_it(tokens: Tokens, tmp_path: Path) -> None:
+    """And nothing else, for good."""
+    first = tokens.create("first", Role.ADMIN).token
+    second = tokens.create("second", Role.ADMIN, origin=first.id).token
+    third = tokens.create("third", Role.VIEWER, origin=second.id)
+    tokens.create("other", Role.VIEWER)
+    assert [one.name for one in tokens.revoke("first")] == ["first", "second", "third"]
+    assert tokens.find(third.text) is None
+    again = Tokens(str(tmp_path))
+    again.load()
+    assert {one.name for one in again.list()} == {"first admin", "other"}
+
+
 def test_an_expired_token_is_none(tmp_path: Path) -> None:
     """It is refused and no longer listed, and its name is free again."""
     now = [1000.0]

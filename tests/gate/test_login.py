@@ -87,13 +87,13 @@ def test_a_link_logs_in_once(browser: Browser, hold: Hold) -> None:
     assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "strict", "/")
     assert (cookie["secure"], cookie["domain"], cookie["max-age"]) == ("", "", str(12 * 3600))
     again = Browser(browser.gate)
-    assert again.log_in(code)[0] == 403
+    assert again.log_in(code)[0] == 401
     assert browser.ask("GET", "/session")[1]["actor"] == f"token {told['name']}"
     kinds = {one["name"]: one["kind"] for one in hold.json("token", "ls")["tokens"]}
     assert kinds == {"first admin": "token", told["name"]: "browser"}
     assert browser.stop() == 200
     hold.cli("token", "revoke", told["name"])
-    assert browser.ask("GET", "/api/status")[0] == 403
+    assert browser.ask("GET", "/api/status")[0] == 401
 
 
 def test_a_link_is_good_for_nothing_else(browser: Browser, hold: Hold) -> None:
@@ -163,7 +163,7 @@ def test_logging_out(browser: Browser, hold: Hold) -> None:
     _, told = browser.log_in(link(hold))
     assert browser.ask("POST", "/logout")[0] == 200
     assert browser.attributes[f"holdfast_{browser.gate.port}"]["max-age"] == "0"
-    assert browser.ask("GET", "/api/status")[0] == 403
+    assert browser.ask("GET", "/api/status")[0] == 401
     assert told["name"] not in hold.cli("token", "ls").stdout
     assert browser.ask("POST", "/logout")[0] == 200, "twice is no error"
 
@@ -213,7 +213,7 @@ def test_what_the_gate_turns_away_is_on_record(hold: Hold) -> None:
     assert '"evil.example" is not a name of this Holdfast' in records()[-1]["reason"]
     for number in range(60):
         assert send("GET", f"/api/{number}", Host=f"evil{number}\x1b[31m.example") in (400, 403)
-    assert send("GET", "/api/status", Authorization="Bearer wrong") == 403
+    assert send("GET", "/api/status", Authorization="Bearer wrong") == 401
     wait_for(lambda: any(one["reason"] == "no valid token" for one in records()))
     pages = [one for one in records() if one["reason"] != "no valid token"]
     assert len(pages) <= 30

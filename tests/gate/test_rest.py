@@ -70,7 +70,7 @@ def test_nobody_without_a_token(gate: Gate, hold: Hold) -> None:
         path = re.sub(r"{\w+}", "web", path)
         body: dict[str, object] | None = {} if method == "POST" else None
         assert gate.refused(401, method, path, token=None, body=body)["code"] == "unauthorized"
-        assert gate.refused(403, method, path, token="wrong", body=body)["code"] == "refused"
+        assert gate.refused(401, method, path, token="wrong", body=body)["code"] == "unauthorized"
     assert gate.get("/health", token=None)["status"] == "ok"
     assert gate.get("/ready", token=None)["status"] == "ready"
     assert hold.service("web")["status"] == "running"

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.client.connection import Connection
 from holdfast.client.keeper_line import KeeperLine
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, Refused
 from tests.harness import PYTHON, Hold, is_alive, kill_9, quick, wait_for
 
 
@@ -261,6 +261,29 @@ def test_a_session_is_never_wider_than_its_token(hold: Hold) -> None:
     with pytest.raises(HoldfastError, match="not known"):
         limited.ask("status")
     hold.ask("revoke_token", token="eyes")
+
+
+def test_what_a_token_made_ends_with_it(hold: Hold) -> None:
+    """Tokens of tokens, and their sessions with what runs for them, when the first is revoked."""
+    lead = hold.ask("create_token", token_name="lead", role="admin")["text"]
+    fields = {"role": "admin", "caller": {"token": lead, "door": "rest"}}
+    made = hold.ask("create_token", token_name="made", **fields)
+    fields["caller"] = {"token": made["text"], "door": "rest"}
+    last = hold.ask("create_token", token_name="last", **fields)["text"]
+    other = hold.ask("create_token", token_name="other", role="viewer")["text"]
+    by = {one["name"]: one["by"] for one in hold.ask("list_tokens")["tokens"]}
+    assert (by["lead"], by["made"], by["last"]) == (None, "token lead", "token made")
+    assistant = _with_token(hold, last)
+    assistant.ask("start", services=["web"])
+    revoked = hold.ask("revoke_token", token="lead")
+    assert (revoked["also"], revoked["sessions"]) == (["made", "last"], [assistant.session])
+    for token in (lead, made["text"], last, assistant.token):
+        with pytest.raises(Refused, match="not known"):
+            hold.ask("status", caller={"token": token, "door": "rest"})
+    hold.ask("status", caller={"token": other, "door": "rest"})
+    wait_for(lambda: hold.service("web")["status"] == "stopped")
+    assert hold.ask("list_sessions")["sessions"] == []
+    hold.ask("revoke_token", token="other")
 
 
 def _with_token(hold: Hold, token: str) -> Assistant:

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -50,7 +50,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     session_seconds: float | None = None
     """How long a link logs a browser in for."""
     origin: str | None = None
-    """The id of the first token in the line of those that it was made with; None: the owner's."""
+    """The id of the token that it was made with, without which it is none; None: the owner's."""
+    by: str | None = None
+    """Who made it, by name; None: the owner."""
 
 
 class NewToken(NamedTuple):
@@ -98,7 +100,9 @@ class Tokens:
         expires_in: float | None = None,
         scopes: Scopes = UNLIMITED,
         origin: str | None = None,
+        by: str | None = None,
     ) -> NewToken:
+        """It ends with the one that it is made with (`origin`), at the latest."""
         if role not in TOKEN_ROLES:
             known = ", ".join(role.value for role in TOKEN_ROLES)
             raise UsageError(f'a token cannot be "{role.value}"', f"one of {known}")
@@ -110,9 +114,12 @@ class Tokens:
             raise Refused(f"there are {MOST_TOKENS} tokens already", "revoke some")
         if expires_in is not None and not 0 < expires_in <= LONGEST_SECONDS:
             raise UsageError("a token expires within a hundred years", "for example 30d")
-        made = self._new(name, role, expires_in, scopes, origin=origin)
-        self._store({**self._valid(), made.token.id: made.token})
-        return made
+        made = self._new(name, role, expires_in, scopes, origin=origin, by=by)
+        ends = [it.expires_at for it in (made.token, self._all.get(origin or "")) if it is not None]
+        end = min((one for one in ends if one is not None), default=None)
+        token = msgspec.structs.replace(made.token, expires_at=end)
+        self._store({**self._valid(), token.id: token})
+        return NewToken(token, made.text)
 
     def list(self) -> list[Token]:
         return list(self._valid().values())
@@ -122,14 +129,30 @@ class Tokens:
         found = self._valid().get(identity)
         return found if found is None or found.page_digest is None else _looking(found)
 
-    def revoke(self, which: str) -> Token:
-        """Take a token back, by its id or its name."""
+    def origin_of(self, token: Token) -> str | None:
+        """The id of the first in the line of those that it was made with; None: the owner's."""
+        first, passed = token.origin, {token.id}
+        while first is not None and first not in passed:
+            passed.add(first)
+            maker = self._all.get(first)
+            if maker is None or maker.origin is None:
+                break
+            first = maker.origin
+        return first
+
+    def revoke(self, which: str) -> Sequence[Token]:
+        """Take a token back, by its id or its name, and all that were made with it."""
         found = next((it for it in self._all.values() if which in (it.id, it.name)), None)
         if found is None:
             known = ", ".join(token.name for token in self.list()) or "none"
             raise UsageError(f'no token "{which}"', f"known: {known}")
-        self._store({key: token for key, token in self._valid().items() if key != found.id})
-        return found
+        left, gone = self._valid(), [found]
+        left.pop(found.id, None)
+        for maker in gone:
+            made = [token for token in left.values() if token.origin == maker.id]
+            gone += [left.pop(token.id) for token in made]
+        self._store(left)
+        return gone
 
     def find(self, text: str) -> Token | None:
         """The token that this text is; None if it is none, was revoked or has expired.

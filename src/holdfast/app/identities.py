@@ -18,7 +18,7 @@ from holdfast.rules.permissions import role_of
 from holdfast.rules.sessions import granted
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.errors import Refused, UsageError
+from holdfast.vocabulary.errors import Refused, Unauthorized, UsageError
 
 _LONGEST_CALL = 200
 _VISITORS = Scopes(commands=("status", "health_check"))
@@ -66,15 +66,14 @@ class Identities:
         if spec is not None and spec.token and compare_digest(text.encode(), spec.token.encode()):
             return _configured(spec.token, door)
         token = self._context.tokens.find(text)
-        if token is None and (actor := self._of_session(text, door, call)) is not None:
-            return actor
-        if token is None:
+        actor = self._of_session(text, door, call) if token is None else self._shown(token, door)
+        if actor is None:
             self.refuse_stranger(door, "token")
-            raise Refused(
+            raise Unauthorized(
                 "this token is not known, was revoked or has expired",
                 "`holdfast token create NAME` makes one",
             )
-        return _shown(token, door)
+        return actor
 
     def identify_caller(self, caller: Any) -> Actor:
         """Whom a client speaks for: it passes on the token that it was shown."""
@@ -101,6 +100,7 @@ class Identities:
         if stored.token is not None:
             behind = self._opener(stored.token, door)
             if behind is None:
+                self._context.sessions.close_those_of({stored.token})
                 return None
         elif stored.run_id is None:
             behind = Actor(Role.OWNER, stored.opened_by, None, door)
@@ -121,12 +121,20 @@ class Identities:
         """Who opened a session with this token; None if it is not valid any more."""
         found = self._context.tokens.get(token)
         if found is not None:
-            return _shown(found, door)
+            return self._shown(found, door)
         spec = self._context.settings.now.door
         if spec is None or not spec.token:
             return None
         actor = _configured(spec.token, door)
         return actor if actor.token == token else None
+
+    def _shown(self, token: Token, door: Door) -> Actor | None:
+        """Whose token this is; None if the one that it was made with is not valid any more."""
+        origin = self._context.tokens.origin_of(token)
+        if origin is not None and self._opener(origin, door) is None:
+            return None
+        name = f"token {token.name}"
+        return Actor(token.role, name, None, door, token.scopes, token=token.id, origin=origin)
 
     def is_still(self, actor: Actor) -> bool:
         """Whether who was identified so still is."""
@@ -141,11 +149,6 @@ class Identities:
     def refuse_stranger(self, door: Door, asked: str) -> None:
         """Put on record that somebody without a valid token was turned away."""
         self._auditor.turned_away(door, asked)
-
-
-def _shown(token: Token, door: Door) -> Actor:
-    name = f"token {token.name}"
-    return Actor(token.role, name, None, door, token.scopes, token=token.id, origin=token.origin)
 
 
 def _configured(text: str, door: Door) -> Actor:

@@ -326,7 +326,7 @@ class Relay:
             raise
         if "error" in answer:
             sock.close()
-            if answer["error"].get("code") == "refused" and self._token is not None:
+            if answer["error"].get("code") == "unauthorized" and self._token is not None:
                 # The session is over; the client goes on in another.
                 self._token = None
                 raise OSError(answer["error"].get("message", "refused"))

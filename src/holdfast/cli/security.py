@@ -11,7 +11,7 @@ from holdfast.cli.interrupts import patience
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import UsageError
 
-TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "EXPIRES", "ID")
+TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
 
 
 def token(call: Call) -> int:
@@ -55,6 +55,7 @@ def _list_tokens(call: Call) -> int:
             one["role"],
             "; ".join(f"{key} {','.join(value)}" for key, value in one["scopes"].items()) or "-",
             durations.show_time(one["created_at"]),
+            (one.get("by") or "owner").removeprefix("token "),
             durations.show_time(one.get("expires_at")),
             one["id"],
         )
@@ -70,6 +71,10 @@ def _revoke_token(call: Call, name: str) -> int:
         call.emit(result)
     else:
         call.say(f'token "{result["token"]["name"]}" is refused from now on')
+        for name in result.get("also", ()):
+            call.say(f'token "{name}", which was made with it, too')
+        for session in result.get("sessions", ()):
+            call.say(f"{session} is closed")
     return 0
 
 

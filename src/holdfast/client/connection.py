@@ -172,8 +172,11 @@ def _lost() -> ConnectionLost:
 
 
 def _kinds() -> dict[str, type[HoldfastError]]:
-    kinds: list[type[HoldfastError]] = [HoldfastError, *HoldfastError.__subclasses__()]
-    return {kind.code: kind for kind in kinds}
+    kinds: list[type[HoldfastError]] = [*HoldfastError.__subclasses__()]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    # Of several with one code, the one that stands highest in the tree.
+    return {kind.code: kind for kind in reversed(kinds)}
 
 
 _KINDS = _kinds()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -148,6 +148,13 @@ class Sessions:
             except Failed as error:
                 _log.error("%s", error)
         return await self._finish(session, why)
+
+    def close_those_of(self, tokens: Container[str | None]) -> list[str]:
+        """End the sessions that were opened with tokens which are not good any more."""
+        ending = [one for one in self.present() if one.stored.token in tokens]
+        for session in ending:
+            self._finish_later(session, "the token that opened it is not valid any more")
+        return [session.name for session in ending]
 
     async def _finish(self, session: Session, why: str) -> ClosedSession:
         if session.timer is not None:

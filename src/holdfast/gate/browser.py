@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, caller_of, cookie_name, is_encrypted
-from holdfast.gate.failures import Unauthorized, problem, refusal
+from holdfast.gate.failures import problem, refusal
 from holdfast.gate.guard import TooLarge
-from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.names import HAND_OVER_PATH
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -113,7 +113,7 @@ class Browser:
                 await self._channel.ask("log_out", {}, caller_of(request), is_repeatable=False)
             except HoldfastError as error:
                 # One that is refused is as good as gone; if nobody could be asked, say so.
-                if error.code != "refused":
+                if not isinstance(error, Refused):
                     return problem(error)
         _set_cookie(answer, request, "", 0)
         return answer

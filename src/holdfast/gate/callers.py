@@ -6,7 +6,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from holdfast.client.channel import Caller
-from holdfast.gate.failures import Unauthorized
+from holdfast.vocabulary.errors import Unauthorized
 
 PAGE_HEADER = "X-Holdfast-Page"
 """What our own pages know, and no page of another origin: the second half of a cookie."""

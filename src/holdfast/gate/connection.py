@@ -17,13 +17,12 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate import frames
 from holdfast.gate.desk import Desk, TooMany
-from holdfast.gate.failures import Unauthorized
 from holdfast.gate.frames import carried
 from holdfast.gate.pace import Bucket
 from holdfast.gate.rooms import Room, Rooms
 from holdfast.gate.sessions import House
 from holdfast.gate.viewers import Feeds
-from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.errors import HoldfastError, Unauthorized, UsageError
 
 AUTH_SECONDS = 5.0
 MOST_CONNECTIONS = 1024

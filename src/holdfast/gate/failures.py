@@ -44,12 +44,6 @@ TITLES = {
 }
 
 
-class Unauthorized(HoldfastError):
-    """No token was shown, or none that is known."""
-
-    code = "unauthorized"
-
-
 UNFIT = 422
 """The request fits what is published, and still means nothing here."""
 

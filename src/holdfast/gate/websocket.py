@@ -16,11 +16,11 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import caller_of
 from holdfast.gate.conditions import Conditions
 from holdfast.gate.connection import Connection, Hall
-from holdfast.gate.failures import Unauthorized
 from holdfast.gate.keyboards import Keyboards
 from holdfast.gate.rooms import Rooms
 from holdfast.gate.sessions import House
 from holdfast.gate.viewers import Feeds
+from holdfast.vocabulary.errors import Unauthorized
 
 DOOR = "websocket"
 PROTOCOL = "holdfast"

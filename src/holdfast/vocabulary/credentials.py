@@ -17,6 +17,8 @@ class TokenInfo(Result, frozen=True, kw_only=True):
     created_at: float
     expires_at: float | None = None
     scopes: dict[str, Any] = {}
+    by: str | None = None
+    """The token that it was made with, and ends with; None: the owner made it."""
 
 
 class TokenResult(Result, frozen=True, kw_only=True):
@@ -24,6 +26,10 @@ class TokenResult(Result, frozen=True, kw_only=True):
 
     token: TokenInfo
     text: str | None = None
+    also: list[str] = []
+    """Names of the tokens that were made with a revoked one, and are revoked as well."""
+    sessions: list[str] = []
+    """Sessions that were opened with any of them, and are closed."""
 
 
 class TokensResult(Result, frozen=True, kw_only=True):

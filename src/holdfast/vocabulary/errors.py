@@ -70,7 +70,7 @@ class UnknownService(HoldfastError):
 
 
 class NotFound(HoldfastError):
-    """There is no such file, folder or change."""
+    """There is no such file, folder, change or run."""
 
     code = "not_found"
     exit_code = 3
@@ -100,6 +100,12 @@ class Refused(HoldfastError):
 
     code = "refused"
     exit_code = 5
+
+
+class Unauthorized(Refused):
+    """No token was shown, or none that is known, or it was revoked or has expired."""
+
+    code = "unauthorized"
 
 
 class TooManyRequests(HoldfastError):

@@ -39,7 +39,8 @@ def create_token(context: Context, command: CreateToken, actor: Actor) -> TokenR
         role,
         expires_in=command.expires_in,
         scopes=scopes,
-        origin=actor.origin or actor.token,
+        origin=actor.token,
+        by=None if actor.token is None else actor.name,
     )
     return TokenResult(token=told_of(made.token), text=made.text)
 
@@ -49,7 +50,13 @@ def list_tokens(context: Context, command: ListTokens) -> TokensResult:
 
 
 def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
-    return TokenResult(token=told_of(context.tokens.revoke(command.token)))
+    revoked, *made_with_it = context.tokens.revoke(command.token)
+    ids = {token.id for token in (revoked, *made_with_it)}
+    return TokenResult(
+        token=told_of(revoked),
+        also=[token.name for token in made_with_it],
+        sessions=context.sessions.close_those_of(ids),
+    )
 
 
 def audit(
@@ -118,4 +125,5 @@ def told_of(token: Token) -> TokenInfo:
         created_at=token.created_at,
         expires_at=token.expires_at,
         scopes={name: value for name, value in scopes.items() if value is not None},
+        by=token.by,
     )

@@ -14,16 +14,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import caller_of
-from holdfast.gate.failures import Unauthorized, problem
+from holdfast.gate.failures import problem
 from holdfast.gate.guard import Allowed
 from holdfast.gate.mcp.call import SCOPE, Client
-from holdfast.vocabulary.errors import HoldfastError, Refused
+from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.mcp_spec import McpSpec
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class McpDoor:
             caller = caller_of(HTTPConnection(scope), "mcp")
             await self._know(caller)
         except HoldfastError as error:
-            await self._refused(error)(scope, receive, send)
+            await problem(error)(scope, receive, send)
             return
         await self._loaded.wait()
         assert self._http is not None
@@ -116,12 +115,6 @@ class McpDoor:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[caller.token] = now + KNOWN_SECONDS
-
-    @staticmethod
-    def _refused(error: HoldfastError) -> Response:
-        if isinstance(error, Refused):
-            error = Unauthorized(error.message, error.hint)
-        return problem(error)
 
 
 class _Endpoint:

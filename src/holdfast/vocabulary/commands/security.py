@@ -11,7 +11,8 @@ class CreateToken(Command, frozen=True, kw_only=True):
     """Make a token for a program or a person; its text is shown this once.
 
     `role` is viewer, operator, admin or agent. `commands`, `services`, `tags` and `paths`
-    limit it further (patterns with `*`). `expires_in` is in seconds.
+    limit it further (patterns with `*`). `expires_in` is in seconds. A token that is made with
+    another ends with that one.
     """
 
     name = "create_token"
@@ -39,7 +40,10 @@ class ListTokens(Command, frozen=True, kw_only=True):
 
 
 class RevokeToken(Command, frozen=True, kw_only=True):
-    """Take a token back, by its name or id; it is refused from now on."""
+    """Take a token back, by its name or id; it is refused from now on.
+
+    So are the tokens that were made with it, and theirs; sessions of them are closed.
+    """
 
     name = "revoke_token"
     permission = Permission.ADMINISTER
