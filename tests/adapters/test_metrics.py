@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.metrics import Sampler, Watched
 from holdfast.adapters.metrics.extras import extras_of
@@ -142,7 +143,7 @@ def test_idle_trees_are_looked_at_less_often_unless_limited(start: Start) -> Non
     process = start(["sleep", "1000"])
     for is_limited in (False, True):
         sampler = LinuxSampler(None)
-        run = watched(process, "run-i")._replace(is_limited=is_limited)
+        run = replace(watched(process, "run-i"), is_limited=is_limited)
         sampler.watch(run)
         for _ in range(60):
             sampler.look(time.monotonic())

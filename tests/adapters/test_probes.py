@@ -265,7 +265,7 @@ def test_a_message_comes_with_its_sender(tmp_path: Path) -> None:
         [(data, sender)] = notify.receive(sock)
         assert data == b"BARRIER=1"
         if sender is not None:
-            assert sender == (os.getpid(), os.getuid())
+            assert sender == notify.Sender(os.getpid(), os.getuid())
         assert os.read(reader, 1) == b"", "the barrier is still up"
         os.close(reader)
         assert notify.receive(sock) == []

@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
@@ -85,12 +86,12 @@ def test_a_peer_of_ours_is_the_owner() -> None:
 def test_another_user_is_refused() -> None:
     """A different uid that is not root never becomes an actor."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).who.identify(peer()._replace(uid=os.geteuid() + 4242))
+        application({}).who.identify(replace(peer(), uid=os.geteuid() + 4242))
 
 
 def test_a_descendant_of_a_run_is_an_agent() -> None:
     """Found by its ancestors, even if it cleared its environment; it may look, not change."""
-    runs: dict[str, dict[str, object]] = {"run-1": process(os.getppid())._asdict()}
+    runs: dict[str, dict[str, object]] = {"run-1": asdict(process(os.getppid()))}
     actor = application(runs).who.identify(peer())
     assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
     with pytest.raises(Refused, match="may look, not change") as caught:
@@ -101,9 +102,9 @@ def test_a_descendant_of_a_run_is_an_agent() -> None:
 
 def test_who_is_gone_is_an_agent() -> None:
     """A peer that has ended, or is another process by now, may look, not change."""
-    assert application({}).who.identify(peer()._replace(process=None)).role is Role.AGENT
-    other = process(os.getpid())._replace(start_time="1")
-    assert application({}).who.identify(peer()._replace(process=other)).role is Role.AGENT
+    assert application({}).who.identify(replace(peer(), process=None)).role is Role.AGENT
+    other = replace(process(os.getpid()), start_time="1")
+    assert application({}).who.identify(replace(peer(), process=other)).role is Role.AGENT
 
 
 def test_another_user_who_is_gone_is_refused() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.engine.declaration import kernel_limits, spawn_message
 from holdfast.rules import restart
@@ -99,7 +100,7 @@ def test_a_refusal_is_no_failure_of_the_service() -> None:
     decision = restart.decide(spec, counters, refused, 0.5)
     assert isinstance(decision, restart.Stay)
     assert not decision.is_suppressed
-    again = refused._replace(cause=restart.REFUSED_AGAIN)
+    again = replace(refused, cause=restart.REFUSED_AGAIN)
     later = restart.decide(spec, counters, again, 0.5)
     assert isinstance(later, restart.Again)
     assert decision.counters == later.counters == counters

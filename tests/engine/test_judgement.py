@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.engine.attendants import Attendant
 from holdfast.rules.health import Condition
@@ -126,7 +127,7 @@ def test_a_restart_after_a_crash_waits_for_admission(make_stage: MakeStage) -> N
     one.settle()
     one.advance(2.0)
     held = Held()
-    one.runner._ports = one.runner._ports._replace(admission=held)
+    one.runner._ports = replace(one.runner._ports, admission=held)
     one.keeper.exit()
     one.settle()
     one.advance(5.0)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
-from holdfast.rules.conditions import Hope, Provider, is_met, missing, obstacle
+from holdfast.rules.conditions import Hope, Obstacle, Provider, is_met, missing, obstacle
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.service_spec import Dependency
 from holdfast.vocabulary.states import State
@@ -64,7 +65,7 @@ def test_conditions_are_a_ladder(provider: Provider) -> None:
 @given(some.sampled_from(CONDITIONS), providers)
 def test_hope_ends_only_where_nothing_happens_by_itself(condition: str, provider: Provider) -> None:
     """A service that is on its way, or tried again, is never called hopeless."""
-    found = obstacle(edge(condition), provider._replace(waits=None))
+    found = obstacle(edge(condition), replace(provider, waits=None))
     on_its_way = (State.STARTING, State.RUNNING, State.PAUSED, State.BACKOFF)
     if found is not None and provider.state in on_its_way:
         assert found.hope < Hope.NONE
@@ -120,7 +121,7 @@ def test_hope_ends_only_where_nothing_happens_by_itself(condition: str, provider
 )
 def test_words(condition: str, provider: Provider, words: str, hope: Hope) -> None:
     """The obstacle says who is awaited, for what, and what it does instead."""
-    assert obstacle(edge(condition), provider) == (words, hope)
+    assert obstacle(edge(condition), provider) == Obstacle(words, hope)
 
 
 def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
@@ -132,4 +133,6 @@ def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
 
 def test_a_service_that_does_not_exist() -> None:
     """A dependency on nobody is hopeless, and says why."""
-    assert missing(edge("ready")) == ("db to be ready (there is no such service)", Hope.NONE)
+    assert missing(edge("ready")) == Obstacle(
+        "db to be ready (there is no such service)", Hope.NONE
+    )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.rules.permissions import Circumstances, permit
 from holdfast.rules.policies import (
@@ -77,7 +78,7 @@ def test_nothing_is_granted(
     verdict = permit(actor, command, touched, None, now)
     assert calm.is_allowed or not verdict.is_allowed
     assert verdict.reason
-    approved = permit(actor, command, touched, None, now._replace(is_approved=True))
+    approved = permit(actor, command, touched, None, replace(now, is_approved=True))
     assert approved.confirm is None
     assert approved.is_allowed is verdict.is_allowed
 

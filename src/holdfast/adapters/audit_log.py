@@ -13,9 +13,10 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.adapters.own_log import logger
 
@@ -27,7 +28,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True):
     """The newest record, by its number and its hash, and the oldest that is still kept."""
 
     seq: int
@@ -45,7 +46,7 @@ class Head(NamedTuple):
         return f"{self.seq}:{self.digest}:{self.first}"
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """Whether the audit is whole, and if not, where and why."""
 
     is_whole: bool
@@ -89,14 +90,14 @@ class AuditLog:
             )
         # Numbers are never used twice, also if records were taken away.
         newest = max(found, known, key=lambda head: head.seq)
-        self._head = newest._replace(first=known.first)
+        self._head = replace(newest, first=known.first)
         self._begun = newest.seq
         if found.seq < known.seq:
             self.record({"gap": f"records {found.seq + 1} to {known.seq} were missing"})
         elif known.seq and self._digest_at(known.seq, found) != known.digest:
             # Chained to what was written, not to what stands there now: so it stays visible.
             _log.error("record %d of the audit is not the one that was written", known.seq)
-            self._head = self._head._replace(digest=known.digest)
+            self._head = replace(self._head, digest=known.digest)
             self.record({"gap": f"record {known.seq} was not the one that was written"})
 
     def record(self, fields: dict[str, Any]) -> None:
@@ -202,7 +203,7 @@ class AuditLog:
         if leaving:
             # Said before it is done: records are never missing that were not given up.
             oldest = files[len(leaving)]
-            self._head = self._head._replace(first=_first_of(oldest) or self._head.first)
+            self._head = replace(self._head, first=_first_of(oldest) or self._head.first)
             self._keep_head(str(self._head))
         for old in leaving:
             os.unlink(old)

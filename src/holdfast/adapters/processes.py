@@ -12,7 +12,8 @@ import socket
 import struct
 import sys
 import time
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.results import ProcessInfo
@@ -25,7 +26,7 @@ _MAX_STEPS = 1000
 _ROOMY_TABLE = 4096
 
 
-class Process(NamedTuple):
+class Process(msgspec.Struct, frozen=True):
     """A process as it was at one moment; pid and start time together are its identity."""
 
     pid: int
@@ -33,7 +34,7 @@ class Process(NamedTuple):
     ppid: int
 
 
-class Peer(NamedTuple):
+class Peer(msgspec.Struct, frozen=True):
     """Who is at the other end of a Unix socket; without a process if that is gone or hidden."""
 
     uid: int
@@ -196,7 +197,7 @@ def describe(found: list[dict[str, object]]) -> list[ProcessInfo]:
     return described
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """A process that the user wants to hand over to us."""
 
     pid: int

@@ -6,7 +6,7 @@ Owns every word of SQL but the housekeeping of `state_store`. Holds no connectio
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -70,7 +70,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str | None = None
 
 
-class OpenRun(NamedTuple):
+class OpenRun(msgspec.Struct, frozen=True):
     """A run whose end is not recorded."""
 
     run_id: str
@@ -82,7 +82,7 @@ class OpenRun(NamedTuple):
     started_at: float
 
 
-class Loaded(NamedTuple):
+class Loaded(msgspec.Struct, frozen=True):
     """What an earlier supervisor left."""
 
     services: dict[str, ServiceRecord]

@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from holdfast.app import file_targets, scoping
 from holdfast.app.auditing import Auditor
 from holdfast.app.confirming import Confirmations
@@ -95,7 +97,7 @@ class Application:
             carried = permit_commands(actor, command, settings)
             if not carried.is_allowed:
                 hint = "`holdfast reload` takes a new setting"
-                return command, carried._replace(cause="command", hint=hint)
+                return command, replace(carried, cause="command", hint=hint)
         return command, self._scrutiny.more(actor, command, verdict)
 
     def _refuse(self, actor: Actor, command: Command, verdict: Verdict) -> Refused:

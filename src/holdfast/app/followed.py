@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.vocabulary.results import Result
 
 
-class Followed(NamedTuple):
+class Followed(msgspec.Struct, frozen=True):
     """An answer in items, and its end: the audit waits for that, not for the listener."""
 
     stream: AsyncGenerator[Any, None]

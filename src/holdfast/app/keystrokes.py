@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
@@ -30,7 +32,7 @@ class Minute:
         self.bytes = 0
 
 
-class Told(NamedTuple):
+class Told(msgspec.Struct, frozen=True):
     """A minute that is over."""
 
     actor: Actor

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.actors import Actor, Target
@@ -72,7 +73,7 @@ def _meant(roster: Roster, named: list[str]) -> tuple[Target, ...]:
         except UnknownService:
             # The names that there are, are not told to who may not see them.
             names = [wanted]
-        found.update({name: target_of(roster, name)._replace(asked=wanted) for name in names})
+        found.update({name: replace(target_of(roster, name), asked=wanted) for name in names})
     return tuple(found.values())
 
 

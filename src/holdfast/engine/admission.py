@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Timer
@@ -37,7 +40,7 @@ class NoLines:
         return False
 
 
-class _Edge(NamedTuple):
+class _Edge(msgspec.Struct, frozen=True):
     """A dependency on one service; that on a service with instances is one on each."""
 
     needed: Dependency
@@ -257,7 +260,7 @@ class Admission(Attendant):
 
     def _obstacle(self, needed: Dependency, provider: Any, facts: Provider) -> Obstacle | None:
         if needed.pattern is not None:
-            facts = facts._replace(has_line=self.lines.has(provider, needed.pattern))
+            facts = replace(facts, has_line=self.lines.has(provider, needed.pattern))
         return conditions.obstacle(needed, facts)
 
     def _providers(self, name: str) -> list[str] | None:

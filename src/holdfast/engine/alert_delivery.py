@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -37,7 +37,7 @@ _BATCH = 200
 _log = logger("alert_delivery")
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True):
     """How one attempt went; `is_refused`: this very message is not wanted."""
 
     is_done: bool
@@ -45,7 +45,7 @@ class Sent(NamedTuple):
     is_refused: bool = False
 
 
-class Surroundings(NamedTuple):
+class Surroundings(msgspec.Struct, frozen=True):
     """What deliveries need of the rest of the supervisor."""
 
     spec_of: Callable[[str], ServiceSpec | None]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.vocabulary.results import Outcome
 
 NewFuture = Callable[[], "asyncio.Future[Any]"]
 
 
-class Starter(NamedTuple):
+class Starter(msgspec.Struct, frozen=True):
     future: asyncio.Future[Outcome]
     verb: str
     until_up: bool

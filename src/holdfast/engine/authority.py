@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -11,7 +11,7 @@ from holdfast.engine.lockdown import Lockdown
 from holdfast.engine.modes import AdvancedServices, Modes
 
 
-class Authority(NamedTuple):
+class Authority(msgspec.Struct, frozen=True):
     """The three, for who asks and for who decides."""
 
     modes: Modes

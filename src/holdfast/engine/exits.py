@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.engine.live_run import LastExit
 from holdfast.engine.ports import Recorder
@@ -16,7 +18,7 @@ from holdfast.vocabulary.states import ErrorType
 _NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
 
 
-class Understood(NamedTuple):
+class Understood(msgspec.Struct, frozen=True):
     """How a run ended, for the rules, for the status and for people."""
 
     ending: Ending

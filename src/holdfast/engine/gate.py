@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import OpenRun
@@ -60,7 +61,7 @@ class Gate:
         new_future: NewFuture,
         survivors: Survivors,
     ) -> None:
-        self._ports = ports._replace(admission=Open(), attendants=Attendants())
+        self._ports = replace(ports, admission=Open(), attendants=Attendants())
         self._listeners = listeners
         self.line_socket = ""
         self.relay_socket = ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.vocabulary.errors import Failed
@@ -22,7 +23,7 @@ class PortTaken(Failed):
     """Somebody listens there already."""
 
 
-class Listener(NamedTuple):
+class Listener(msgspec.Struct, frozen=True):
     """A socket that listens, and where."""
 
     sock: socket.socket

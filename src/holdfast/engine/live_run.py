@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.adapters.metrics.usage import Usage
 from holdfast.adapters.state_tables import OpenRun
@@ -77,7 +79,7 @@ class LiveRun:
         }
 
 
-class LastExit(NamedTuple):
+class LastExit(msgspec.Struct, frozen=True):
     """How the newest finished run ended."""
 
     code: int | None = None

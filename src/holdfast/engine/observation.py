@@ -10,7 +10,10 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched
 from holdfast.adapters.metrics.extras import Extras, extras_of
@@ -29,7 +32,7 @@ _log = logger("observation")
 T = TypeVar("T")
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True):
     """One look at everything."""
 
     at: float
@@ -98,7 +101,7 @@ class Observation:
         if kept is not None:
             self._finished[service] = self._news[service] = kept.finished
             if kept.run_id == run.run_id:
-                run = run._replace(carried=kept.carried)
+                run = replace(run, carried=kept.carried)
         finished = self._finished.setdefault(service, Totals())
         self._tracks[run.run_id] = _Track(service, run.run_id, ring, finished, time.time())
         self._looker().watch(run)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.attendants import Attendants
@@ -97,7 +99,7 @@ class NoRemedies:
         """Nothing is run."""
 
 
-class Ports(NamedTuple):
+class Ports(msgspec.Struct, frozen=True):
     keeper: Keeper
     recorder: Recorder
     clock: Clock

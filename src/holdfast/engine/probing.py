@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
@@ -117,7 +119,7 @@ class _Question:
             _log.exception("a check could not be done")
             finding = Finding(False, f"the check itself failed: {type(error).__name__}")
         self._task = None
-        then(finding._replace(seconds=time.monotonic() - self.began))
+        then(replace(finding, seconds=time.monotonic() - self.began))
 
     async def within(self, work: Awaitable[Finding]) -> Finding:
         """The finding, or that it took too long. A task of its own would double the costs."""

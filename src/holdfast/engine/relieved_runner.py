@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.live_run import LiveRun
 from holdfast.engine.overlap import Overlap, second_run
@@ -153,7 +155,7 @@ class RelievedRunner(ServiceRunner):
     def _back_off(self, decision: Again) -> None:
         overlap = self.overlap
         if overlap is not None and overlap.run.is_up and not overlap.is_ending:
-            decision = decision._replace(delay=0.0)  # the next run is there already
+            decision = replace(decision, delay=0.0)  # the next run is there already
         super()._back_off(decision)
 
     def _tree_gone(self, report: Report) -> None:

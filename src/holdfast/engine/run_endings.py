@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.engine import exits
 from holdfast.engine.live_run import LastExit, LiveRun
@@ -26,7 +28,7 @@ from holdfast.vocabulary.workflow_spec import RecoverySpec
 ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
 
 
-class Sentence(NamedTuple):
+class Sentence(msgspec.Struct, frozen=True):
     """Why a live run is being ended, as a failure of its own."""
 
     reason: str

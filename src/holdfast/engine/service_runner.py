@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
@@ -198,7 +200,7 @@ class ServiceRunner(Redeclared):
         self._has_stayed = True
         if self.condition.is_started is False or not self._move(Cause.STAYED_UP):
             return
-        self.counters = self.counters._replace(start_failures=0)
+        self.counters = replace(self.counters, start_failures=0)
         if self.condition.is_ready is not False:
             self._answers.started(self.outcome)
         self._await_stability(run, self.declaration.spec.restart.reset_after)

@@ -11,7 +11,9 @@ import base64
 import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from holdfast.engine.declaration import ENVIRON
 from holdfast.engine.tasks import Task, TaskResult, Tasks
@@ -34,7 +36,7 @@ TAIL_CHARACTERS = 8 * 1024
 _PATIENCE_SECONDS = 0.1
 
 
-class Surroundings(NamedTuple):
+class Surroundings(msgspec.Struct, frozen=True):
     """Where and with what a command is run."""
 
     working_dir: str

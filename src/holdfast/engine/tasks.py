@@ -11,7 +11,9 @@ import asyncio
 import os
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.succession import close_all
@@ -25,7 +27,7 @@ _END_SECONDS = 10.0
 _PIPE_SECONDS = 0.5
 
 
-class Task(NamedTuple):
+class Task(msgspec.Struct, frozen=True):
     """A command to run to its end."""
 
     name: str
@@ -44,7 +46,7 @@ class Task(NamedTuple):
     """Given by who wants to find it again after a supervisor's death."""
 
 
-class TaskResult(NamedTuple):
+class TaskResult(msgspec.Struct, frozen=True):
     """How a task ended. Without a code and a signal it could not be started, or is unknown."""
 
     code: int | None

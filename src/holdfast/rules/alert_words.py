@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ _MARKS = {"info": "ℹ", "warning": "⚠", "critical": "✖"}
 _URGENCY = {"info": "low", "warning": "normal", "critical": "critical"}
 
 
-class Notice(NamedTuple):
+class Notice(msgspec.Struct, frozen=True):
     """One alert on its way to one target."""
 
     alert: Alert

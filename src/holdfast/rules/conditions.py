@@ -8,7 +8,8 @@ waiting. The start itself is never given up.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.rules.health import HEALTHY, UNHEALTHY, Condition
 from holdfast.vocabulary.service_spec import Dependency
@@ -28,7 +29,7 @@ class Hope(IntEnum):
     """It has failed or is stopped: nothing happens by itself."""
 
 
-class Provider(NamedTuple):
+class Provider(msgspec.Struct, frozen=True):
     """A needed service, as far as conditions ask."""
 
     name: str
@@ -44,7 +45,7 @@ class Provider(NamedTuple):
     reason: str | None = None
 
 
-class Obstacle(NamedTuple):
+class Obstacle(msgspec.Struct, frozen=True):
     """Why a start cannot begin: «db to be healthy (it is starting)»."""
 
     words: str

@@ -7,7 +7,8 @@ not flap anything else. Startup comes first: until it has passed, nothing else i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.vocabulary.probe_spec import ProbeSpec, Role
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -25,7 +26,7 @@ TOLD_BY_THE_SERVICE = ("notify", "log")
 """Kinds that need no asking: they are told when it happens."""
 
 
-class Condition(NamedTuple):
+class Condition(msgspec.Struct, frozen=True):
     """What is known of a live run beyond that it lives. None: nobody asks."""
 
     is_started: bool | None = None
@@ -41,7 +42,7 @@ class Condition(NamedTuple):
     """Whether it failed to start up or to become ready, as often as it may."""
 
 
-class Tally(NamedTuple):
+class Tally(msgspec.Struct, frozen=True):
     """What the checks of one probe came to."""
 
     verdict: bool | None = None
@@ -52,7 +53,7 @@ class Tally(NamedTuple):
     """Passed checks in a row."""
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True):
     """When a probe is asked next, on monotonic time."""
 
     due: float

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.vocabulary.quantities import format_duration, format_size
 from holdfast.vocabulary.resource_spec import HostLimits
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -20,7 +22,7 @@ CPU_LOOKS = 3
 """Looks in a row beyond `cpu_limit` that count: one peak does not."""
 
 
-class Measured(NamedTuple):
+class Measured(msgspec.Struct, frozen=True):
     """The host, smoothed. None: not known yet."""
 
     processes: int
@@ -52,7 +54,7 @@ def obstacle(limits: HostLimits, measured: Measured) -> str | None:
     return None
 
 
-class Use(NamedTuple):
+class Use(msgspec.Struct, frozen=True):
     """What a run uses."""
 
     memory: int
@@ -70,14 +72,14 @@ class Breach(NamedTuple):
     """kill, warn, restart or stop"""
 
 
-class Standing(NamedTuple):
+class Standing(msgspec.Struct, frozen=True):
     """What is remembered of a run between two looks."""
 
     reached: frozenset[str] = frozenset()
     cpu_looks: int = 0
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     standing: Standing
     breaches: tuple[Breach, ...]
     """Limits reached since the last look."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from holdfast.vocabulary.policies import RateLimit
 
 
-class Bucket(NamedTuple):
+class Bucket(msgspec.Struct, frozen=True):
     """How many requests were left, and when."""
 
     left: float

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.rules.globs import expression
 
 
-class PathTarget(NamedTuple):
+class PathTarget(msgspec.Struct, frozen=True):
     """A file or folder that a command is about, for who is limited to some."""
 
     absolute: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.rules import policies
 from holdfast.rules.path_scopes import PathTarget, is_covered, shown
@@ -19,7 +21,7 @@ from holdfast.vocabulary.commands.command import Command, Door, Effect, Permissi
 from holdfast.vocabulary.policies import PolicySpec
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """Yes or no, and why."""
 
     is_allowed: bool
@@ -31,7 +33,7 @@ class Verdict(NamedTuple):
     """Allowed, but only when somebody has approved it, as this policy says."""
 
 
-class Circumstances(NamedTuple):
+class Circumstances(msgspec.Struct, frozen=True):
     """What holds for every request, whoever makes it."""
 
     lockdown: str | None = None
@@ -104,8 +106,8 @@ def permit(
     if policy.effect == "deny":
         return Verdict(False, policies.says(policy), "policy", "ask an admin")
     if circumstances.is_approved:
-        return verdict._replace(reason=policies.says(policy))
-    return verdict._replace(reason=policies.says(policy), confirm=policy)
+        return replace(verdict, reason=policies.says(policy))
+    return replace(verdict, reason=policies.says(policy), confirm=policy)
 
 
 def _in_lockdown(

@@ -65,7 +65,7 @@ class Action(str, Enum):
     UNCHANGED = "unchanged"
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True):
     """A service as it is now."""
 
     spec: ServiceSpec
@@ -92,7 +92,7 @@ class Step(NamedTuple):
     """New runs of these restart it, because it wants that: its process does not stay."""
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True):
     """What would be done: one step for every service, the known ones first."""
 
     steps: tuple[Step, ...]

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from posixpath import normpath
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands.command import Command, Effect
@@ -25,7 +27,7 @@ _STRICTNESS = {"deny": 2, "confirm": 1, "allow": 0}
 _RANK = {Role.OPERATOR: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
     """What a policy looks at."""
 
     actor: Actor
@@ -42,7 +44,7 @@ def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> Po
     behind = request.actor.behind
     if behind is None:
         return found
-    other = decide(policies, request._replace(actor=behind), local)
+    other = decide(policies, replace(request, actor=behind), local)
     if found is None or other is None:
         return found or other
     return max(found, other, key=lambda policy: _STRICTNESS[policy.effect])

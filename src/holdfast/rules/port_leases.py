@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +20,7 @@ DEFAULT_RANGE = (8082, 9081)
 PLACEHOLDER = re.compile(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
 
 
-class Holder(NamedTuple):
+class Holder(msgspec.Struct, frozen=True):
     """For whom a port is leased: one service of one Holdfast."""
 
     state: str
@@ -44,7 +43,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return Holder(self.state, self.service)
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     holder: Holder
     project: str
     ports: Mapping[str, int]

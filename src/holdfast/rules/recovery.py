@@ -7,7 +7,8 @@ the restart policy decides.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.rules import restart
 from holdfast.rules.restart import Decision, Ending, Stay
@@ -19,7 +20,7 @@ ENDING_CAUSES = ("crash", "start_failure", "suppressed")
 RESTART = RecoverySpec(action="restart")
 
 
-class Remedy(NamedTuple):
+class Remedy(msgspec.Struct, frozen=True):
     """Something to do beside what the restart policy does."""
 
     cause: str
@@ -41,7 +42,7 @@ def after_ending(
         return decision, None
     if recovery.action == "stop" and not isinstance(decision, Stay):
         reason = f"{decision.reason}; not started again (recovery of {cause}: stop)"
-        counters = decision.counters._replace(restarts=max(0, decision.counters.restarts - 1))
+        counters = replace(decision.counters, restarts=max(0, decision.counters.restarts - 1))
         decision = Stay(counters, reason)
     return decision, Remedy(cause, recovery)
 

@@ -6,7 +6,8 @@ No clock and no randomness of its own: durations and a random number come in.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.vocabulary.quantities import format_size, signal_name
 from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
@@ -19,7 +20,7 @@ SPACING_SECONDS = 1.0
 """A run that lived shorter than this is not followed by another sooner than this."""
 
 
-class Counters(NamedTuple):
+class Counters(msgspec.Struct, frozen=True):
     """What is remembered between the runs of a service."""
 
     restarts: int = 0
@@ -30,7 +31,7 @@ class Counters(NamedTuple):
     """Starts in a row that did not stay up."""
 
 
-class Ending(NamedTuple):
+class Ending(msgspec.Struct, frozen=True):
     """How a run ended, or why it could not be started."""
 
     seconds: float
@@ -47,7 +48,7 @@ class Ending(NamedTuple):
     """What it was condemned for; or `oom`, `refused`, `refused_again`: the limits' doing."""
 
 
-class Again(NamedTuple):
+class Again(msgspec.Struct, frozen=True):
     """Start it again after `delay` seconds."""
 
     delay: float
@@ -55,7 +56,7 @@ class Again(NamedTuple):
     reason: str
 
 
-class Stay(NamedTuple):
+class Stay(msgspec.Struct, frozen=True):
     """Leave it as it is."""
 
     counters: Counters
@@ -145,7 +146,7 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
             is_suppressed=True,
         )
     delay = spaced(back_off(spec, failures, random), ending.seconds)
-    return Again(delay, counters._replace(restarts=before.restarts + 1), reason)
+    return Again(delay, replace(counters, restarts=before.restarts + 1), reason)
 
 
 def back_off(spec: ServiceSpec, failures: int, random: float) -> float:
@@ -172,7 +173,7 @@ def _after_success(
     if spec.restart_policy != "always" or spec.schedule is not None:
         return Stay(counters, reason)
     delay = spaced(back_off(spec, 1, random), ending.seconds)
-    return Again(delay, counters._replace(restarts=before.restarts + 1), reason)
+    return Again(delay, replace(counters, restarts=before.restarts + 1), reason)
 
 
 def _plain_reason(ending: Ending) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 import msgspec
 
@@ -37,7 +36,7 @@ class Scopes(msgspec.Struct, frozen=True, kw_only=True):
 UNLIMITED = Scopes()
 
 
-class Target(NamedTuple):
+class Target(msgspec.Struct, frozen=True):
     """A service that a command is about."""
 
     name: str

@@ -4,10 +4,11 @@ open descriptors, ports it listens on. Call it in a thread."""
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+
+import msgspec
 
 
-class Extras(NamedTuple):
+class Extras(msgspec.Struct, frozen=True):
     """Of a whole tree; None where the system does not tell."""
 
     pss: int | None

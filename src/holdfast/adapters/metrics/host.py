@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
+
+import msgspec
 
 
-class HostUsage(NamedTuple):
+class HostUsage(msgspec.Struct, frozen=True):
     """The machine at one moment."""
 
     busy_seconds: float

@@ -11,6 +11,8 @@ import os
 import struct
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.adapters.metrics.usage import Totals
 
 _MAGIC = b"HFMETR01"
@@ -47,7 +49,7 @@ class Point(NamedTuple):
     write_rate: float
 
 
-class Kept(NamedTuple):
+class Kept(msgspec.Struct, frozen=True):
     """What is remembered beside the points: the totals of ended runs, and of the live one
     what can no longer be read from the system."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import operator
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 FULL_EVERY = 6
 """So many looks at what is busy read handles and bytes once; who asks gets them anew."""
 
@@ -54,7 +56,7 @@ class Usage(NamedTuple):
     processes: int
 
 
-class Watched(NamedTuple):
+class Watched(msgspec.Struct, frozen=True):
     """A run to look at."""
 
     run_id: str
@@ -68,7 +70,7 @@ class Watched(NamedTuple):
     """Whether something depends on its numbers: it is looked at every time."""
 
 
-class Process(NamedTuple):
+class Process(msgspec.Struct, frozen=True):
     """One look at one process; what it used includes the children it waited for."""
 
     pid: int

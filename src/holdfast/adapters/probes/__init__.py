@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True):
     """What one check found."""
 
     is_passed: bool

@@ -15,7 +15,8 @@ import socket
 import struct
 import sys
 import zlib
-from typing import NamedTuple
+
+import msgspec
 
 MESSAGE_BYTES = 8192
 MESSAGES_AT_ONCE = 64
@@ -29,7 +30,7 @@ _SO_PASSCRED, _SCM_CREDENTIALS = 16, 2
 _NAME_FILE = "notify.name"
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True):
     """What one message, or several in a row, said."""
 
     is_ready: bool | None = None
@@ -43,7 +44,7 @@ class Message(NamedTuple):
     metrics: tuple[tuple[str, float], ...] = ()
 
 
-class Sender(NamedTuple):
+class Sender(msgspec.Struct, frozen=True):
     """Who sent a message, as the kernel says; None where it does not."""
 
     pid: int

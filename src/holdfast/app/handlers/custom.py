@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.app.context import Context
 from holdfast.app.followed import Followed
@@ -72,9 +73,9 @@ def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> 
     else:
         around = _project(context)
         if command.environment is not None:
-            around = around._replace(env=command.environment)
+            around = replace(around, env=command.environment)
         if command.working_dir is not None:
-            around = around._replace(working_dir=command.working_dir)
+            around = replace(around, working_dir=command.working_dir)
     procedure = Procedure(
         name="command",
         steps=[CommandStep(context.tasks, prepared, around)],
