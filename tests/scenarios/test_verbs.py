@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.harness import Hold, is_alive, program, read_until, started, wait_for
+from tests.harness import Hold, is_alive, program, quick, read_until, started, wait_for
 
 SLEEP = ["sleep", "300"]
 
@@ -75,6 +75,20 @@ def test_run_wait_passes_the_exit_code_on(hold: Hold) -> None:
     assert "out" in done.stdout
 
 
+def test_run_never_takes_another_program_for_its_own(hold: Hold) -> None:
+    """A name under which another program runs, or that the configuration has, is refused."""
+    hold.services(web=quick())
+    hold.up()
+    hold.cli("run", "--", "sleep", "300")
+    assert "already running" in hold.cli("run", "--", "sleep", "300").stdout
+    done = hold.cli("run", "--wait", "--", "sleep", "301", expect=1)
+    assert "sleep runs another program" in done.stderr
+    assert "--name" in done.stderr
+    hold.cli("stop", "sleep", "web")
+    hold.cli("run", "--name", "sleep", "--", "sleep", "302")
+    hold.cli("run", "--name", "web", "--", "sleep", "303", expect=5)
+
+
 def test_run_of_a_program_that_is_not_there_fails_at_once(hold: Hold) -> None:
     """A mistyped command is told, and not tried again and again."""
     done = hold.cli("run", "--name", "typo", "--", "no-such-program", expect=1)
@@ -128,7 +142,7 @@ def test_logs_follow_sees_every_line(hold: Hold) -> None:
         assert sorted(lines) == sorted(truth.read_text().splitlines())
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == b""
-        assert process.wait(10) == 130, "as documented, for every verb"
+        assert process.wait(30) == 130, "as documented, for every verb"
 
 
 def test_signal_reaches_the_process(hold: Hold) -> None:

@@ -100,8 +100,8 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     if not is_service_name(name):
         raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
     runner = context.roster.runners.get(name)
-    if actor.door is not Door.CLI and runner is not None:
-        _check_it_is_the_same(runner, command)
+    if runner is not None:
+        _check_the_name_is_free(runner, command, actor)
     if runner is None or runner.run is None:
         as_task: dict[str, Any] = {"start_seconds": 0.0, "success_exit_codes": EVERY_CODE}
         spec = ServiceSpec(
@@ -123,16 +123,20 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     return RunResult(service=name, outcome=told[name])
 
 
-def _check_it_is_the_same(runner: ServiceRunner, command: Run) -> None:
-    """Who comes through a network door neither takes the place of a service nor joins another
-    program under its name."""
+def _check_the_name_is_free(runner: ServiceRunner, command: Run, actor: Actor) -> None:
+    """Nobody takes the place of a declared service, or is told that another program is his. What
+    was adopted is its owner's to replace."""
     spec = runner.declaration.spec
-    if spec.origin != "run":
+    if spec.origin != "run" and not (spec.origin == "adopted" and actor.door is Door.CLI):
         raise Refused(
-            f"{runner.name} is a service of the configuration", "start it, or choose another name"
+            f"{runner.name} is a service of the configuration",
+            "start it, or choose another name (--name)",
         )
     if runner.run is not None and spec.argv != tuple(command.argv):
-        raise Failed(f"{runner.name} runs another program", "choose another name, or stop it first")
+        raise Failed(
+            f"{runner.name} runs another program",
+            "choose another name (--name), or stop it first",
+        )
 
 
 def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]:

@@ -61,8 +61,8 @@ class Up(Command, frozen=True, kw_only=True):
 class Run(Command, frozen=True, kw_only=True):
     """Supervise a command without configuration.
 
-    The service is named after the command unless `service` says otherwise. If a service of
-    that name runs, it is `already_running`.
+    The service is named after the command unless `service` says otherwise. If it runs already,
+    it is `already_running`; a name under which another program runs is refused.
     """
 
     name = "run"
