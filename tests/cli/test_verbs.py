@@ -37,6 +37,7 @@ LINES = [
     (["resume", "web"], "resume", {"services": ["web"]}),
     (["signal", "HUP", "web", "db"], "signal", {"signal": "HUP", "services": ["web", "db"]}),
     (["signal", "web", "KILL"], "signal", {"signal": "KILL", "services": ["web"]}),
+    (["signal", "hup", "web"], "signal", {"signal": "hup", "services": ["web"]}),
     (
         ["signal", "--to", "tree", "USR1", "web"],
         "signal",
@@ -173,6 +174,7 @@ def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
         (["restart", "--args", "x"], 2, "one service"),
         (["-C", "/nowhere/at/all", "status"], 2, "no such folder"),
         (["completion", "tcsh"], 2, "bash, zsh or fish"),
+        (["signal", "web", "USR9"], 2, 'neither "web" nor "USR9" is a signal'),
     ],
 )
 def test_usage_errors_name_the_next_step(

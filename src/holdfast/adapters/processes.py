@@ -214,7 +214,8 @@ def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
             with open(pidfile, encoding="ascii") as file:
                 pid = int(file.read().split()[0])
         except (OSError, ValueError, IndexError) as error:
-            raise Failed(f"{pidfile} names no process: {error}", "name a pid instead") from None
+            why = error.strerror if isinstance(error, OSError) else "it begins with no number"
+            raise Failed(f"{pidfile} names no process: {why}", "name a pid instead") from None
     if pid is None and port is not None:
         pid = _listener(port)
     if pid is None:

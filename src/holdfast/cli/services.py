@@ -70,8 +70,13 @@ def resume(call: Call) -> int:
 
 def signal(call: Call) -> int:
     name, *services = call.operands
-    if not _is_signal(name) and _is_signal(services[-1]):
+    if not _is_signal(name):
         *services, name = call.operands
+        if not _is_signal(name):
+            raise UsageError(
+                f'neither "{call.operands[0]}" nor "{name}" is a signal',
+                "for example: holdfast signal HUP nginx",
+            )
     fields: dict[str, Any] = {"signal": name, "services": services}
     if "to" in call.options:
         fields["to"] = call.options["to"]
@@ -79,9 +84,12 @@ def signal(call: Call) -> int:
 
 
 def _is_signal(word: str) -> bool:
-    from signal import Signals
+    from holdfast.vocabulary.quantities import parse_signal
 
-    return word.isdigit() or word in Signals.__members__ or f"SIG{word}" in Signals.__members__
+    try:
+        return bool(parse_signal(word))
+    except ValueError:
+        return False
 
 
 def rm(call: Call) -> int:
