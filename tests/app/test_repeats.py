@@ -63,12 +63,18 @@ class Stage:
         self.repeats = Repeats(self.memory, self.clock)
         self.repeats.restore(self.memory.kept)
 
-    def ask(self, key: object, command: Any = RESTART, do: Callable[[], Any] | None = None) -> Any:
+    def ask(
+        self,
+        key: object,
+        command: Any = RESTART,
+        do: Callable[[], Any] | None = None,
+        actor: Actor = ME,
+    ) -> Any:
         def work() -> Done:
             self.done += 1
             return Done(message=f"done {self.done}")
 
-        return self.repeats.answer(ME, command, key, do or work)
+        return self.repeats.answer(actor, command, key, do or work)
 
 
 @on_a_loop
@@ -156,6 +162,32 @@ async def test_memory_is_bounded_in_number_age_and_size(monkeypatch: pytest.Monk
     assert stage.ask("long", do=lambda: long) is long
     with pytest.raises(OutcomeUnknown, match="too long"):
         stage.ask("long")
+
+
+@on_a_loop
+async def test_nobody_pushes_out_what_another_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by their number, nor by their size, nor by what is under way; nor by sessions."""
+    monkeypatch.setattr(repeats, "MOST", 20)
+    monkeypatch.setattr(repeats, "MOST_OF_ONE", 10)
+    monkeypatch.setattr(repeats, "MOST_BYTES", 2000)
+    stage = Stage()
+    other = Actor(Role.OPERATOR, "token other", token="other")
+    stage.ask("mine")
+    large = Done(message="x" * 500)
+    for number in range(100):
+        session = Actor(Role.AGENT, "a", session=f"session-{number % 50}", behind=other)
+        stage.ask(f"k{number}", actor=session)
+        stage.ask(f"l{number}", do=lambda: large, actor=other)
+    assert msgspec.json.decode(await stage.ask("mine")) == {"message": "done 1"}
+    assert len(stage.memory.kept) <= 21
+    waiting: list[asyncio.Future[Any]] = [asyncio.Future() for _ in range(10)]
+    for number, future in enumerate(waiting):
+        stage.ask(f"w{number}", do=lambda future=future: future, actor=other)  # type: ignore[misc]
+    with pytest.raises(Refused, match="10 commands with keys"):
+        stage.ask("one more", do=asyncio.Future, actor=other)
+    stage.ask("mine too")
+    for future in waiting:
+        future.set_result(Done())
 
 
 @on_a_loop

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.lockdown_file import LockdownFile
-from holdfast.engine.approvals import MOST_OF_ONE, MOST_WAITING, REPLACED, Approvals, Pending
+from holdfast.engine.approvals import (
+    MOST_OF_ACCOUNT,
+    MOST_OF_ONE,
+    MOST_WAITING,
+    REPLACED,
+    Approvals,
+    Pending,
+)
 from holdfast.engine.lockdown import Lockdown
 from holdfast.engine.modes import Modes
 from holdfast.rules.modes import effective
@@ -201,6 +208,22 @@ def test_few_may_wait() -> None:
         ask(found, "token new")
     assert len(found.void_all("lockdown")) == MOST_WAITING
     assert not found.waiting
+
+
+def test_sessions_of_one_opener_leave_room_for_others() -> None:
+    """However many it opens."""
+    found = approvals(World())
+    opener = Actor(Role.OPERATOR, "token busy", token="busy")
+
+    def ask_in(session: str) -> None:
+        actor = Actor(Role.AGENT, "agent", session=session, behind=opener)
+        found.ask(actor, Restart(service="db"), POLICY, "why", (), {"arguments": {}})
+
+    for number in range(MOST_OF_ACCOUNT):
+        ask_in(f"session-{number}")
+    with pytest.raises(Refused, match=f"{MOST_OF_ACCOUNT} requests"):
+        ask_in("session-more")
+    ask(found, "token other")
 
 
 def test_a_new_supervisor_says_what_is_void() -> None:

@@ -96,9 +96,7 @@ class Auditor:
         self._record(actor, command, "refused", reason, outcome, 0.0, **more)
 
     def _refusals_of(self, actor: Actor) -> _Budget:
-        """One for all sessions of an opener."""
-        opener = actor.behind or actor
-        key = actor.run_id or opener.token or opener.identity
+        key = actor.account
         if key not in self._refusals and len(self._refusals) >= _MOST_ACTORS:
             now = self._clock()
             self._refusals = {

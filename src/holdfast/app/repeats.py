@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -33,6 +34,8 @@ from holdfast.vocabulary.results import Result
 
 KEPT = "repeat:"
 MOST = 256
+MOST_OF_ONE = 64
+"""Of one actor, under way at the same time."""
 MOST_BYTES = 1024 * 1024
 LONGEST_ANSWER = 128 * 1024
 KEPT_SECONDS = 600.0
@@ -58,6 +61,7 @@ class Given(msgspec.Struct, kw_only=True):
     command: str
     digest: str
     at: float
+    account: str = ""
     answer: str | None = None
     """What was answered, as JSON."""
     error: dict[str, Any] | None = None
@@ -101,7 +105,8 @@ class Repeats:
         self._prune()
         given, digest = self._given.get(name), _digest(command.name, _encode(command).decode())
         if given is None:
-            return self._do(name, Given(command=command.name, digest=digest, at=self._now()), do)
+            new = Given(command=command.name, digest=digest, at=self._now(), account=actor.account)
+            return self._do(name, new, do)
         if given.digest != digest:
             what = f"this key was given with another command ({given.command})"
             raise UsageError(what, "a key is for one command")
@@ -114,8 +119,10 @@ class Repeats:
         return _again(given)
 
     def _do(self, name: str, given: Given, do: Callable[[], Answer]) -> Answer:
-        if len(self._work) >= MOST:
-            raise Refused(f"{MOST} commands with keys are under way", "await some first")
+        own = sum(self._given[other].account == given.account for other in self._work)
+        if own >= MOST_OF_ONE or len(self._work) >= MOST:
+            most = MOST_OF_ONE if own >= MOST_OF_ONE else MOST
+            raise Refused(f"{most} commands with keys are under way", "await some first")
         self._given.pop(name, None)
         self._given[name] = given
         self._remember(name)
@@ -174,16 +181,29 @@ class Repeats:
             self._link.keep(name, None)
 
     def _prune(self) -> None:
-        """The oldest go first; what is under way stays."""
-        size = sum(len(given.answer or "") for given in self._given.values())
-        excess = len(self._given) - MOST + 1
+        """What is old goes, and what is beyond the bounds; what is under way stays."""
         for name, given in list(self._given.items()):
             # A clock that is set back a little makes nobody's command a new one.
-            is_old = abs(self._now() - given.at) > KEPT_SECONDS
-            if name in self._work or not (is_old or excess > 0 or size > MOST_BYTES):
-                continue
-            excess, size = excess - 1, size - len(given.answer or "")
-            self._forget(name)
+            if abs(self._now() - given.at) > KEPT_SECONDS and name not in self._work:
+                self._forget(name)
+        while (surplus := self._surplus()) is not None:
+            self._forget(surplus)
+
+    def _surplus(self) -> str | None:
+        """The oldest of who has most, if there is too much: nobody pushes out another's."""
+        counts: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for given in self._given.values():
+            counts[given.account] += 1
+            sizes[given.account] += len(given.answer or "")
+        is_crowded = len(self._given) >= MOST
+        if not is_crowded and sum(sizes.values()) <= MOST_BYTES:
+            return None
+        for account, _ in (counts if is_crowded else sizes).most_common():
+            for name, given in self._given.items():
+                if given.account == account and name not in self._work:
+                    return name
+        return None
 
     def _now(self) -> float:
         return self._clock.time()

@@ -26,6 +26,8 @@ from holdfast.vocabulary.quantities import format_duration
 KEPT = "approval:"
 MOST_WAITING = 100
 MOST_OF_ONE = 10
+MOST_OF_ACCOUNT = 30
+"""Of all sessions of one opener: many of them must not use up everybody's."""
 MOST_OVER = 50
 REPLACED = "the supervisor was replaced while it waited; ask again"
 _KINDS = {
@@ -107,10 +109,14 @@ class Approvals:
         record: dict[str, Any],
     ) -> Pending:
         """Begin to wait; `record` is what the audit will say of it, without its end."""
-        own = sum(one.actor.identity == actor.identity for one in self._waiting.values())
-        if len(self._waiting) >= MOST_WAITING or own >= MOST_OF_ONE:
-            count = MOST_OF_ONE if own >= MOST_OF_ONE else MOST_WAITING
-            raise Refused(f"{count} requests wait for approval already", "wait for a decision")
+        others = [one.actor for one in self._waiting.values()]
+        for count, most in (
+            (sum(one.identity == actor.identity for one in others), MOST_OF_ONE),
+            (sum(one.account == actor.account for one in others), MOST_OF_ACCOUNT),
+            (len(others), MOST_WAITING),
+        ):
+            if count >= most:
+                raise Refused(f"{most} requests wait for approval already", "wait for a decision")
         now = self._clock.time()
         info = ApprovalInfo(
             approval=f"approval-{os.urandom(4).hex()}",

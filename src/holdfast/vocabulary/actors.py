@@ -72,3 +72,9 @@ class Actor(msgspec.Struct, frozen=True):
         if self.run_id is not None:
             return self.run_id
         return self.role.value if self.role is Role.OWNER else self.name
+
+    @property
+    def account(self) -> str:
+        """Whose share of something bounded it uses: all sessions of an opener have one."""
+        opener = self.behind or self
+        return self.run_id or opener.token or opener.identity
