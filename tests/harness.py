@@ -39,7 +39,7 @@ def quick(command: Any = None, **fields: Any) -> dict[str, Any]:
     }
 
 
-def wait_for(probe: Callable[..., Any], seconds: float = 15.0, what: str = "") -> Any:
+def wait_for(probe: Callable[..., Any], seconds: float = 30.0, what: str = "") -> Any:
     """The probe's first true answer; fails after the deadline."""
     deadline = time.monotonic() + seconds
     while True:
@@ -187,7 +187,7 @@ class Hold:
         found: dict[str, Any] = self.status()["services"][name]
         return found
 
-    def wait_status(self, name: str, *wanted: str, seconds: float = 15.0) -> dict[str, Any]:
+    def wait_status(self, name: str, *wanted: str, seconds: float = 30.0) -> dict[str, Any]:
         found: dict[str, Any] = wait_for(
             lambda: (s := self.service(name))["status"] in wanted and s,
             seconds,
@@ -253,7 +253,7 @@ def started(argv: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]
             process.kill()
 
 
-def read_until(process: subprocess.Popen[bytes], wanted: bytes, seconds: float = 20.0) -> bytes:
+def read_until(process: subprocess.Popen[bytes], wanted: bytes, seconds: float = 30.0) -> bytes:
     """What the process printed, up to and with the wanted bytes."""
     assert process.stdout is not None
     seen, deadline = b"", time.monotonic() + seconds

@@ -71,7 +71,7 @@ def with_link(story: Story, gone: list[bool] | None = None) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
+    for _ in range(10_000):
         if condition():
             return
         await asyncio.sleep(0.002)

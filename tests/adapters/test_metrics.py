@@ -48,7 +48,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         except (psutil.Error, OSError):
             continue
     for process in processes:
-        process.wait(5)
+        process.wait(30)
 
 
 def watched(process: psutil.Process, run_id: str) -> Watched:
@@ -121,7 +121,7 @@ def test_a_cgroup_counts_what_was_used_before_it_was_entered(start: Start, tmp_p
         sampler.close()
     finally:
         process.kill()
-        process.wait(5)
+        process.wait(30)
         wait_for(lambda: not cgroups.is_populated(path))
         cgroups.remove(path)
         cgroups.close()

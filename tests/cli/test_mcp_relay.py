@@ -124,7 +124,7 @@ class Assistant:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.stdin = None
-        return self.process.wait(10)
+        return self.process.wait(30)
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_up_switches_the_supervisor_on(project: Path) -> None:
         launched.connection.close()
     finally:
         stop.set()
-        thread.join(5)
+        thread.join(30)
         for daemon in started:
             daemon.close()
         keeper.close()

@@ -53,7 +53,7 @@ def test_one_token_does_not_use_up_what_all_share(
         assert not again.done()
         again.cancel()
         await shared.close()
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 30)
         server.close()
 
     asyncio.run(scene())

@@ -39,7 +39,7 @@ def serve(short_path: Path) -> Iterator[Callable[[Script], str]]:
 
     yield begin
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     server.close()
 
 
@@ -132,7 +132,7 @@ def test_a_late_answer_is_waited_for_no_longer_than_asked(
 
     def script(client: socket.socket) -> None:
         client.recv(4096)
-        go.wait(5)
+        go.wait(30)
         client.sendall(frame(id=1, ok=True, result={"late": True}))
 
     connection = Connection(serve(script))

@@ -72,7 +72,7 @@ class Client:
         self.writer.write(json.dumps(frame).encode() + b"\n")
 
     async def receive(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await asyncio.wait_for(self.reader.readline(), 5))
+        found: dict[str, Any] = json.loads(await asyncio.wait_for(self.reader.readline(), 30))
         return found
 
 
@@ -246,18 +246,19 @@ def test_who_does_not_read_is_not_listened_to(tmp_path: Path) -> None:
                 await client.writer.drain()
 
         flooding = asyncio.ensure_future(flood())
-        await asyncio.wait([flooding], timeout=0.3)
-        assert not flooding.done()
-        sent = application.answered
-        await asyncio.sleep(0.1)
-        assert application.answered == sent
+        before = -1
+        while application.answered != before:
+            before = application.answered
+            await asyncio.wait([flooding], timeout=0.2)
+            assert not flooding.done()
+            assert before < 1_000_000
         flooding.cancel()
 
     with_door(tmp_path, story)
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
+    for _ in range(10_000):
         if condition():
             return
         await asyncio.sleep(0.002)

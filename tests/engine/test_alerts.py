@@ -155,7 +155,7 @@ def post(monkeypatch: pytest.MonkeyPatch) -> Post:
     return Post(monkeypatch)
 
 
-async def until(condition: Callable[[], Any], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, "not in time"

@@ -74,7 +74,7 @@ class Scene:
 
     async def last_word(self) -> Message:
         """What the keeper is told in the end."""
-        for _ in range(1000):
+        for _ in range(10_000):
             self.keeper.settle()
             if self.link.asked:
                 return self.link.asked[-1]

@@ -223,7 +223,7 @@ def test_https_with_a_certificate_of_its_own() -> None:
 
 def _shown(address: tuple[str, int]) -> str | None:
     try:
-        return ssl.get_server_certificate(address, timeout=5)
+        return ssl.get_server_certificate(address, timeout=30)
     except OSError:
         time.sleep(0.02)
         return None

@@ -50,7 +50,7 @@ class FakeSupervisor:
     async def until(self, count: int) -> None:
         while len(self.asked) < count:
             self.came.clear()
-            await asyncio.wait_for(self.came.wait(), 5)
+            await asyncio.wait_for(self.came.wait(), 30)
 
     def answer(self, place: int, result: Any) -> None:
         number = self.asked[place]["id"]

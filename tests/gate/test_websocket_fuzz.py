@@ -216,7 +216,7 @@ async def play(messages: list[dict[str, Any]], seed: int, *, is_hung_up: bool) -
                 writer.close()
             await asyncio.sleep(0.005)
         client.incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, 30)
         feeds = door._hall.feeds
         assert not feeds._feeds
         assert not feeds._users
@@ -225,7 +225,7 @@ async def play(messages: list[dict[str, Any]], seed: int, *, is_hung_up: bool) -
         assert not door._hall.house.keyboards._holders
         assert not door._hall.house.keyboards._viewers
         assert not door._hall.house.conditions._listeners
-        for _ in range(500):
+        for _ in range(2000):
             # Both ends of the connections of this process are counted; the shared one may
             # have been lost with the line door.
             if len(asyncio.all_tasks()) <= tasks and descriptors() <= files:

@@ -23,7 +23,7 @@ from holdfast.keeper import wire
 
 PACKAGE = Path(holdfast.__file__).parent
 PROGRAM = PACKAGE / "keeper" / "__main__.py"
-DEADLINE = 15.0
+DEADLINE = 30.0
 
 Message = dict[str, Any]
 
@@ -218,10 +218,10 @@ class KeeperProcess:
         if self.process.poll() is None:
             try:
                 self.control().do("shutdown", grace=0)
-                self.process.wait(10)
+                self.process.wait(DEADLINE)
             except (OSError, AssertionError, subprocess.TimeoutExpired):
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(DEADLINE)
         for peer in self._peers:
             peer.close()
 

@@ -37,7 +37,7 @@ def has_cgroups() -> bool:
     return is_there
 
 
-def wait_for(probe: Callable[[], T], seconds: float = 10.0) -> T:
+def wait_for(probe: Callable[[], T], seconds: float = 30.0) -> T:
     """The probe's first true answer; fails after the deadline."""
     deadline = time.monotonic() + seconds
     while not (answer := probe()):
@@ -225,7 +225,7 @@ class Stage:
         self.endings.append(ending)
         return ending
 
-    def finish(self, seconds: float = 20.0) -> None:
+    def finish(self, seconds: float = 30.0) -> None:
         """Run the loop until every ending has reported."""
         deadline = time.monotonic() + seconds
 

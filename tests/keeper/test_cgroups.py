@@ -88,7 +88,7 @@ def test_kill(cgroups: Cgroups) -> None:
         cgroups.place(path, process.pid)
         assert cgroups.can_kill
         assert cgroups.kill(path)
-        assert process.wait(10) == -9
+        assert process.wait(30) == -9
 
 
 @needs_cgroups

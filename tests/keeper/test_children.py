@@ -204,23 +204,24 @@ def test_job_lease_expires(keeper: KeeperProcess) -> None:
 
 def test_lease_renewed_and_dropped(keeper: KeeperProcess) -> None:
     """A renewed lease lasts, and one that was taken away never ends the run."""
-    keeper.spawn("sleep", "1000", lease={"seconds": 0.3, "kind": "job"})
-    run_id = keeper.last
-    for _ in range(4):
-        time.sleep(0.15)
-        keeper.link.do("lease", run_id=run_id, seconds=0.3, kind="job")
-    keeper.link.do("lease", run_id=run_id, seconds=None, kind="job")
-    time.sleep(0.5)
-    assert keeper.link.do("list")["runs"][0]["lease"] is None
+    runs = []
+    for seconds in (1000.0, None):
+        keeper.spawn("sleep", "1000", lease={"seconds": 1.5, "kind": "job"})
+        keeper.link.do("lease", run_id=keeper.last, seconds=seconds, kind="job")
+        runs.append(keeper.last)
+    keeper.spawn("sleep", "1000", lease={"seconds": 1.5, "kind": "job"})
+    assert keeper.exit_of(keeper.last)["cause"] == "lease"
+    left = {run["run_id"]: run["lease"] for run in keeper.link.do("list")["runs"]}
+    assert list(left) == runs
+    assert left[runs[1]] is None
 
 
 def test_session_lease_pauses_without_supervisor(keeper: KeeperProcess) -> None:
     """Without a supervisor a session's run lives on while a job's does not."""
-    session = keeper.spawn("sleep", "1000", lease={"seconds": 0.4, "kind": "session"})
-    job = keeper.spawn("sleep", "1000", lease={"seconds": 0.4, "kind": "job"})
+    session = keeper.spawn("sleep", "1000", lease={"seconds": 1.5, "kind": "session"})
+    job = keeper.spawn("sleep", "1000", lease={"seconds": 1.5, "kind": "job"})
     keeper.link.sock.close()
     wait_for(lambda: not is_alive(job["pid"]))
-    time.sleep(0.5)
     assert is_alive(session["pid"])
     ended = keeper.control().do("list")["exits"]
     assert [it["cause"] for it in ended] == ["lease"]

@@ -368,7 +368,7 @@ def test_many_at_once(cgroup: str) -> None:
         stage.finish()
         hows = [stage.results[f"run-{number}"][0] for number in range(30)]
         assert hows == [{tree.pid: "SIGTERM"} for tree in trees]
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")

@@ -154,7 +154,7 @@ def test_a_first_start_says_what_is_wrong(
     (folder / "state" / "exits.jsonl").mkdir(parents=True)
     keeper = make_keeper("--no-supervisor", link=False)
     assert "exits.jsonl" in keeper.ready["error"]["message"]
-    assert keeper.process.wait(10) == 1
+    assert keeper.process.wait(30) == 1
 
 
 def test_deleted_logs(keeper: KeeperProcess) -> None:

@@ -199,7 +199,7 @@ def test_two_keepers_on_one_folder(make_keeper: MakeKeeper) -> None:
     first.spawn("sleep", "1000")
     second = make_keeper(link=False)
     assert second.ready["error"]["code"] == "already_running"
-    assert second.process.wait(10) == 1
+    assert second.process.wait(30) == 1
     assert len(first.control().do("list")["runs"]) == 1
 
 
@@ -208,7 +208,7 @@ def test_shutdown(keeper: KeeperProcess) -> None:
     pids = [keeper.spawn("sleep", "1000")["pid"] for _ in range(5)]
     keeper.link.do("shutdown", exit_code=42)
     keeper.link.notice("retire")
-    assert keeper.process.wait(10) == 42
+    assert keeper.process.wait(30) == 42
     assert not any(is_alive(pid) for pid in pids)
     assert not (keeper.runtime / "keeper.sock").exists()
     assert not (keeper.state / "keeper.json").exists()
@@ -221,7 +221,7 @@ def test_sigterm_is_told_to_the_supervisor(keeper: KeeperProcess) -> None:
     assert keeper.link.notice("shutdown_requested")["signal"] == signal.SIGTERM
     assert is_alive(pid)
     keeper.process.send_signal(signal.SIGTERM)
-    assert keeper.process.wait(10) == 0
+    assert keeper.process.wait(30) == 0
     assert not is_alive(pid)
 
 
@@ -231,7 +231,7 @@ def test_sigterm_without_supervisor(keeper: KeeperProcess) -> None:
     keeper.link.sock.close()
     wait_for(lambda: keeper.control().do("list")["runs"])
     keeper.process.send_signal(signal.SIGTERM)
-    assert keeper.process.wait(10) == 0
+    assert keeper.process.wait(30) == 0
     assert not is_alive(pid)
 
 
@@ -263,7 +263,7 @@ def test_a_keeper_that_cannot_start_leaves_no_supervisor(
     (folder / "state" / "logs").write_text("in the way")
     keeper = make_keeper(*_fake_supervisor(folder, body), link=False)
     assert keeper.ready["error"]["code"] == "start_failed"
-    assert keeper.process.wait(10) == 1
+    assert keeper.process.wait(30) == 1
     with open(folder / "state" / "lock") as lock:
         wait_for(lambda: _is_locked(lock.fileno()))
 

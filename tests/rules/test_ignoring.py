@@ -108,6 +108,6 @@ def test_the_same_files_are_ignored_as_by_git(tree: Path, lines: list[str]) -> N
 def test_a_hostile_pattern_takes_no_time() -> None:
     """Stars do not multiply."""
     patterns = ignoring.read("*a" * 40 + "b\n" + "/".join(["**"] * 50 + ["x"]) + "\n")
-    began = time.monotonic()
+    began = time.process_time()
     assert ignoring.verdict(patterns, ["a" * 250], is_folder=False) is None
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2

@@ -231,7 +231,7 @@ def test_one_custom_restart_of_a_service_at_a_time(hold: Hold) -> None:
         assert under_way["id"] in hold.cli("workflow").stdout
         hold.cli("workflow", "--cancel", under_way["id"])
         assert b"cancelled" in read_until(first, b"was not touched")
-        assert first.wait(10) == 1
+        assert first.wait(30) == 1
     wait_for(lambda: not any(is_alive(int(p)) for p in (hold.project / "pids").read_text().split()))
     assert hold.service("web")["pid"] == pid
     assert hold.ask("workflows")["under_way"] == []

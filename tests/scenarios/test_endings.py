@@ -62,7 +62,7 @@ def test_one_sigterm_ends_all_though_the_supervisor_hangs(hold: Hold) -> None:
     os.kill(supervisor, signal.SIGSTOP)
     os.kill(keeper, signal.SIGTERM)
     wait_for(lambda: not is_held(hold), 9)
-    wait_for(lambda: not any(map(is_alive, [*pids, supervisor, keeper])), 2)
+    wait_for(lambda: not any(map(is_alive, [*pids, supervisor, keeper])))
 
 
 def test_a_hung_supervisor_is_gone_around(hold: Hold) -> None:
@@ -115,7 +115,7 @@ def test_sigterm_is_remembered_when_the_supervisor_dies(hold: Hold) -> None:
     os.kill(keeper, signal.SIGTERM)
     wait_for_shutdown(hold)
     kill_9(supervisor)
-    wait_for(lambda: not is_held(hold), 12)
+    wait_for(lambda: not is_held(hold))
     assert not any(map(is_alive, pids))
     assert hold.marked_pids() == []
 
@@ -128,7 +128,7 @@ def test_down_is_finished_by_the_successor(hold: Hold, victim: str) -> None:
     with down_of(hold) as down:
         wait_for_shutdown(hold)
         kill_9(supervisor if victim == "supervisor" else keeper)
-        out, err = down.communicate(timeout=12)
+        out, err = down.communicate(timeout=30)
         assert down.returncode == 0, (out, err, hold.own_logs())
     assert "Holdfast is down" in out
     assert not any(map(is_alive, pids))

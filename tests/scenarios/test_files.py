@@ -168,7 +168,7 @@ def test_nobody_waits_for_a_pipe(hold: Hold) -> None:
         with pytest.raises(Refused, match="pipe"):
             hold.ask("read_file", path="pipe")
     hold.ask("status")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     with pytest.raises(NotFound):
         hold.ask("read_file", path="nothing")
 

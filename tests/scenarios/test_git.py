@@ -150,5 +150,5 @@ def test_who_hangs_up_leaves_no_search_behind(hold: Hold) -> None:
                 found.append(entry.parent.name)
         return found
 
-    wait_for(lambda: not searching(), seconds=5.0, what="the search to end")
+    wait_for(lambda: not searching(), what="the search to end")
     assert hold.ask("git_status")["branch"] == "main"

@@ -30,7 +30,7 @@ def test_the_example() -> None:
         }
         assert services["batch"]["status"] == "running"
         wait_for(lambda: "jobs done" in hold.service("worker").get("said", ""), what="a status")
-        urlopen(f"http://127.0.0.1:{port}/break", timeout=5).close()
+        urlopen(f"http://127.0.0.1:{port}/break", timeout=30).close()
         wait_for(lambda: hold.service("web")["run"] == 2, what="a restart")
         wait_for(lambda: hold.service("web").get("health") == "healthy", what="health")
         wait_for(lambda: hold.service("cache").get("health") == "unhealthy", what="a report")

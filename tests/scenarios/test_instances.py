@@ -47,7 +47,7 @@ def free_base() -> int:
 
 def answer_of(port: int) -> str:
     with socket.create_connection(("127.0.0.1", port), 5) as one:
-        one.settimeout(5)
+        one.settimeout(30)
         one.sendall(b"?\n")
         return one.makefile().readline().strip()
 

@@ -51,7 +51,7 @@ def test_a_rare_crash_waits_the_first_delay(hold: Hold) -> None:
         wait_for(lambda: (hold.service("web")["uptime"] or 0) > 0.5)
         assert hold.service("web")["restart_count"] == 0
         kill_9(service["pid"])
-        wait_for(lambda crash=crash: hold.service("web")["run"] == crash + 1, 5)
+        wait_for(lambda crash=crash: hold.service("web")["run"] == crash + 1)
 
 
 def test_a_start_by_hand_counts_anew(hold: Hold) -> None:

@@ -69,7 +69,7 @@ def test_exec_over_its_time_and_left_alone(hold: Hold) -> None:
     with started(hold.command("exec", "--", slow), cwd=hold.project, env=hold.environ) as waiting:
         read_until(waiting, b"begun")
         waiting.send_signal(signal.SIGINT)
-        assert waiting.wait(10) == 130
+        assert waiting.wait(30) == 130
     wait_for(is_gone)
     connection = Connection(str(hold.runtime / "line.sock"))
     frames = connection.stream("execute_command", custom_command={"command": slow}, follow=True)

@@ -126,7 +126,7 @@ def test_what_is_no_file_is_refused_at_once(stage: Stage) -> None:
                 stage.read(path)
             with pytest.raises(Refused, match="not a file"):
                 stage.write(path, "x", etag="*")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
     kinds = {entry.path: entry.kind for entry in stage.look().entries}
     assert (kinds["pipe"], kinds["sub"]) == ("other", "directory")
     spec = FilesSpec(roots=(RootSpec(name="dev", path="/dev"),))

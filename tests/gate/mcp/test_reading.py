@@ -94,8 +94,8 @@ def test_subscriptions_before_2026(hold: McpHold) -> None:
 
     async def story(client: Any) -> None:
         uri = "holdfast://services/clock/log"
-        await client.session.subscribe_resource(uri)
         began = time.monotonic()
+        await client.session.subscribe_resource(uri)
         await until(lambda: len(told) >= 3)
         assert time.monotonic() - began > 1.5, "coalesced"
         kill_9(hold.gate_pid())
@@ -130,7 +130,7 @@ def test_subscriptions_since_2026(hold: McpHold) -> None:
     hold.talk(story, era=ERAS[1])
 
 
-async def until(probe: Any, seconds: float = 15.0) -> None:
+async def until(probe: Any, seconds: float = 30.0) -> None:
     for _ in range(int(seconds / 0.05)):
         if probe():
             return
