@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import select
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,11 @@ def test_a_catastrophic_expression_holds_up_nobody(hold: Hold) -> None:
     connection, other = connect(hold), connect(hold)
     grep = connection.send("logs", service="web", grep="(a+)+b")
     wait = connection.send("wait", service="web", condition="log:(a+)+b", timeout=30)
-    slowest = 0.0
-    deadline = time.monotonic() + 1.5
-    while time.monotonic() < deadline:
-        began = time.monotonic()
+    answered = 0
+    while not select.select([connection], [], [], 0)[0]:
         other.ask("status")
-        slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 0.5
+        answered += 1
+    assert answered > 5
     for request in (grep, wait):
         with pytest.raises(UsageError, match="takes too long"):
             connection.answer(request, 20)
