@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,29 @@ import pytest
 
 from tests.harness import Hold, is_alive, kill_9, wait_for
 
+IMPATIENT = """
+from holdfast.client import reach
+reach.SETTLED_SECONDS, reach.HUNG_SECONDS = 0.0, 2.0
+from holdfast.cli.main import main
+raise SystemExit(main())
+"""
 SLOW = ["sh", "-c", "trap 'sleep 1.5; exit 0' TERM; while :; do sleep 0.05; done"]
+
+
+class Impatient(Hold):
+    """Its command line, once it is told so, soon takes a silent supervisor for a hung one."""
+
+    is_impatient = False
+
+    def command(self, *args: object) -> list[str]:
+        argv = super().command(*args)
+        return [argv[0], "-c", IMPATIENT, *argv[3:]] if self.is_impatient else argv
+
+
+@pytest.fixture
+def hold() -> Iterator[Impatient]:
+    with Impatient() as one:
+        yield one
 
 
 def own_pids(hold: Hold) -> tuple[int, int]:
@@ -43,11 +66,10 @@ def two_services(hold: Hold) -> list[int]:
     return pids_of(hold)
 
 
-def hang(hold: Hold) -> int:
+def hang(hold: Impatient) -> int:
     """Make the supervisor hang; answers its pid."""
     supervisor, _ = own_pids(hold)
-    # One that has only just begun is waited for longer.
-    wait_for(lambda: (hold.status()["supervisor"]["uptime"] or 0) > 10.5, 20)
+    hold.is_impatient = True
     hold._disconnect()
     os.kill(supervisor, signal.SIGSTOP)
     return supervisor
@@ -65,7 +87,7 @@ def test_one_sigterm_ends_all_though_the_supervisor_hangs(hold: Hold) -> None:
     wait_for(lambda: not any(map(is_alive, [*pids, supervisor, keeper])))
 
 
-def test_a_hung_supervisor_is_gone_around(hold: Hold) -> None:
+def test_a_hung_supervisor_is_gone_around(hold: Impatient) -> None:
     """status, logs, stop and down ask the keeper, and say whose fault it is."""
     hold.services(web=["sh", "-c", "echo hi; exec sleep 300"], db=["sleep", "300"])
     hold.up()
@@ -82,13 +104,13 @@ def test_a_hung_supervisor_is_gone_around(hold: Hold) -> None:
     assert not any(map(is_alive, [services["db"]["pid"], supervisor]))
 
 
-def test_down_does_not_wait_for_one_that_hangs_meanwhile(hold: Hold) -> None:
+def test_down_does_not_wait_for_one_that_hangs_meanwhile(hold: Impatient) -> None:
     """A supervisor that falls silent after `down` has asked it is gone around, too."""
     slow = ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]
-    hold.services(web={"command": slow, "stop": {"grace": 8}})
+    hold.services(web={"command": slow, "stop": {"grace": 6}})
     hold.up()
     pid = hold.service("web")["pid"]
-    wait_for(lambda: (hold.status()["supervisor"]["uptime"] or 0) > 10.5, 20)
+    hold.is_impatient = True
     with down_of(hold) as down:
         wait_for_shutdown(hold)
         supervisor = hang(hold)
