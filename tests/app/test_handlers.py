@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
-from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
+from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, UnknownService, UsageError
 from tests.harness import PYTHON, Hold, is_alive, wait_for
 
 SAYING = ["sh", "-c", "echo hello; echo world >&2; exec sleep 1000"]
@@ -182,8 +182,8 @@ def test_two_projects_do_not_meet(hold: Hold) -> None:
 
 def test_small_refusals(hold: Hold) -> None:
     """Requests that cannot be meant are refused with what is known."""
-    hold.services(web=SAYING, db=["sleep", "1000"])
-    hold.up()
+    hold.services(web=SAYING, db=["sleep", "1000"], idle=["true"])
+    hold.up("web", "db")
     refusals: list[tuple[str, dict[str, Any], type[HoldfastError], str]] = [
         ("restart", {}, UsageError, "needs the name"),
         ("pause", {"services": []}, UsageError, "at least one"),
@@ -192,6 +192,9 @@ def test_small_refusals(hold: Hold) -> None:
         ("wait", {"service": "web", "condition": "happy"}, UsageError, "no condition"),
         ("runs", {"service": "wbe"}, UnknownService, "did you mean"),
         ("logs", {"service": "web", "cursor": "!"}, UsageError, "not a cursor"),
+        ("logs", {"service": "web", "run": 99}, NotFound, "no run 99"),
+        ("logs", {"service": "web", "run": 0}, NotFound, "no run 0"),
+        ("logs", {"service": "idle", "run": 1}, NotFound, "no run 1"),
         ("run", {"argv": [], "working_dir": "/"}, UsageError, "no command"),
         ("run", {"argv": ["x"], "service": "A/B", "working_dir": "/"}, UsageError, "cannot be"),
         ("adopt", {"service": "web", "pid": 1}, Failed, "runs already"),
@@ -200,7 +203,26 @@ def test_small_refusals(hold: Hold) -> None:
     for command, fields, kind, words in refusals:
         with pytest.raises(kind, match=words):
             hold.ask(command, **fields)
-    assert hold.ask("logs", service="web", run=99)["lines"] == []
+
+
+def test_the_log_of_one_run(hold: Hold) -> None:
+    """By its number, or counted from the end; a cursor reads on in it and not beyond."""
+    hold.services(web=["sh", "-c", "seq 1 5; exec sleep 1000"])
+    for count in (1, 2):
+        hold.up()
+        wait_for(lambda count=count: hold.raw("web").count(b"5\n") == count)
+        hold.ask("stop", services=["web"])
+
+    def told(**fields: Any) -> tuple[list[tuple[int, str]], str]:
+        result = hold.ask("logs", service="web", max_bytes=4000, **fields)
+        lines = [line for line in result["lines"] if not line.get("note")]
+        return [(line["run"], line["text"]) for line in lines], result["cursor"]
+
+    begun, cursor = told(run=1, limit=3)
+    assert begun == [(1, "1"), (1, "2"), (1, "3")]
+    assert told(run=1, cursor=cursor)[0] == [(1, "4"), (1, "5")]
+    assert told(run=-2)[0] == told(run=1)[0]
+    assert told(run=-1)[0] == told(run=2)[0] == [(2, str(n)) for n in range(1, 6)]
 
 
 def test_runs_and_events_tell_the_past(hold: Hold) -> None:

@@ -28,17 +28,16 @@ class LogQuery:
 
     def __init__(self, directory: str, command: Logs) -> None:
         reader = Reader(directory, command.service)
-        until: int | None = None
-        self.is_done = False
+        span = reader.run(command.run) if command.run is not None else None
+        until = span.end if span is not None else None
+        self.is_done = command.run is not None and span is None
         if command.cursor is not None:
             try:
                 start = cursors.decode(command.cursor)
             except CursorError as error:
                 raise UsageError(str(error), "use a cursor that an answer gave") from None
         elif command.run is not None:
-            span = reader.run(command.run)
-            self.is_done = span is None
-            start, until = (span.start, span.end) if span else (reader.end(), None)
+            start = span.start if span is not None else reader.end()
         elif command.since is not None:
             start = reader.since(command.since)
         else:
@@ -52,7 +51,7 @@ class LogQuery:
         self._cover = LineCover(hider())
         if (command.cursor, command.since, command.run) != (None, None, None):
             self._cover.begin_at(reader, start)
-        only = command.run if command.cursor is None else None
+        only = span.run if span is not None else None
         self._walk = reader.chunks(start, command.stream, until, only)
 
     def batch(self) -> list[Line | Note]:

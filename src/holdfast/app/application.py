@@ -96,7 +96,7 @@ class Application:
 
             carried = permit_commands(actor, command, settings)
             if not carried.is_allowed:
-                hint = "`holdfast reload` takes a new setting"
+                hint = "`holdfast reload` takes a new setting" if "`" in carried.reason else ""
                 return command, replace(carried, cause="command", hint=hint)
         return command, self._scrutiny.more(actor, command, verdict)
 

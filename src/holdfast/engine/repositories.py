@@ -325,6 +325,10 @@ def failure_of(output: Output, what: str) -> Failed:
     details = {"files": files[:200]} if files else {}
     if ".lock': File exists" in text:
         hints = ["another git is at work there: try again; if none is, remove this file"]
+    if " are ignored by one of your " in text:
+        files = [line for line in lines if line not in said and not line.startswith("hint: ")]
+        text, hints = f"ignored files are not added: {', '.join(files[:20])}", []
+    text = text.replace(safety.LITERAL, "")
     return Failed(f"git {what}: {text[:500]}", (hints or [""])[0][:300], details)
 
 

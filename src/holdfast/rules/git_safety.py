@@ -17,6 +17,8 @@ Entry = tuple[str, str]
 """A key of git's configuration, and its value."""
 
 FALSE = "false"
+LITERAL = ":(top,literal)"
+"""Marks a path that git is to take word for word."""
 MERGE_AS_TEXT = "git merge-file --marker-size=%L %A %O %B"
 """What git itself does with files that have no driver."""
 
@@ -226,7 +228,7 @@ def literal_paths(paths: Sequence[str], denied: Sequence[str] = ()) -> list[str]
     for path in paths:
         if path.startswith("/") or ".." in path.split("/"):
             raise UsageError(f'"{path[:60]}" is no path of a work tree')
-    wanted = [f":(top,literal){path}" if path not in ("", ".") else ":(top)" for path in paths]
+    wanted = [f"{LITERAL}{path}" if path not in ("", ".") else ":(top)" for path in paths]
     left_out = [f":(top,exclude,literal){path}" for path in denied]
     if left_out and not wanted:
         wanted = [":(top)"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.gate.mcp import answers
+from holdfast.gate.mcp import answers, files, processes
 from holdfast.gate.mcp.server import failure
+from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import OutcomeUnknown
 
 
@@ -56,6 +61,70 @@ def test_no_answer_is_longer_than_asked(texts: list[str], most: int) -> None:
     assert len(kept) + left_out == len(texts)
     assert len(kept) <= 1 or len("\n".join(kept).encode("utf-8", "replace")) <= most
     assert len(answers.capped("\n".join(texts), most).encode()) <= most
+
+
+def test_how_to_go_on_is_never_cut() -> None:
+    """Neither by the cap, nor where only programs look."""
+    shown = answers.capped("x\n" * 50_000 + "-- next cursor P1")
+    assert len(shown.encode()) <= answers.MOST_BYTES
+    assert shown.endswith("bytes left out\n-- next cursor P1")
+    whole = {"met": False, "services": [{"name": "web"}]}
+    assert answers.fitting(whole) == whole
+    cut = answers.fitting({"services": [{"name": f"web-{n}"} for n in range(10_000)]})
+    assert cut["truncated"] is True
+    assert 64_000 > len(json.dumps(cut)) > 20_000
+
+
+@pytest.mark.parametrize(
+    ("advice", "words"),
+    [
+        ("`holdfast start web` starts it", "`control` with action start starts it"),
+        ("`holdfast status` lists the services", "`status` lists the services"),
+        ("`list_files` lists it", "`read` lists it"),
+        ("git_commit or git_stash them first", "`git_change` with op commit or"),
+        ("edit these files, then git_stash drop", "then `git_change` with op stash_drop"),
+        ("`git_log` and `git_branches` list them", "`git` with op log and `git` with op branches"),
+        ("`holdfast unlock` ends it", "for the user: `holdfast unlock` ends it"),
+        ("see the reference of `search`", ""),
+        ("read it again", "read it again"),
+    ],
+)
+def test_advice_is_in_words_of_the_tools(advice: str, words: str) -> None:
+    """A model has no command line; what only its user can do is said to be that."""
+    assert words in in_tools(advice)
+    assert "git_stash" not in in_tools(advice)
+
+
+def test_status_tells_ports_and_is_cut_where_there_are_too_many() -> None:
+    """An assistant must know where a service listens, and how to ask for the rest."""
+    ports = {"port": 3000, "debug": 9229}
+    assert ":3000 debug:9229" in processes.in_words({"status": "running", "ports": ports})
+    services = {f"service-{number}": {"status": "running"} for number in range(2000)}
+
+    class Everything:
+        async def ask(self, *_: object, **__: object) -> dict[str, object]:
+            return {"services": services}
+
+    call: Any = Everything()
+    told = asyncio.run(processes.status(call, processes.StatusArguments()))
+    assert len(told.text) < 9_000
+    assert told.text.endswith("give names, group:NAME or tag:NAME")
+    assert told.structured is not None
+    assert 100 < len(told.structured["services"]) < 2000
+
+
+def test_of_a_tail_the_newest_lines_are_shown() -> None:
+    """And how many before them were left out; a file's name makes no line."""
+    content = "".join(f"line {number}\n" for number in range(501, 1001))
+    found = {
+        "path": "a\nb", "size": 9000, "etag": "e", "encoding": "utf-8", "total_lines": 1000,
+        "first_line": 501, "content": content, "truncated": True,
+    }  # fmt: skip
+    shown = files._content(found, files.ReadArguments(path="x", tail=600), 1000)
+    assert shown.startswith("a\\nb, 9000 bytes")
+    assert "1000\tline 1000\n```\n-- " in shown
+    assert shown.endswith("older lines left out: offset 401 begins there")
+    assert len(shown) < 1200
 
 
 def test_head_and_tail_tell_what_is_between() -> None:

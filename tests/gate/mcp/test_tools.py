@@ -271,6 +271,34 @@ def test_answers_say_what_to_do(assistants: McpHold) -> None:
         beyond = text_of(await client.call_tool("read", {"path": "a.txt", "offset": 900}))
         assert "the last line is 3" in beyond
         assert "900\t" not in beyond
+        missing = text_of(await client.call_tool("logs", {"name": "web", "run": 99}))
+        assert "web has no run 99" in missing
+        listed = text_of(await client.call_tool("read", {"path": "", "limit": 1}))
+        assert "goes on: offset 2" in listed
+        assert listed not in text_of(await client.call_tool("read", {"path": "", "offset": 2}))
+
+    assistants.talk(story)
+
+
+def test_a_file_is_read_in_pieces(assistants: McpHold) -> None:
+    """Of eight kilobytes unless more are wanted; each says where the next begins."""
+    whole = [f"{number} {'x' * 90}" for number in range(1, 401)]
+    (assistants.project / "long.txt").write_text("\n".join(whole) + "\n")
+
+    async def story(client: Any) -> None:
+        told: list[str] = []
+        while True:
+            given = {"path": "long.txt", "offset": len(told) + 1}
+            text = text_of(await client.call_tool("read", given))
+            assert len(text.encode()) < 9_000
+            told += [line.partition("\t")[2] for line in text.split("\n") if "\t" in line]
+            if f"-- goes on: offset {len(told) + 1}" not in text:
+                break
+        assert told == whole
+        both = {"path": "long.txt", "offset": 1, "tail": 1}
+        assert (await client.call_tool("read", both)).is_error
+        most = text_of(await client.call_tool("read", {"path": "long.txt", "max_bytes": 64_000}))
+        assert "400\t400 x" in most
 
     assistants.talk(story)
 
@@ -295,5 +323,8 @@ def test_what_git_needs_is_said_in_words_of_the_tool(assistants: McpHold) -> Non
         assert await said(op="commit", message="x", paths=["a.txt"]) == "nothing to commit"
         made = (await said(op="checkpoint")).split()[1]
         assert made in await said(op="restore_checkpoint", name="other")
+        assert made in text_of(await client.call_tool("git", {"op": "checkpoints"}))
+        missing = await said(op="add", paths=["nowhere.txt"])
+        assert "'nowhere.txt' did not match" in missing
 
     assistants.talk(story)

@@ -14,14 +14,18 @@ from holdfast.app.context import Context
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
 from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
+from holdfast.vocabulary.errors import NotFound
 from holdfast.vocabulary.results import Done, LogLine, LogsResult, OutputGrant
 
 _MOST_LINES = 10_000
 
 
 async def logs(context: Context, command: Logs) -> LogsResult:
-    name = context.roster.get(command.service).name
-    command = msgspec.structs.replace(command, service=name)
+    runner = context.roster.get(command.service)
+    if command.run is not None and not 1 <= abs(command.run) <= runner.number:
+        newest = f"the newest is {runner.number}" if runner.number else "it never ran"
+        raise NotFound(f"{runner.name} has no run {command.run}", newest)
+    command = msgspec.structs.replace(command, service=runner.name)
     query = await context.in_thread(LogQuery, context.logs, command)
     try:
         if command.grep is None:

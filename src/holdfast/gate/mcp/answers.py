@@ -7,6 +7,7 @@ it showed last, equal lines are told once, secrets are hidden, and content is fe
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from holdfast.vocabulary.secrets import redact
 
 DEFAULT_BYTES = 8_000
 MOST_BYTES = 64_000
+FRAME_BYTES = 1_000
+"""Room for what stands around content: head, fence, cursor."""
 LONGEST_LINE = 2_000
 _FOLD_AT = 3
 
@@ -127,6 +130,16 @@ def newest(lines: Sequence[str], max_bytes: int) -> tuple[list[str], int]:
     return list(lines), 0
 
 
+def oldest(lines: Sequence[str], max_bytes: int) -> list[str]:
+    """The first lines that have room, but at least one."""
+    size = 0
+    for count, line in enumerate(lines):
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > max_bytes and count:
+            return list(lines[:count])
+    return list(lines)
+
+
 def head_and_tail(lines: Sequence[str], max_bytes: int) -> list[str]:
     """The beginning and, twice as long, the end; what lies between is told."""
     if sum(len(line.encode("utf-8", "replace")) + 1 for line in lines) <= max_bytes:
@@ -144,19 +157,39 @@ def head_and_tail(lines: Sequence[str], max_bytes: int) -> list[str]:
 
 def bounded(asked: int | None) -> int:
     """How many bytes an answer may have."""
-    return max(200, min(asked or DEFAULT_BYTES, MOST_BYTES))
+    return max(200, min(asked or DEFAULT_BYTES, MOST_BYTES - FRAME_BYTES))
 
 
 def capped(text: str, most: int = MOST_BYTES) -> str:
-    """Whatever happens, no more than this; the end is cut at a line, and told."""
+    """Whatever happens, no more than this; it is cut at a line, and told. A last line of ours,
+    which says how to go on, stays."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return data.decode()
-    kept = data[: most - 100].decode("utf-8", "ignore")
+    frame = min(FRAME_BYTES, most // 2)
+    end = text[text.rfind("\n") :]
+    if not end.startswith("\n-- ") or len(end.encode("utf-8", "replace")) > frame // 2:
+        end = ""
+    kept = data[: most - frame].decode("utf-8", "ignore")
     line_end = kept.rfind("\n")
     if line_end > most // 2:
         kept = kept[:line_end]
-    return f"{kept}\n-- cut: {len(data) - len(kept.encode())} bytes left out"
+    left_out = len(data) - len((kept + end).encode("utf-8", "replace"))
+    return f"{kept}\n-- cut: {left_out} bytes left out{end}"
+
+
+def fitting(structured: dict[str, Any], most: int = MOST_BYTES) -> dict[str, Any]:
+    """What programs are told, no longer than what people are; if it was cut, that is told."""
+    while len(json.dumps(structured, ensure_ascii=False).encode("utf-8", "replace")) > most:
+        name, longest = max(
+            ((name, it) for name, it in structured.items() if isinstance(it, list)),
+            key=lambda pair: len(pair[1]),
+            default=("", []),
+        )
+        if not longest:
+            return {"truncated": True}
+        structured = {**structured, name: longest[: len(longest) // 2], "truncated": True}
+    return structured
 
 
 def fenced(lines: Sequence[str]) -> str:

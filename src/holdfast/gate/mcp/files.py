@@ -10,8 +10,9 @@ from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import Call
+from holdfast.gate.mcp.processes import MaxBytes
 from holdfast.vocabulary.commands.files import Edit
-from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.errors import Refused, UsageError
 
 Etag = Annotated[str, Meta(description="refuse if the file is no longer this one")]
 _CURSOR = Meta(description="read on from here")
@@ -19,15 +20,19 @@ _CURSOR = Meta(description="read on from here")
 
 class ReadArguments(Arguments, frozen=True, kw_only=True):
     path: Annotated[str, Meta(description="file or folder, relative to the project")]
-    offset: Annotated[int, Meta(ge=1, description="first line")] | None = None
+    offset: Annotated[int, Meta(ge=1, description="first line or entry")] | None = None
     limit: Annotated[int, Meta(ge=1, le=5000)] = 400
     tail: Annotated[int, Meta(ge=1, le=5000, description="last lines instead")] | None = None
+    max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
 async def read(call: Call, given: ReadArguments) -> Answer:
+    if given.offset is not None and given.tail is not None:
+        raise UsageError("read takes offset or tail, not both")
     if given.path in ("", ".", "/"):
-        return await _listed(call, "" if given.path != "/" else given.path)
-    fields: dict[str, Any] = {"path": given.path, "max_bytes": answers.MOST_BYTES - 4000}
+        return await _listed(call, given, "" if given.path != "/" else given.path)
+    most = answers.bounded(given.max_bytes)
+    fields: dict[str, Any] = {"path": given.path, "max_bytes": most}
     if given.tail is not None:
         fields["tail"] = given.tail
     else:
@@ -39,14 +44,14 @@ async def read(call: Call, given: ReadArguments) -> Answer:
     except Refused as error:
         if "list_files" not in error.hint:
             raise
-        return await _listed(call, given.path)
-    return Answer(_content(found))
+        return await _listed(call, given, given.path)
+    return Answer(_content(found, given, most))
 
 
-def _content(found: dict[str, Any]) -> str:
+def _content(found: dict[str, Any], given: ReadArguments, most: int) -> str:
     """Head, numbered lines, and how to go on."""
     total = found.get("total_lines")
-    head = [found["path"], f"{found['size']} bytes"]
+    head = [answers.in_one_line(found["path"]), f"{found['size']} bytes"]
     head += [f"{total} lines"] if total is not None else []
     head.append(f"etag {found['etag']}")
     if found["encoding"] == "binary":
@@ -66,14 +71,15 @@ def _content(found: dict[str, Any]) -> str:
     first = found.get("first_line")
     if first is not None:
         lines = [f"{number}\t{line}" for number, line in enumerate(lines, first)]
-    most = answers.MOST_BYTES - 1000
+    if given.tail is not None:
+        return "\n".join([", ".join(head), *_tail(lines, first, total, given.tail, most)])
     shown, size, last = [], 0, None
     for place, line in enumerate(lines):
         size += len(line.encode("utf-8", "replace")) + 1
         if size > most and place:
             last = None if first is None else first + place
             break
-        shown.append(line if size <= most else answers.shortened(line, most // 2))
+        shown.append(line if size <= most else answers.shortened(line, most))
     end = ""
     if last is not None:
         end = f"\n-- goes on: offset {last}"
@@ -84,8 +90,23 @@ def _content(found: dict[str, Any]) -> str:
     return f"{', '.join(head)}\n{answers.fenced(shown)}{end}"
 
 
-async def _listed(call: Call, path: str) -> Answer:
-    found = await call.ask("list_files", path=path, limit=500)
+def _tail(
+    lines: list[str], first: int | None, total: int | None, asked: int, most: int
+) -> list[str]:
+    """The newest lines that have room, and whether they are all that was asked for."""
+    shown, left_out = answers.newest(lines, most)
+    fenced = answers.fenced([answers.shortened(line, most) for line in shown])
+    if first is None or total is None:
+        return [fenced, "-- older lines left out"] if left_out else [fenced]
+    wanted = max(1, total - asked + 1)
+    left_out += first - wanted
+    note = f"-- {left_out} older lines left out: offset {wanted} begins there"
+    return [fenced, note] if left_out > 0 else [fenced]
+
+
+async def _listed(call: Call, given: ReadArguments, path: str) -> Answer:
+    skipped = (given.offset or 1) - 1
+    found = await call.ask("list_files", path=path, hidden=True, limit=skipped + given.limit)
     lines = []
     for entry in found["entries"]:
         name = answers.in_one_line(entry["path"])
@@ -94,14 +115,11 @@ async def _listed(call: Call, path: str) -> Answer:
         target = f" -> {answers.in_one_line(entry['target'])}" if entry.get("target") else ""
         denied = "  (denied)" if entry.get("denied") else ""
         lines.append(f"{name}{mark}{target}{size}{denied}")
+    kept = answers.oldest(lines[skipped:], answers.bounded(given.max_bytes))
     notes = [f"{found['ignored']} ignored"] if found.get("ignored") else []
-    notes += ["more are not shown"] if found.get("truncated") else []
-    kept, left_out = lines, 0
-    while len("\n".join(kept).encode()) > answers.DEFAULT_BYTES * 2:
-        kept = kept[: len(kept) * 3 // 4]
-        left_out = len(lines) - len(kept)
-    notes += [f"{left_out} left out"] if left_out else []
-    end = f"\n-- {len(lines)} entries" + "".join(f"; {note}" for note in notes)
+    if found.get("truncated") or skipped + len(kept) < len(lines):
+        notes.append(f"goes on: offset {skipped + len(kept) + 1}")
+    end = f"\n-- {len(kept)} entries" + "".join(f"; {note}" for note in notes)
     return Answer((answers.fenced(kept) if kept else "empty") + end)
 
 
@@ -124,7 +142,8 @@ async def edit(call: Call, given: EditArguments) -> Answer:
     lines = answers.head_and_tail(done["diff"].splitlines(), answers.DEFAULT_BYTES)
     what = "would change" if given.dry_run else "changed"
     etag = "" if given.dry_run else f", etag {done['etag']}"
-    return Answer(f"{what} {done['path']}{etag}\n{answers.fenced(lines)}")
+    path = answers.in_one_line(done["path"])
+    return Answer(f"{what} {path}{etag}\n{answers.fenced(lines)}")
 
 
 class WriteArguments(Arguments, frozen=True, kw_only=True):
@@ -138,7 +157,8 @@ async def write(call: Call, given: WriteArguments) -> Answer:
     if given.etag is not None:
         fields["etag"] = given.etag
     done = await call.ask("write_file", **fields)
-    return Answer(f"{done['outcome']} {done['path']}: {done['bytes']} bytes, etag {done['etag']}")
+    path = answers.in_one_line(done["path"])
+    return Answer(f"{done['outcome']} {path}: {done['bytes']} bytes, etag {done['etag']}")
 
 
 class SearchArguments(Arguments, frozen=True, kw_only=True):

@@ -11,12 +11,13 @@ from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import Call
+from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import UsageError
 
-Operation = Literal["status", "diff", "log", "show", "blame", "branches"]
+Operation = Literal["status", "diff", "log", "show", "blame", "branches", "checkpoints"]
 Change = Literal[
-    "add", "commit", "restore", "switch", "branch", "stash", "stash_pop", "tag", "checkpoint",
-    "restore_checkpoint",
+    "add", "commit", "restore", "switch", "branch", "stash", "stash_pop", "stash_drop", "tag",
+    "checkpoint", "restore_checkpoint",
 ]  # fmt: skip
 
 
@@ -36,6 +37,7 @@ _TAKES: dict[str, tuple[str, ...]] = {
     "show": ("rev", "paths", "cursor"),
     "blame": ("rev", "paths", "cursor"),
     "branches": (),
+    "checkpoints": ("limit",),
 }
 
 
@@ -54,7 +56,8 @@ async def git(call: Call, given: GitArguments) -> Answer:
         if len(given.paths) != 1:
             raise UsageError("op blame needs one path")
         fields["path"] = fields.pop("paths")[0]
-    found = await call.ask(f"git_{given.op}", **fields)
+    command = given.op if given.op == "checkpoints" else f"git_{given.op}"
+    found = await call.ask(command, **fields)
     match given.op:
         case "status":
             return Answer(_status(found))
@@ -62,6 +65,8 @@ async def git(call: Call, given: GitArguments) -> Answer:
             return Answer(_log(found))
         case "branches":
             return Answer(_branches(found))
+        case "checkpoints":
+            return Answer(_checkpoints(found, given.limit))
         case _:
             return Answer(_text(found))
 
@@ -82,7 +87,7 @@ def _status(found: dict[str, Any]) -> str:
         lines.append(f"stashes: {found['stashes']}")
     for name in ("under_way", "next"):
         if found.get(name):
-            lines.append(f"{name.replace('_', ' ')}: {found[name]}")
+            lines.append(f"{name.replace('_', ' ')}: {in_tools(found[name])}")
     if not found.get("complete", True):
         counts = ", ".join(f"{key} {value}" for key, value in found["counts"].items())
         lines.append(f"-- not all are shown: {counts}")
@@ -115,6 +120,15 @@ def _branches(found: dict[str, Any]) -> str:
         track = f" [{one['upstream']} {one.get('track') or ''}]" if one.get("upstream") else ""
         lines.append(f"{mark} {one['name']} {one['commit'][:12]}{track} {one['subject']}")
     return _ended(answers.fenced(lines) if lines else "no branches", found)
+
+
+def _checkpoints(found: dict[str, Any], limit: int) -> str:
+    lines = []
+    for one in found["checkpoints"]:
+        made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one["time"]))
+        lines.append(f"{one['id']} {made} {answers.in_one_line(one['note'])}".rstrip())
+    more = "\n-- limit shows more" if len(lines) == limit else ""
+    return f"{answers.fenced(lines)}{more}" if lines else "no checkpoints"
 
 
 def _text(found: dict[str, Any]) -> str:
@@ -153,6 +167,7 @@ _CHANGES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "branch": ("git_switch", ("name:branch", "rev"), {"create": True}),
     "stash": ("git_stash", ("paths", "message"), {"action": "push"}),
     "stash_pop": ("git_stash", (), {"action": "pop"}),
+    "stash_drop": ("git_stash", (), {"action": "drop"}),
     "tag": ("git_tag", ("name:tag", "rev", "message"), {}),
     "checkpoint": ("checkpoint", ("message:note",), {}),
     "restore_checkpoint": ("restore_checkpoint", ("name:checkpoint",), {}),
@@ -198,7 +213,7 @@ def _changed(op: str, done: dict[str, Any]) -> Answer:
     lines += [_file(one) for one in (done.get("files") or ())[:100]]
     lines += _conflicts(done)
     if done.get("next"):
-        lines.append(f"next: {done['next']}")
+        lines.append(f"next: {in_tools(done['next'])}")
     saved = done.get("checkpoint") or (done.get("saved") or {}).get("id")
     if saved:
         lines.append(f"before that: checkpoint {saved}")

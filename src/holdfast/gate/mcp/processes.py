@@ -12,6 +12,7 @@ from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
+from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.secrets import redact_arguments
 
@@ -29,6 +30,7 @@ _FACTS = {
     "reason": "reason",
     "waiting_for": "waiting_for",
     "next_start_in": "next_start_in_s",
+    "ports": "ports",
     "owner": "owner",
 }
 _MORE = {"cpu_percent": "cpu_percent", "memory_mb": "memory_mb", "run": "run", "said": "said"}
@@ -45,7 +47,10 @@ class StatusArguments(Arguments, frozen=True, kw_only=True):
 async def status(call: Call, given: StatusArguments) -> Answer:
     result = await call.ask("status", services=given.names)
     services: dict[str, dict[str, Any]] = result["services"]
-    lines = table(services)
+    lines = answers.oldest(table(services), answers.DEFAULT_BYTES)
+    if left_out := len(services) - len(lines):
+        services = dict(list(services.items())[: len(lines)])
+        lines.append(f"-- {left_out} more: give names, group:NAME or tag:NAME")
     structured = {"services": [facts_of(name, it) for name, it in services.items()]}
     if given.detail:
         for place, (name, it) in enumerate(services.items()):
@@ -59,7 +64,11 @@ async def status(call: Call, given: StatusArguments) -> Answer:
 
 async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
     explained = (await call.ask("explain", service=name))["explanations"][0]
-    lines = ["", f"{name}: {explained['summary']} {explained.get('next') or ''}".rstrip()]
+    lines = ["", f"{name}: {explained['summary']}"]
+    if explained.get("next"):
+        lines.append(f"next: {in_tools(explained['next'])}")
+    if owner := status.get("owner"):
+        lines.append(f"started by {owner.get('client')} through {owner.get('call')}")
     if explained.get("command"):
         lines.append(f"command: {' '.join(redact_arguments(explained['command']))}")
     more = _taken(status, _MORE)
@@ -95,6 +104,8 @@ def in_words(it: dict[str, Any]) -> str:
     words = [it["status"]]
     if it.get("pid") is not None:
         words.append(f"pid {it['pid']} up {answers.seconds(it.get('uptime'))}")
+    if it.get("ports"):
+        words.append(" ".join(_port(name, port) for name, port in it["ports"].items()))
     if it.get("restart_count"):
         words.append(f"restarts {it['restart_count']}")
     if it.get("pid") is None and it.get("exit_code") is not None:
@@ -114,6 +125,10 @@ def in_words(it: dict[str, Any]) -> str:
     if owner := it.get("owner"):
         words.append(f"[of {owner.get('client') or owner.get('session')}]")
     return " ".join(words)
+
+
+def _port(name: str, port: int) -> str:
+    return f":{port}" if name == "port" else f"{name}:{port}"
 
 
 class ControlArguments(Arguments, frozen=True, kw_only=True):
@@ -181,7 +196,7 @@ class LogsArguments(Arguments, frozen=True, kw_only=True):
     cursor: Annotated[str, Meta(description="read on from here")] | None = None
     grep: Annotated[str, Meta(description="regular expression")] | None = None
     stream: Literal["both", "out", "err"] = "both"
-    run: Annotated[int, Meta(description="number of a run; default all")] | None = None
+    run: Annotated[int, Meta(description="number; -1 the newest; default all")] | None = None
     max_bytes: MaxBytes = answers.DEFAULT_BYTES
 
 
@@ -192,14 +207,14 @@ async def logs(call: Call, given: LogsArguments) -> Answer:
         fields["stream"] = given.stream
     if given.grep is not None:
         fields["grep"] = given.grep
+    if given.run is not None:
+        fields["run"] = given.run
     if given.cursor is not None:
         fields |= {"cursor": given.cursor, "limit": given.tail, "max_bytes": most}
     else:
         # More than is told: a line that was written over is short when it is cleaned.
         fields |= {"limit": given.tail, "max_bytes": answers.MOST_BYTES}
         fields["tail"] = given.tail if given.grep is None else _SEARCHED_LINES
-        if given.run is not None:
-            fields["run"] = given.run
     result = await call.ask("logs", **fields)
     left_out = answers.older(result["lines"])
     lines = answers.told(line for line in result["lines"] if line.get("note") != "cut")

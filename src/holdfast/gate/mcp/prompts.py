@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.call import Client
+from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.secrets import redact
 
@@ -39,7 +40,9 @@ async def _diagnose(client: Client, name: str) -> str:
         [
             f"Find out what is wrong with the service {name} and say how to mend it.",
             "What Holdfast knows of it:",
-            answers.fenced([f"{known['summary']}", f"next: {known['next']}", *_hints(known)]),
+            answers.fenced(
+                [f"{known['summary']}", f"next: {in_tools(known['next'])}", *_hints(known)]
+            ),
             "What it printed last:",
             answers.fenced(lines or ["(nothing)"]),
             "Read more with `logs`, look at the code with `read` and `search`, and restart it "
@@ -50,7 +53,10 @@ async def _diagnose(client: Client, name: str) -> str:
 
 def _hints(known: dict[str, Any]) -> list[str]:
     happened = [redact(str(one.get("text", ""))) for one in known.get("happened") or ()]
-    return [*(f"happened: {text}" for text in happened[-10:]), *(known.get("hints") or ())]
+    return [
+        *(f"happened: {text}" for text in happened[-10:]),
+        *map(in_tools, known.get("hints") or ()),
+    ]
 
 
 async def _explain_restarts(client: Client, name: str) -> str:

@@ -19,6 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from holdfast.gate.mcp import prompts, resources
 from holdfast.gate.mcp.answers import capped
 from holdfast.gate.mcp.clients import COMPLETE, client_of
+from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import HoldfastError
 
 MOST_VALUES = 100
@@ -78,5 +79,5 @@ async def told(work: Any) -> Any:
     try:
         return await work
     except HoldfastError as error:
-        text = "; ".join(filter(None, (error.message, error.hint)))
+        text = "; ".join(filter(None, (error.message, in_tools(error.hint))))
         raise MCPError(INVALID_PARAMS, text, {"code": error.code}) from None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.call import Client
 from holdfast.gate.mcp.processes import facts_of
-from holdfast.vocabulary.errors import UnknownService
+from holdfast.vocabulary.errors import NotFound, UnknownService
 from holdfast.vocabulary.secrets import redact_value
 
 ROOT = "holdfast://"
@@ -94,7 +94,7 @@ async def read(client: Client, place: Place) -> tuple[str, str] | None:
                 return _json((await client.ask("events", limit=MOST_EVENTS))["events"])
             case _:
                 return await _log(client, place)
-    except UnknownService:
+    except (UnknownService, NotFound):
         return None
 
 

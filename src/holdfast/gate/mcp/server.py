@@ -22,7 +22,7 @@ from mcp_types import (
 
 import holdfast
 from holdfast.client.channel import Channel
-from holdfast.gate.mcp.answers import Answer, capped, waits
+from holdfast.gate.mcp.answers import Answer, capped, fitting, waits
 from holdfast.gate.mcp.arguments import given, schema_of
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
 from holdfast.gate.mcp.clients import COMPLETE, client_of
@@ -35,6 +35,7 @@ from holdfast.gate.mcp.confirming import (
 from holdfast.gate.mcp.reading import Reading
 from holdfast.gate.mcp.subscribing import Subscribing
 from holdfast.gate.mcp.tools import TABLE, offered
+from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.secrets import redact
@@ -106,14 +107,14 @@ def failure(error: HoldfastError) -> Answer:
         # Keys are the relay's; the next call has another one by itself.
         message = "it was begun, and Holdfast died under it: nobody knows whether it was done"
         hint = "look how things are now, then call again if it is still needed"
-    return Answer("\n".join(filter(None, (message, hint))), is_error=True)
+    return Answer("\n".join(filter(None, (message, in_tools(hint)))), is_error=True)
 
 
 def result_of(answer: Answer) -> dict[str, Any]:
     content = [{"type": "text", "text": capped(answer.text)}]
     result: dict[str, Any] = {**COMPLETE, "content": content}
     if answer.structured is not None:
-        result["structuredContent"] = answer.structured
+        result["structuredContent"] = fitting(answer.structured)
     if answer.is_error:
         result["isError"] = True
     return result

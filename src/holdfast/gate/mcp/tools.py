@@ -147,7 +147,10 @@ TABLE: tuple[Tool, ...] = (
         "Look at the repository.",
         git.GitArguments,
         git.git,
-        ("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
+        (
+            *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
+            "checkpoints",
+        ),
     ),
     Tool(
         "git_change",

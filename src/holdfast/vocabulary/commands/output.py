@@ -14,7 +14,8 @@ class Logs(Command, frozen=True, kw_only=True):
     The answer's `cursor` says where to read on; it stays valid over rotation and restarts.
     With `max_bytes`, no more than so much text is told: of a tail the newest lines, else the
     oldest; a note says if lines were left out, and a longer line is cut. `tail` with a cursor,
-    a run or a time is the newest of that.
+    a run or a time is the newest of that; `run` -1 is the newest; with a
+    cursor it reads on in this run only.
     """
 
     name = "logs"
