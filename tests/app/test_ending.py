@@ -51,6 +51,34 @@ def test_ctrl_c_leaves_what_is_to_be_kept(keeping: Hold) -> None:
     assert services.get("web", {}).get("pid") is None
 
 
+@pytest.mark.parametrize("words", [("up", "-d"), ("run", "--name", "job", "--", "sleep", "1001")])
+def test_up_waits_for_a_down_that_is_under_way(hold: Hold, words: tuple[str, ...]) -> None:
+    """What is asked for while everything ends is done afterwards, by another Holdfast."""
+    go = hold.folder / "go"
+    nap = "do sleep 0.01; done"
+    slow = f"trap 'until [ -e {go} ]; {nap}; exit 0' TERM; echo up; while :; {nap}"
+    hold.services(web={"command": ["sh", "-c", slow], "stop": {"grace": "30s"}})
+    hold.up()
+    hold.cli("wait", "web", "--for", "log:up")
+    keeper = hold.keeper_pid
+    with started(hold.command("down"), cwd=hold.project, env=hold.environ) as down:
+        hold.wait_status("web", "stopping")
+        with started(hold.command(*words), cwd=hold.project, env=hold.environ) as late:
+            audit = ["audit", "--json"]
+            wait_for(lambda: f'"command": "{words[0]}"' in hold.cli(*audit).stdout.splitlines()[-1])
+            go.touch()
+            assert down.wait(20) == 0
+            assert late.wait(20) == 0
+    assert hold.keeper_pid != keeper
+    assert hold.service("job" if words[0] == "run" else "web")["status"] == "running"
+
+
+def test_a_run_that_cannot_be_leaves_nothing(hold: Hold) -> None:
+    """A Holdfast that was started for a mistaken `run` is ended again."""
+    hold.cli("run", "--name", "No Name", "--", "true", expect=2)
+    hold.cli("status", expect=4)
+
+
 def test_down_after_down_keep_running_stops_in_order(hold: Hold) -> None:
     """A supervisor that is off is switched on to end things properly."""
     hold.services(web={"command": ["sleep", "1000"], "depends_on": ["db"]}, db=["sleep", "1000"])

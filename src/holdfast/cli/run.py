@@ -11,8 +11,8 @@ from holdfast.cli.call import Call
 from holdfast.cli.interrupts import patience
 from holdfast.cli.output import ends_of
 from holdfast.cli.services import tell
+from holdfast.cli.up import launch
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.launch import ensure_running
 from holdfast.client.reach import reach
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
@@ -44,8 +44,7 @@ def run(call: Call) -> int:
     if call.options.get("stdin"):
         fields["stdin"] = "pipe"
     ends = ends_of(call.places.logs)
-    call.use(ensure_running(call.places, call.environ).connection)
-    result = call.ask("run", **fields)
+    _, result = launch(call, lambda: call.ask("run", **fields))
     service, outcome = result["service"], result["outcome"]
     if is_waiting:
         return _wait(call, service, outcome, ends.get(service, cursors.BEGINNING))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 
+from holdfast.client.connection import ConnectionLost
 from holdfast.client.launch import ensure_running
-from holdfast.vocabulary.errors import ConfigError, HoldfastError
+from holdfast.client.reach import SupervisorAway
+from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from holdfast.cli.call import Call
+    from holdfast.client.connection import Connection
+    from holdfast.client.launch import Launched
 
 
 def up(call: Call) -> int:
@@ -22,14 +27,7 @@ def up(call: Call) -> int:
         from holdfast.cli.output import ends_of
 
         ends = ends_of(call.places.logs)
-    launched = ensure_running(call.places, call.environ, meanwhile=_load)
-    call.use(launched.connection)
-    try:
-        result = _ask(call, _fields(call, is_detached=is_detached))
-    except (HoldfastError, KeyboardInterrupt):
-        if launched.keeper is not None:
-            _undo(call)
-        raise
+    launched, result = launch(call, lambda: _ask(call, _fields(call, is_detached=is_detached)))
     if is_detached:
         return _tell(call, result)
     from holdfast.cli.foreground import Foreground
@@ -47,16 +45,42 @@ def up(call: Call) -> int:
 def start_quietly(call: Call) -> None:
     """Start Holdfast and its services without a word, for who speaks another language."""
     _check_there_is_something(call)
-    launched = ensure_running(call.places, call.environ)
-    call.use(launched.connection)
     try:
-        call.ask("up", **_fields(call, is_detached=False))
-    except HoldfastError:
-        if launched.keeper is not None:
-            _undo(call)
-        raise
+        launch(call, lambda: call.ask("up", **_fields(call, is_detached=False)))
     finally:
         call.close()
+
+
+def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dict[str, Any]]:
+    """Have a Holdfast, and ask it. One that is on its way down is waited for, and another
+    started; one that was started here for nothing is ended again."""
+    while True:
+        launched = ensure_running(call.places, call.environ, meanwhile=_load)
+        call.use(launched.connection)
+        try:
+            return launched, ask()
+        except ShuttingDown as error:
+            call.note(f"{error.message}; it is started again when that is done")
+            _await_end(call, launched.connection)
+        except SupervisorAway:
+            raise
+        except NoDaemon as error:
+            raise Failed(
+                "Holdfast was shut down before it had answered", "`holdfast up` starts it again"
+            ) from error
+        except (HoldfastError, KeyboardInterrupt):
+            if launched.keeper is not None:
+                _undo(call)
+            raise
+
+
+def _await_end(call: Call, connection: Connection) -> None:
+    """Its supervisor hangs up when everything is stopped."""
+    try:
+        while True:
+            connection.receive(None)
+    except ConnectionLost:
+        call.use(None)
 
 
 def _load() -> None:

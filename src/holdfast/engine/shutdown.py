@@ -18,6 +18,7 @@ from holdfast.engine.gate import Gate
 from holdfast.engine.live_run import LastExit
 from holdfast.engine.roster import Roster
 from holdfast.engine.service_runner import ServiceRunner
+from holdfast.vocabulary.errors import ShuttingDown
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import ShutdownResult
 
@@ -47,6 +48,11 @@ class Shutdown:
         self._ending: asyncio.Task[ShutdownResult] | None = None
         self._finishing: asyncio.Task[None] | None = None
         self._begun = Kept()
+
+    def check_not_begun(self) -> None:
+        """Who declares and starts comes too late; he is told, rather than stopped at once."""
+        if self._task is not None:
+            raise ShuttingDown("Holdfast is being shut down", "`holdfast up`, when it is down")
 
     async def begin(
         self, *, keep_running: bool = False, now: bool = False, exit_code: int = 0, why: str

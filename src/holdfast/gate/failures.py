@@ -25,6 +25,7 @@ STATUS: dict[str, int] = {
     "too_many_requests": 429,
     "internal": 500,
     "no_daemon": 503,
+    "shutting_down": 503,
     "keeper_gone": 503,
     "timeout": 504,
 }

@@ -95,6 +95,12 @@ class NoDaemon(HoldfastError):
     exit_code = 4
 
 
+class ShuttingDown(NoDaemon):
+    """This Holdfast is on its way down, and begins nothing any more."""
+
+    code = "shutting_down"
+
+
 class Refused(HoldfastError):
     """The actor may not do this, or it must not be done now."""
 
@@ -170,6 +176,7 @@ EXIT_CODES: dict[str, int] = {
         Conflict,
         Internal,
         NoDaemon,
+        ShuttingDown,
         Refused,
         TooManyRequests,
         TimedOut,

@@ -30,6 +30,8 @@ EVERY_CODE = tuple(range(256))
 async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     from holdfast.adapters.config import load_instances, load_project
 
+    context.shutdown.check_not_begun()
+
     def read() -> Configuration:
         configuration = load_project(
             command.config, command.environment, command.settings, cwd=context.project
@@ -99,6 +101,7 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     name = command.service or _name_of(command.argv)
     if not is_service_name(name):
         raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
+    context.shutdown.check_not_begun()
     runner = context.roster.runners.get(name)
     if runner is not None:
         _check_the_name_is_free(runner, command, actor)
