@@ -53,6 +53,15 @@ def test_an_obstacle_is_told_exactly_when_it_is_not_met(condition: str, provider
         assert found.words.endswith(")")
 
 
+@given(some.sampled_from(CONDITIONS), providers)
+def test_what_ends_or_runs_again_offers_nothing(condition: str, provider: Provider) -> None:
+    """A run that is on its way out, or was, counts no more when another one is to come."""
+    leaving = replace(provider, state=State.STOPPING)
+    again = replace(provider, state=State.EXITED, is_up=False, is_wanted=True, waits=Hope.LASTING)
+    assert not is_met(edge(condition), leaving)
+    assert not is_met(edge(condition), again)
+
+
 @given(providers)
 def test_conditions_are_a_ladder(provider: Provider) -> None:
     """Healthy includes ready, and ready needs a service that runs."""

@@ -44,6 +44,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "history": ("events", "runs"),
     "holdfast": ("hello", "prune", "upgrade", "shutdown"),
     "instances": ("scale", "rolling_restart"),
+    "live_runs": ("pause", "resume", "signal"),
     "metrics": ("metrics",),
     "output": ("logs", "open_output", "watch", "send_input", "resize"),
     "ports": ("ports",),
@@ -51,7 +52,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "log_searching": ("search_logs",),
     "searching": ("search",),
     "security": ("create_token", "list_tokens", "revoke_token", "audit"),
-    "services": ("start", "stop", "restart", "pause", "resume", "signal", "remove"),
+    "services": ("start", "stop", "restart", "remove"),
     "sessions": (
         "open_session",
         "renew_session",

@@ -154,7 +154,11 @@ def runs(call: Call) -> int:
     if not rows:
         call.say(f"{call.operands[0]} has not run yet")
         return 0
-    call.say("\n".join(screen.table(RUN_HEADS, rows, call.paint, screen.width())))
+    heads: tuple[str, ...] = RUN_HEADS
+    if {run["service"] for run in result["runs"]} != {call.operands[0]}:
+        heads = ("SERVICE", *heads)
+        rows = [(run["service"], *row) for run, row in zip(result["runs"], rows, strict=True)]
+    call.say("\n".join(screen.table(heads, rows, call.paint, screen.width())))
     return 0
 
 

@@ -67,9 +67,12 @@ def missing(needed: Dependency) -> Obstacle:
 
 def is_met(needed: Dependency, provider: Provider) -> bool:
     state, condition = provider.state, provider.condition
+    # What is about to run again, or on its way out, has nothing to offer any more.
+    is_done = state is State.EXITED and provider.waits is None
+    is_there = is_done or (provider.is_up and state is not State.STOPPING)
     match needed.condition:
         case "started":
-            return provider.is_up or state is State.EXITED
+            return is_there
         case "ready":
             return state is State.RUNNING and condition.is_ready is not False
         case "healthy":
@@ -80,9 +83,9 @@ def is_met(needed: Dependency, provider: Provider) -> bool:
                 condition.health is None and condition.is_ready is True
             )
         case "completed":
-            return state is State.EXITED
+            return is_done
         case "log":
-            return provider.has_line and (provider.is_up or state is State.EXITED)
+            return provider.has_line and is_there
 
 
 def _wish(needed: Dependency) -> str:

@@ -1,4 +1,4 @@
-"""Which service is meant where one is needed and none is named."""
+"""Which services are meant by the names of a command, or by none."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def the_service(context: Context, name: str | None, verb: str) -> RestoredRunner
         f"{verb} needs the name of a service",
         f"known: {known}; `default_service:` in the configuration names one for good",
     )
+
+
+def named(context: Context, names: list[str]) -> list[RestoredRunner]:
+    """Those that the names stand for; UsageError when there is none, for that is not all."""
+    if not names:
+        raise UsageError("name at least one service", f"known: {', '.join(context.roster.runners)}")
+    return [context.roster.runners[name] for name in context.roster.names(names)]

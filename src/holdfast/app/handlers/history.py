@@ -81,7 +81,10 @@ async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str,
 
 
 async def runs(context: Context, command: Runs) -> RunsResult:
-    name = context.roster.get(command.service).name
+    names = context.roster.names([command.service])
     await context.store.written()
     limit = max(1, min(command.limit, 1000))
-    return RunsResult(runs=await context.store.runs_of(name, limit))
+    found = [run for name in names for run in await context.store.runs_of(name, limit)]
+    if len(names) > 1:
+        found = sorted(found, key=lambda run: run.started_at, reverse=True)[:limit]
+    return RunsResult(runs=found)

@@ -25,7 +25,7 @@ class Events(Command, frozen=True, kw_only=True):
 
 
 class Runs(Command, frozen=True, kw_only=True):
-    """List the newest runs of a service, with how each ended."""
+    """List the newest runs of a service, with how each ended; of several if it stands for them."""
 
     name = "runs"
     permission = Permission.VIEW
