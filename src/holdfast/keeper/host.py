@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import signal
 import struct
 import sys
 import time
@@ -251,6 +250,8 @@ def has_exited(pid: int) -> bool:
 def _pidfd_signal(fd: int, number: int, flags: int = 0) -> bool:
     if sys.platform != "linux":
         return False
+    import signal
+
     try:
         signal.pidfd_send_signal(fd, number, None, flags)
         return True

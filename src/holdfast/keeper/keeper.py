@@ -89,7 +89,7 @@ class Keeper:
         )
         self.children.departures.has_requests = self._has_requests
         self.notes = Notes(loop, self.held, self.memory, self.children.runs)
-        self.supervisor = Supervisor(loop, launcher, self.children, self.set_link)
+        self.supervisor = Supervisor(loop, launcher, self.children, self._on_link)
         self._words = Words(self)
         self._door: Door | None = None
         self._host = {
@@ -130,6 +130,9 @@ class Keeper:
         self.journal.mend()
         if not self.journal.is_settled:
             raise OSError("the file refuses, the exits wait in memory")
+
+    def _on_link(self, fd: int) -> None:
+        self.set_link(socket.socket(fileno=fd))
 
     def set_link(self, sock: socket.socket) -> Connection:
         self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)

@@ -6,8 +6,8 @@ run for a while, else with back-off. Knows nothing of what it does.
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import sys
 import time
 
@@ -65,7 +65,7 @@ class Launcher:
         self._places = ["--state", options.state, "--runtime", options.runtime]
         self._err_path = os.path.join(options.state, "supervisor.err")
         self._lock_fd = lock_fd
-        self._early: tuple[int, socket.socket] | None = None
+        self._early: tuple[int, int] | None = None
         self.memory: Memory | None = None
 
     def start_early(self) -> None:
@@ -80,8 +80,8 @@ class Launcher:
         if self._early is not None:
             os.kill(self._early[0], 9)
 
-    def start(self) -> tuple[int, socket.socket]:
-        """Its pid and our end of the link."""
+    def start(self) -> tuple[int, int]:
+        """Its pid and the descriptor of our end of the link."""
         if self._early is not None:
             early, self._early = self._early, None
             return early
@@ -105,7 +105,7 @@ class Launcher:
         for fd in passed:
             os.set_inheritable(fd, True)
         try:
-            return self.spawner.spawn(launch), ours
+            return self.spawner.spawn(launch), ours.detach()
         except BaseException:
             ours.close()
             raise
@@ -145,11 +145,12 @@ class Launcher:
             return None
 
 
-def _pair() -> tuple[socket.socket, socket.socket]:
+def _pair() -> tuple[_socket.socket, _socket.socket]:
     """The two ends of a link, with room for a burst."""
-    ours, theirs = socket.socketpair()
+    # `socket` around it would be loaded before the first supervisor could be.
+    ours, theirs = _socket.socketpair()
     for sock in (ours, theirs):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_SIZE)
+        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, _BUFFER_SIZE)
     return ours, theirs
 
 
@@ -161,7 +162,7 @@ class Supervisor:
         loop: Loop,
         launcher: Launcher,
         children: Children,
-        on_link: Callable[[socket.socket], object],
+        on_link: Callable[[int], object],
     ) -> None:
         self.state = "off"
         self.pid: int | None = None

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
-import socket
 import sys
 import time
 
@@ -21,6 +19,8 @@ from holdfast.keeper.options import Options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
+
     from holdfast.keeper.handover import Table
     from holdfast.keeper.keeper import Keeper
 
@@ -86,7 +86,6 @@ def _start(asked: dict[str, str]) -> Keeper:
     lock_fd = int(table["lock"]) if table else _lock(options.state)
     if "--recover" in asked and (text := os.environ.get("HOLDFAST_NOFILE")):
         table.setdefault("nofile", [int(number) for number in text.split(":")])
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     launcher = Launcher(options, lock_fd, table, table.get("umask", umask))
     if not table and "--link" not in asked and "--no-supervisor" not in asked:
         launcher.start_early()
@@ -100,9 +99,13 @@ def _start(asked: dict[str, str]) -> Keeper:
 def _put_together(
     asked: dict[str, str], options: Options, lock_fd: int, table: Table, launcher: Launcher
 ) -> Keeper:
+    import signal
+    import socket
+
     from holdfast.keeper.keeper import Keeper
     from holdfast.keeper.loop import Loop
 
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     is_resumed = "--resume" in asked
     loop = Loop()
     keeper = Keeper(options, loop, lock_fd, table, launcher)
@@ -142,6 +145,8 @@ def _table(asked: dict[str, str]) -> Table:
 
 
 def _inherited_listener(table: Table) -> socket.socket | None:
+    import socket
+
     fd = table.get("listener")
     try:
         return socket.socket(fileno=fd) if fd is not None else None

@@ -10,16 +10,19 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 
 from holdfast.keeper.launch import SpawnError, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from typing import Any, NoReturn
 
     from holdfast.keeper.launch import Launch, Limits
+else:
+    # Without the enumerations around it, which the first supervisor would have to wait for.
+    import _signal as signal
 
 # A signal that the keeper ignores would be ignored by everything it starts.
 _DEFAULTED = sorted(
