@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -195,6 +196,21 @@ def test_a_missing_file_in_between_is_found(
         log.record({"command": "stop", "n": number})
     files(tmp_path)[2].unlink()
     assert not log.verify(kept.head).is_whole
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_who_removes_the_file_does_not_end_the_record(
+    log: AuditLog, kept: Kept, tmp_path: Path, what: str
+) -> None:
+    """What comes after it is written to another, and what is missing is found."""
+    shutil.rmtree(tmp_path / "audit")
+    if what == "file":
+        (tmp_path / "audit").mkdir()
+    before = log.head.seq
+    log.record({"command": "stop"})
+    assert [entry["command"] for entry in log.entries()] == ["stop"]
+    assert log.verify().problem == f"records 1 to {before} are missing at the beginning"
+    assert [entry["seq"] for entry in opened(tmp_path / "audit", kept).entries()] == [before + 1]
 
 
 def test_half_a_record_is_taken_off(log: AuditLog, kept: Kept, tmp_path: Path) -> None:

@@ -64,7 +64,6 @@ class AuditLog:
         self._keep_head = keep_head
         self._head = Head(0, ORIGIN)
         self._descriptor: int | None = None
-        self._size = 0
         self._lost = 0
         self._begun = 0
         """The newest number that was ever given; what is larger is of somebody else."""
@@ -177,17 +176,24 @@ class AuditLog:
         return Verdict(True, count, first, before.seq)
 
     def _append(self, line: bytes) -> None:
-        if self._descriptor is None or self._size + len(line) > FILE_BYTES:
-            self._next_file()
+        size = self._size_now()
+        if self._descriptor is None or size is None or size + len(line) > FILE_BYTES:
+            size = self._next_file()
         assert self._descriptor is not None
-        written = os.write(self._descriptor, line)
-        if written < len(line):
+        if os.write(self._descriptor, line) < len(line):
             # Half a record would break the chain for ever.
-            os.ftruncate(self._descriptor, self._size)
+            os.ftruncate(self._descriptor, size)
             raise OSError("no space for a whole record")
-        self._size += written
 
-    def _next_file(self) -> None:
+    def _size_now(self) -> int | None:
+        """Of the file that is written to; None: there is none, or somebody has removed it."""
+        if self._descriptor is None:
+            return None
+        found = os.fstat(self._descriptor)
+        return found.st_size if found.st_nlink else None
+
+    def _next_file(self) -> int:
+        """Go on in another file; answers its size."""
         files = self._files()
         newest = files[-1] if files else None
         is_first = self._descriptor is None
@@ -196,9 +202,10 @@ class AuditLog:
         else:
             path = os.path.join(self._folder, f"audit-{self._head.seq + 1:012d}.jsonl")
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.makedirs(self._folder, 0o700, exist_ok=True)
         descriptor = os.open(path, flags, 0o600)
         self.close()
-        self._descriptor, self._size = descriptor, _mended(descriptor, path)
+        self._descriptor = descriptor
         leaving = files[: -(MOST_FILES - 1)] if path not in files else []
         if leaving:
             # Said before it is done: records are never missing that were not given up.
@@ -207,6 +214,7 @@ class AuditLog:
             self._keep_head(str(self._head))
         for old in leaving:
             os.unlink(old)
+        return _mended(descriptor, path)
 
     def _newest(self) -> Head:
         for path in reversed(self._files()):

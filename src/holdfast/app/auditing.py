@@ -1,6 +1,7 @@
 """What goes on record of a command: who, through which door, what, why, and how it ended.
 
-Every change, every refusal and every read of content is recorded, exactly once.
+Every change, every refusal and every read of content is recorded, exactly once; what one actor
+does too often to tell each is counted, for nobody may push the rest off the record.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.audit_log import AuditLog, Head
-from holdfast.app.keystrokes import MINUTE_SECONDS, Keystrokes, Told
+from holdfast.app.minutes import MINUTE_SECONDS, Minute, Minutes
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
@@ -34,6 +35,8 @@ MOST_STRANGERS = 30
 """Refusals of unknown callers that are recorded in a minute."""
 MOST_REFUSALS = 600
 """Refusals of one actor that are recorded in a minute; the rest is counted."""
+MOST_READS = 600
+"""Reads of one actor that are recorded one by one in a minute; the rest is told together."""
 _MOST_ACTORS = 1000
 UNDER_WAY = "under_way:"
 DIED = "the supervisor died while it was under way"
@@ -56,6 +59,18 @@ class _Budget:
         return self._count
 
 
+class _Budgets:
+    """One for each account."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, _Budget] = {}
+
+    def of(self, actor: Actor, now: float) -> _Budget:
+        if actor.account not in self._all and len(self._all) >= _MOST_ACTORS:
+            self._all = {name: one for name, one in self._all.items() if not one.is_over(now)}
+        return self._all.setdefault(actor.account, _Budget())
+
+
 class Auditor:
     """Turns commands and their endings into records."""
 
@@ -69,9 +84,9 @@ class Auditor:
         self._clock = clock
         self._keep = keep
         """Elsewhere, over our death."""
-        self._keystrokes = Keystrokes(self._told_typing)
+        self._minutes = Minutes(self._tell_minute)
         self._strangers, self._pages = _Budget(), _Budget()
-        self._refusals: dict[str, _Budget] = {}
+        self._refusals, self._reads = _Budgets(), _Budgets()
 
     def is_audited(self, command: Command) -> bool:
         return command.effect is not Effect.READS or command.reads_content
@@ -83,8 +98,9 @@ class Auditor:
         self, actor: Actor, command: Command, reason: str, outcome: str = "refused"
     ) -> None:
         """A flood of them must not push the rest off the record, either."""
-        budget = self._refusals_of(actor)
-        count = budget.count(self._clock())
+        now = self._clock()
+        budget = self._refusals.of(actor, now)
+        count = budget.count(now)
         if count > MOST_REFUSALS:
             budget.unrecorded += 1
             return
@@ -94,15 +110,6 @@ class Auditor:
         if count == MOST_REFUSALS:
             more["more"] = "counted, not recorded, for a minute"
         self._record(actor, command, "refused", reason, outcome, 0.0, **more)
-
-    def _refusals_of(self, actor: Actor) -> _Budget:
-        key = actor.account
-        if key not in self._refusals and len(self._refusals) >= _MOST_ACTORS:
-            now = self._clock()
-            self._refusals = {
-                name: one for name, one in self._refusals.items() if not one.is_over(now)
-            }
-        return self._refusals.setdefault(key, _Budget())
 
     def void(self, facts: dict[str, Any], reason: str) -> None:
         """What an earlier supervisor had under way, by the facts that it left."""
@@ -131,7 +138,7 @@ class Auditor:
                 self._log.record({**msgspec.json.decode(text), **end})
 
     def close(self) -> None:
-        self._keystrokes.close()
+        self._minutes.close()
 
     def turned_away(
         self, door: Door, asked: str, reason: str = "", by: str = "somebody unknown"
@@ -171,18 +178,25 @@ class Auditor:
     ) -> None:
         """`end` is what was answered, or the exception that was raised; `request` what `begin`
         answered."""
-        outcome = _outcome(end)
-        if outcome == "ok" and self._keystrokes.absorbs(actor, command, reason):
+        outcome, now = _outcome(end), self._clock()
+        if outcome == "ok" and self._minutes.absorbs(actor, command, reason):
             return
-        seconds = self._clock() - began
         more = _facts_of(end) if request is None else {**_facts_of(end), "request": request}
+        if command.effect is Effect.READS:
+            count = self._reads.of(actor, now).count(now)
+            if count > MOST_READS:
+                self._minutes.add_read(actor, command, reason, outcome)
+                return
+            if count == MOST_READS:
+                more["more"] = "told together, for a minute"
+        seconds = now - began
         self._record(actor, command, "allowed", reason, outcome, seconds, **more)
         if request is not None:
             self._keep(UNDER_WAY + request, None)
 
-    def _told_typing(self, told: Told) -> None:
-        seconds = MINUTE_SECONDS
-        self._record(told.actor, told.command, "allowed", told.reason, "ok", seconds, **told.more)
+    def _tell_minute(self, over: Minute) -> None:
+        about = (over.actor, over.command, "allowed", over.reason, over.outcome)
+        self._record(*about, MINUTE_SECONDS, **over.more)
 
     def _record(
         self,

@@ -1,0 +1,131 @@
+"""Typing and reading are on record, and do not fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.app.auditing import MOST_READS, Auditor
+from holdfast.app.minutes import MOST_NAMES, Minute, Minutes
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.commands.files import ReadFile
+from holdfast.vocabulary.commands.output import Logs, SendInput
+from holdfast.vocabulary.commands.services import Stop
+from holdfast.vocabulary.errors import Failed, NotFound
+from holdfast.vocabulary.results import Done
+from tests.app.test_application import Records
+
+ANN = Actor(Role.OPERATOR, "token ann", door=Door.WEBSOCKET)
+
+
+class Desk:
+    """An auditor of a test, with minutes and a clock of its own."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+        self.now = 0.0
+        self.auditor = Auditor(self.records, lambda: self.now)
+        self.timers: list[Callable[[], None]] = []
+        self.auditor._minutes = Minutes(self.auditor._tell_minute, self._later)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        assert seconds == 60.0
+        self.timers.append(call)
+
+    def done(self, command: Command, actor: Actor = ANN, end: Any = None) -> None:
+        self.auditor.done(actor, command, "may", 0.0, end or Done())
+
+
+def typed(service: str = "web", data: str = "YWJj") -> SendInput:
+    return SendInput(service=service, data=data)
+
+
+def test_the_first_at_once_the_rest_by_the_minute() -> None:
+    """With how often and how many bytes; never what was typed."""
+    desk = Desk()
+    for _ in range(500):
+        desk.done(typed())
+    assert len(desk.records.all) == 1
+    desk.timers[0]()
+    assert len(desk.records.all) == 2
+    last = desk.records.all[-1]
+    assert (last["times"], last["bytes"], last["outcome"]) == (499, 499 * 3, "ok")
+    assert last["arguments"]["service"] == "web"
+    assert "YWJj" not in str(desk.records.all)
+
+
+def test_each_actor_and_service_apart() -> None:
+    """Nobody types in another's name."""
+    desk = Desk()
+    for actor in (ANN, Actor(Role.ADMIN, "token bob", door=Door.WEBSOCKET)):
+        for service in ("web", "db"):
+            desk.done(typed(service), actor)
+            desk.done(typed(service), actor)
+    assert len(desk.records.all) == 4
+    desk.auditor.close()
+    assert len(desk.records.all) == 8
+    assert {(one["actor"], one["arguments"]["service"]) for one in desk.records.all[4:]} == {
+        ("token ann", "web"), ("token ann", "db"), ("token bob", "web"), ("token bob", "db"),
+    }  # fmt: skip
+
+
+def test_failures_and_other_commands_are_told_each() -> None:
+    """Only what went well, and only typing, is taken together."""
+    desk = Desk()
+    desk.done(typed())
+    for _ in range(3):
+        desk.done(typed(), end=Failed("the run is gone"))
+        desk.done(Stop(services=["web"]))
+    assert len(desk.records.all) == 7
+    desk.timers[0]()
+    assert len(desk.records.all) == 7
+
+
+def test_a_minute_of_silence_is_no_record() -> None:
+    """And the next keystroke is told at once again."""
+    told: list[Minute] = []
+    timers: list[Callable[[], None]] = []
+    minutes = Minutes(told.append, lambda _, call: timers.append(call))
+    assert not minutes.absorbs(ANN, typed(), "may")
+    timers.pop()()
+    assert not told
+    assert not minutes.absorbs(ANN, typed(), "may")
+
+
+def test_a_flood_of_reads_does_not_push_the_rest_off_the_record() -> None:
+    """The first are told each, the rest by the minute: how often, and what was read."""
+    desk = Desk()
+    for number in range(MOST_READS + 5000):
+        desk.done(ReadFile(path=f"secrets/{number}"))
+        desk.done(Logs(service="web", tail=number))
+    assert len(desk.records.all) == MOST_READS
+    assert desk.records.all[-1]["more"] == "told together, for a minute"
+    desk.done(ReadFile(path="x"), Actor(Role.VIEWER, "token bob", door=Door.REST))
+    desk.done(Stop(services=["web"]))
+    assert len(desk.records.all) == MOST_READS + 2, "others, and changes, are told each"
+    for over in desk.timers:
+        over()
+    last = {one["command"]: one for one in desk.records.all[-2:]}
+    assert (last["logs"]["among"], last["logs"]["door"]) == (["web"], "websocket")
+    files = last["read_file"]["among"]
+    assert (len(files), files[0]) == (MOST_NAMES, f"secrets/{MOST_READS // 2}")
+    told = [one.get("times", 1) for one in desk.records.all if one["actor"] == ANN.name]
+    assert sum(told) == 2 * (MOST_READS + 5000) + 1
+    desk.now += 60.0
+    desk.done(ReadFile(path="x"))
+    assert desk.records.all[-1]["arguments"] == {"path": "x"}
+
+
+def test_reads_that_fail_are_told_apart() -> None:
+    """And those of sessions count for who opened them."""
+    desk = Desk()
+    for number in range(2 * MOST_READS):
+        session = Actor(Role.AGENT, "agent", None, Door.MCP, session=f"s{number % 20}", behind=ANN)
+        desk.done(ReadFile(path="x"), session, NotFound("no x"))
+    assert len(desk.records.all) == MOST_READS
+    desk.auditor.close()
+    assert len(desk.records.all) == MOST_READS + 20
+    assert {one["outcome"] for one in desk.records.all} == {"not_found"}
+    assert {one["session"] for one in desk.records.all} == {f"s{number}" for number in range(20)}
