@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.doors.tcp import MOST_CONNECTIONS
 from tests.harness import Hold, kill_9, wait_for
 
 STRANGER = "stranger on this port"
@@ -127,6 +129,30 @@ def test_nobody_without_a_token(opened: NetHold, line: str) -> None:
     assert "a token is needed" in answer
     assert answer.startswith("{") is line.startswith(("{", '"'))
     assert opened.service("web")["status"] == "running"
+
+
+def test_a_browser_is_hung_up_on(opened: NetHold) -> None:
+    """Whatever a page makes it send, a good token with it, and that is on record."""
+    body = json.dumps({"command": "status", "token": opened.token})
+    told = piped(opened.port, "POST /x HTTP/1.1\r", "User-Agent: Mozilla/5.0\r", "\r", body)
+    head, _, rest = told.partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 400 ")
+    assert rest == "this is the control door, which does not speak HTTP\n"
+    record = opened.ask("audit", about="HTTP")["records"][-1]
+    assert (record["decision"], record["door"]) == ("refused", "tcp")
+
+
+def test_who_shows_no_token_keeps_nobody_out(opened: NetHold) -> None:
+    """However many of them there are; who has shown one stays."""
+    with contextlib.ExitStack() as stack:
+        known = stack.enter_context(Wire(opened.port))
+        known.send(f"token {opened.token}")
+        assert known.line().startswith("hello")
+        crowd = [stack.enter_context(Wire(opened.port)) for _ in range(MOST_CONNECTIONS + 20)]
+        assert piped(opened.port, f"token {opened.token}", "status").startswith("hello")
+        assert "too many connections" in crowd[0].line()
+        known.send("status")
+        assert known.line().startswith("holdfast")
 
 
 def test_a_wrong_token_is_refused_and_then_hung_up_on(opened: NetHold) -> None:

@@ -146,9 +146,9 @@ class Identities:
             return False
         return actor.token is None or self._opener(actor.token, actor.door) is not None
 
-    def refuse_stranger(self, door: Door, asked: str) -> None:
+    def refuse_stranger(self, door: Door, asked: str, reason: str = "") -> None:
         """Put on record that somebody without a valid token was turned away."""
-        self._auditor.turned_away(door, asked)
+        self._auditor.turned_away(door, asked, reason)
 
 
 def _configured(text: str, door: Door) -> Actor:

@@ -2,7 +2,8 @@
 
 Whoever comes shows a token first; `open_status` lets this machine ask for status and health
 without one. Lines are answered in their order and in their own form, JSON or text; JSON with
-an `id` does not wait for the ones before it. Decides nothing about commands.
+an `id` does not wait for the ones before it. A browser is hung up on: it speaks HTTP, and whatever
+page made it come. Decides nothing about commands.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ MOST_WRONG_TOKENS = 3
 LONGEST_LINE = 1024 * 1024
 SILENT_SECONDS = 30.0
 """How long a connection may stay without having shown a token."""
+_NO_HTTP = b"this is the control door, which does not speak HTTP\n"
 _VISITOR = Actor(Role.STRANGER, "somebody without a token", None, Door.TCP)
 
 
@@ -69,18 +71,21 @@ class TcpConnection(LinesConnection):
         self._application = application
         self._actor = _VISITOR
         self._token: str | None = None
+        self._is_known = False
+        """Whether it has ever shown a token."""
+        self._is_new = True
         self._wrong_tokens = 0
         self._waiting: deque[bytes] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker: asyncio.Task[None] | None = None
         self._has_ended = False
         self._silence: asyncio.TimerHandle | None = None
+        self._since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if len(self._connections) > MOST_CONNECTIONS:
-            self._turn_away(Refused("too many connections", "close some"))
-            self.hang_up()
+        self._since = asyncio.get_running_loop().time()
+        if len(self._connections) > MOST_CONNECTIONS and not self._make_room():
             return
         peer = transport.get_extra_info("peername")
         if self._application.who.open_status and is_loopback(peer[0] if peer else ""):
@@ -104,10 +109,28 @@ class TcpConnection(LinesConnection):
         self._close_when_done()
         return True
 
+    def _make_room(self) -> bool:
+        """Who shows no token keeps nobody out; whether this one has come in."""
+        open_ones = [one for one in self._connections if not one._transport.is_closing()]
+        if len(open_ones) <= MOST_CONNECTIONS:
+            return True
+        strangers = [one for one in open_ones if one is not self and not one._is_known]
+        leaving = min(strangers, key=lambda one: one._since, default=self)
+        leaving._turn_away(Refused("too many connections", "close some"))
+        leaving.hang_up()
+        return leaving is not self
+
     def _turn_away(self, error: HoldfastError) -> None:
         self._say_failure(None, error, is_json=False)
 
     def _take(self, line: bytes) -> None:
+        is_new, self._is_new = self._is_new, False
+        if is_new and words.is_http(line):
+            self._application.who.refuse_stranger(Door.TCP, "HTTP", "this door speaks no HTTP")
+            head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_NO_HTTP)}\r\n"
+            self._write(head.encode() + b"Connection: close\r\n\r\n" + _NO_HTTP)
+            self.hang_up()
+            return
         if len(self._waiting) >= MOST_WAITING:
             self._turn_away(Refused("too many requests wait", "await some first"))
             self.hang_up()
@@ -164,6 +187,7 @@ class TcpConnection(LinesConnection):
         except Refused:
             self._wrong_tokens += 1
             raise
+        self._is_known = True
         if request.name == "token":
             self._actor, self._token = actor, token
         if self._silence is not None:

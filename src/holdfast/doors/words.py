@@ -21,6 +21,7 @@ _RENAMED = {
     "reload_config": ("reload", {"config_path": "config"}),
     "custom_restart": ("custom_restart", {}),
 }
+_HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
 _ONE = frozenset({"stop", "start", "restart"})
 """Commands that mean the default service, or the only one, when they name none."""
 HELP = """\
@@ -29,6 +30,7 @@ status [SERVICE…]     what Holdfast and the services are doing
 start SERVICE…        start services
 stop SERVICE…         stop services
 restart SERVICE…      stop services and start them again
+pause SERVICE…        hold services still; resume SERVICE… lets them go on
 health [SERVICE…]     probe services now
 logs SERVICE [N]      the last lines of what a service printed
 reload [FILE]         apply the changed configuration
@@ -70,6 +72,11 @@ def parse(line: bytes) -> Request:
 
 def is_json(line: bytes) -> bool:
     return line.strip()[:1] in (b"{", b'"', b"[")
+
+
+def is_http(line: bytes) -> bool:
+    """Whether this is how a request of a browser begins."""
+    return _HTTP.match(line) is not None
 
 
 def _from_json(text: bytes) -> Request:
@@ -164,6 +171,7 @@ def _from_words(words: list[str]) -> Request:
             return _about_authority(word, rest)
         case _:
             known = ["status", "start", "stop", "restart", "health", "logs", "reload", "shutdown"]
+            known += ["pause", "resume", "token", "help", "quit"]
             known += ["lockdown", "unlock", "approvals", "approve", "reject", "mode"]
             guess = closest(word, known)
             message = f'no word "{word}"' + (f'; did you mean "{guess}"?' if guess else "")
