@@ -111,6 +111,11 @@ TABLE: list[tuple[str, list[History], dict[str, int]]] = [
     ),
     ("a failed check of a run that is over", [SICK[:1], [("process:started", {})]], {}),
     ("not ready any more", [UNREADY], {"unready": 1}),
+    (
+        "a run on trial that was not ready is gone",
+        [UNREADY, [("service:overlap", {"step": "failed", "reason": "not ready"})]],
+        {},
+    ),
     ("ready again", [UNREADY, [("service:ready", {"after": 3.0})]], {}),
     ("another run is another matter", [UNREADY, [("process:started", {})]], {}),
     ("not ready yet", [[("health:failed", {"probe": "startup+readiness"})]], {}),

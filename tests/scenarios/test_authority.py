@@ -279,3 +279,31 @@ def test_a_lockdown_ends_workflows_and_sessions() -> None:
             hold.ask("status", caller=caller)
         agent = "holdfast token create bot --role agent"
         assert "lockdown" in hold.cli(*agent.split()[1:], expect=5).stderr
+
+
+@pytest.mark.parametrize("verb", ["rolling-restart", "reload"])
+def test_a_lockdown_ends_what_restarts_one_by_one(verb: str) -> None:
+    """The step it is in is finished; the others keep their runs, and the answer says so."""
+    with Hold() as hold:
+        web = {**quick(["sh", "-c", "test ! -e slow || sleep 3; echo up; exec sleep 1000"])}
+        web |= {"instances": 2, "readiness": {"log": "^up", "interval": "60s"}}
+        config = {"runtime_mode": "advanced", "services": {"web": web}}
+        hold.write(config)
+        hold.up()
+        old = hold.service("web@2")["pid"]
+        (hold.project / "slow").touch()
+        if verb == "reload":
+            hold.write({**config, "services": {"web": {**web, "env": {"A": "1"}}}})
+        words = [verb, "web"] if verb != "reload" else [verb]
+        asking = subprocess.Popen(
+            hold.command(*words, "--json"), cwd=hold.project, env=hold.environ,
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with asking:
+            wait_for(lambda: hold.service("web@1")["run"] == 2)
+            hold.cli("lockdown", "--reason", "leak")
+            told = json.loads(asking.communicate(timeout=30)[0])["services"]
+        assert {name: it["outcome"] for name, it in told.items()} == {
+            "web@1": "restarted", "web@2": "not_restarted",
+        }  # fmt: skip
+        assert hold.service("web@2")["pid"] == old

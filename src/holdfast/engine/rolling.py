@@ -1,14 +1,14 @@
 """Restarts over several services, one at a time: never more than one of them is away.
 
-A failure ends it, and says who remains on the run from before. Services that need others are
-spared until the last one is through: those restart once, not once for each. A reload, which
-has an order of its own, spares them in the same way.
+A failure or a lockdown ends it, and it says who remains on the run from before. Services that
+need others are spared until the last one is through: those restart once, not once for each. A
+reload, which has an order of its own, spares them in the same way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from holdfast.vocabulary.results import Outcome, RollingResult
 from holdfast.vocabulary.states import Desired, State
 
 UP = (State.RUNNING, State.PAUSED)
+LOCKED = "a lockdown began meanwhile"
 
 
 class Rolling:
@@ -31,8 +32,10 @@ class Rolling:
         self._recorder = recorder
         self._busy: set[str] = set()
 
-    async def restart(self, names: list[str], *, ready_seconds: float) -> RollingResult:
-        """Restart these in their order; answers what became of each."""
+    async def restart(
+        self, names: list[str], *, ready_seconds: float, is_held: Callable[[], bool]
+    ) -> RollingResult:
+        """Restart these in their order, until `is_held`; answers what became of each."""
         taken = [name for name in names if name in self._busy]
         if taken:
             runner = self._roster.runners[taken[0]]
@@ -41,7 +44,7 @@ class Rolling:
         self._busy.update(names)
         try:
             with self.sparing_dependents(names):
-                return await self._roll(names, ready_seconds)
+                return await self._roll(names, ready_seconds, is_held)
         finally:
             self._busy.difference_update(names)
 
@@ -61,7 +64,9 @@ class Rolling:
         reason = self._admission.reason_to_follow(runner)
         return None if reason is None else runner.restart_after(reason, wait=wait)
 
-    async def _roll(self, names: list[str], ready_seconds: float) -> RollingResult:
+    async def _roll(
+        self, names: list[str], ready_seconds: float, is_held: Callable[[], bool]
+    ) -> RollingResult:
         outcomes: dict[str, Outcome] = {}
         remaining, reason = list(names), None
         for number, name in enumerate(names, start=1):
@@ -72,7 +77,8 @@ class Rolling:
             if runner.desired is not Desired.RUNNING:
                 outcomes[name] = runner.outcome("already_stopped")
                 continue
-            if (reason := self._lost(outcomes)) is not None:
+            reason = LOCKED if is_held() else self._lost(outcomes)
+            if reason is not None:
                 remaining.insert(0, name)
                 break
             self._tell(name, step=number, of=len(names))

@@ -32,6 +32,7 @@ OF_A_RUN = frozenset({
     _C.LIMIT, _C.TIMEOUT, _C.UNKILLABLE, _C.OTHER,
 })  # fmt: skip
 """Causes that a requested stop ends: nobody wants the service to be well any more."""
+OF_A_TRIAL = frozenset({_C.HEALTH_CHECK, _C.UNREADY, _C.UNHEALTHY})
 OF_A_START = frozenset({_C.START_FAILURE, _C.SUPPRESSED, _C.UNKILLABLE})
 OF_AN_END = frozenset({_C.CRASH, _C.TIMEOUT, _C.OTHER})
 _FAILED = State.FAILED.value
@@ -90,6 +91,14 @@ def _on_started(alerts: Open, event: Event) -> list[Change]:
     if not event.data.get("restarted", True):
         changes += clear_causes(alerts, event, "it was started by request", OF_AN_END)
     return changes
+
+
+def _on_overlap(alerts: Open, event: Event) -> list[Change]:
+    """What was wrong with a run on trial is over with it: the other one goes on."""
+    if event.data.get("step") != "failed":
+        return []
+    because, run_id = "the run on trial is gone", event.run_id
+    return clear(alerts, event, because, lambda it: it.cause in OF_A_TRIAL and it.run_id == run_id)
 
 
 def _on_stable(alerts: Open, event: Event) -> list[Change]:
@@ -342,6 +351,7 @@ def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]
 _RULES: dict[str, Callable[[Open, Event], list[Change]]] = {
     Kind.TRANSITION.value: _on_transition,
     Kind.PROCESS_STARTED.value: _on_started,
+    Kind.OVERLAP.value: _on_overlap,
     Kind.STABLE.value: _on_stable,
     Kind.REQUESTED.value: _on_requested,
     Kind.START_FAILED.value: _on_start_failed,

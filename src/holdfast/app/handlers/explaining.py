@@ -69,7 +69,7 @@ def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
         desired=runner.desired,
         for_seconds=max(0.0, time.time() - runner.since),
         reason=redact(runner.reason) if runner.reason else None,
-        number=runner.number,
+        number=_number(runner),
         pid=status.pid,
         uptime=status.uptime,
         restarts=runner.counters.restarts,
@@ -90,6 +90,11 @@ def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
         is_retiring=runner.is_retiring,
         **more,
     )
+
+
+def _number(runner: ServiceRunner) -> int:
+    """Of the run that lives, or of the newest: one on trial beside it has a higher number."""
+    return runner.run.number if runner.run is not None else runner.number
 
 
 def _is_suppressed(context: Context, runner: ServiceRunner) -> bool:
@@ -147,7 +152,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         is_fine=rules.is_fine(facts),
         desired=runner.desired.value,
         reason=facts.reason,
-        run=runner.number or None,
+        run=facts.number or None,
         pid=facts.pid,
         uptime=facts.uptime,
         restarts=facts.restarts,
@@ -236,7 +241,7 @@ async def _lines(
     context: Context, runner: ServiceRunner, unknown: list[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """The last lines of both streams, each and together, of the newest run that printed."""
-    number = runner.number
+    number = _number(runner)
     if runner.run is not None and runner.run.pid is None:
         number -= 1
     found: list[list[str]] = []

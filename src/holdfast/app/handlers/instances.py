@@ -53,7 +53,11 @@ async def rolling_restart(context: Context, command: RollingRestart) -> RollingR
         context.store.event(
             Kind.REQUESTED, name, runner.last_run_id, request="restart", rolling=True
         )
-    result = await context.rolling.restart(names, ready_seconds=max(0.0, command.timeout))
+    result = await context.rolling.restart(
+        names,
+        ready_seconds=max(0.0, command.timeout),
+        is_held=lambda: context.authority.lockdown.now is not None,
+    )
     told = await with_last_lines(context, result.services)
     return RollingResult(services=told, remaining=result.remaining, reason=result.reason)
 

@@ -12,6 +12,7 @@ from holdfast.engine import caller, views
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest
 from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.engine.rolling import LOCKED
 from holdfast.engine.roster import Roster
 from holdfast.engine.selectors import Selectors
 from holdfast.engine.service_runner import ServiceRunner
@@ -210,7 +211,7 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
                 runner = roster.runners.get(name)
                 if runner is None:  # scaled away while others had their turn
                     continue
-                why = _held_back(runner, futures)
+                why = _held_back(context, runner, futures)
                 if actions[name] is Action.RESTART and runner.desired is Desired.STOPPED:
                     why = "it was stopped meanwhile"
                 if why is not None:
@@ -244,8 +245,12 @@ def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
     return turns
 
 
-def _held_back(runner: ServiceRunner, futures: dict[str, asyncio.Future[Outcome]]) -> str | None:
-    """Why an instance keeps its old run: one that went before it did not come up."""
+def _held_back(
+    context: Context, runner: ServiceRunner, futures: dict[str, asyncio.Future[Outcome]]
+) -> str | None:
+    """Why it keeps its old run: a lockdown, or an instance before it that did not come up."""
+    if context.authority.lockdown.now is not None:
+        return LOCKED
     template = runner.declaration.spec.template
     if template is None or runner.run is None:
         return None
