@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -63,9 +64,10 @@ def test_up_waits_for_a_down_that_is_under_way(hold: Hold, words: tuple[str, ...
     keeper = hold.keeper_pid
     with started(hold.command("down"), cwd=hold.project, env=hold.environ) as down:
         hold.wait_status("web", "stopping")
-        with started(hold.command(*words), cwd=hold.project, env=hold.environ) as late:
-            audit = ["audit", "--json"]
-            wait_for(lambda: f'"command": "{words[0]}"' in hold.cli(*audit).stdout.splitlines()[-1])
+        with started(
+            hold.command(*words), cwd=hold.project, env=hold.environ, stderr=subprocess.STDOUT
+        ) as late:
+            read_until(late, b"being shut down")
             go.touch()
             assert down.wait(20) == 0
             assert late.wait(20) == 0

@@ -54,6 +54,7 @@ def start_quietly(call: Call) -> None:
 def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dict[str, Any]]:
     """Have a Holdfast, and ask it. One that is on its way down is waited for, and another
     started; one that was started here for nothing is ended again."""
+    is_again = False
     while True:
         launched = ensure_running(call.places, call.environ, meanwhile=_load)
         call.use(launched.connection)
@@ -65,9 +66,10 @@ def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dic
         except SupervisorAway:
             raise
         except NoDaemon as error:
-            raise Failed(
-                "Holdfast was shut down before it had answered", "`holdfast up` starts it again"
-            ) from error
+            # What it had begun before a shutdown, it would have answered: we came at its very end.
+            if is_again:
+                raise Failed("Holdfast was shut down again and again", error.hint) from error
+            is_again = True
         except (HoldfastError, KeyboardInterrupt):
             if launched.keeper is not None:
                 _undo(call)
