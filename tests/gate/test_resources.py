@@ -35,6 +35,11 @@ def test_the_dashboard_paths_stand_as_they_did(gate: Gate) -> None:
     assert {"status", "pid", "uptime", "restart_count", "startTime", "startTimeMs"} <= set(web)
     assert web["startTime"].endswith("Z")
     assert web["startTimeMs"] == pytest.approx(web["started_at"] * 1000, abs=1)
+    used = gate.get("/dashboard/api/system/metrics")
+    names = {"cpu", "memory", "handles", "bytesRead", "bytesWritten", "userTime", "systemTime"}
+    assert names | {"startTime", "custom"} <= set(used["services"]["web"])
+    assert used["services"]["web"]["memory"] == used["services"]["web"]["memory_bytes"]
+    assert {"totalCPU", "totalMemory", "activeProcesses"} <= set(used["aggregate"])
     done = gate.post("/dashboard/api/system/restart", {"service": "web"})
     assert done["services"]["web"]["outcome"] == "restarted"
     done = gate.post("/dashboard/api/system/custom-restart", {"service": "web", "args": None})

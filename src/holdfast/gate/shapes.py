@@ -36,6 +36,23 @@ def system_status(answer: bytes, _: dict[str, Any]) -> bytes:
     return _encode(found)
 
 
+_USAGE = {
+    "cpu": "cpu_percent", "memory": "memory_bytes", "bytesRead": "read_bytes",
+    "bytesWritten": "written_bytes", "userTime": "user_seconds", "systemTime": "system_seconds",
+}  # fmt: skip
+
+
+def system_metrics(answer: bytes, _: dict[str, Any]) -> bytes:
+    """Metrics with both spellings of what services use; nothing for those that do not run."""
+    found = _decode(answer)
+    for service in found["services"].values():
+        if (began := service.get("started_at")) is not None:
+            service["startTime"] = rfc_3339(began)
+        told = {name: service.get(own) for name, own in _USAGE.items()}
+        service.update({name: value for name, value in told.items() if value is not None})
+    return _encode(found)
+
+
 def rfc_3339(moment: float) -> str:
     written = dt.datetime.fromtimestamp(moment, dt.timezone.utc).isoformat(timespec="milliseconds")
     return written.replace("+00:00", "Z")

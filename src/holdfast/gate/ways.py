@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast.gate import shapes
 from holdfast.vocabulary.commands import COMMANDS, Command
 from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.dashboard import SystemStatus
+from holdfast.vocabulary.dashboard import SystemMetrics, SystemStatus
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import Result, ServiceStatus
 
@@ -47,7 +47,7 @@ class Way(NamedTuple):
 def _more() -> list[Way]:
     """Resources, and the paths of earlier dashboards as they stood there."""
     status, restart, custom = (COMMANDS[name] for name in ("status", "restart", "custom_restart"))
-    system = "/dashboard/api/system"
+    metrics, system = COMMANDS["metrics"], "/dashboard/api/system"
     found = [
         Way("GET", "/api/services", status, "services", status.answers, summary=_ALL),
         Way(
@@ -57,6 +57,10 @@ def _more() -> list[Way]:
         Way(
             "GET", f"{system}/status", status, "system_status", SystemStatus,
             shape=shapes.system_status, summary=_SYSTEM,
+        ),
+        Way(
+            "GET", f"{system}/metrics", metrics, "system_metrics", SystemMetrics,
+            shape=shapes.system_metrics, summary=_METRICS,
         ),
         Way("POST", f"{system}/restart", restart, "system_restart", restart.answers),
         Way("POST", f"{system}/custom-restart", custom, "system_custom_restart", custom.answers),
@@ -116,4 +120,5 @@ MODE = "/dashboard/api/mode"
 _GIVEN = {"execute_command": _execute}
 _ALL = "Tell what Holdfast and each service are doing."
 _ONE = "Tell what one service is doing."
+_METRICS = "Tell what services use, in the words of other dashboards, too."
 _SYSTEM = "Tell what Holdfast and each service are doing, in the words of other dashboards, too."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.vocabulary.metrics import MetricsResult, ServiceMetrics
 from holdfast.vocabulary.results import Result, ServiceStatus, SupervisorStatus
 
 
@@ -30,3 +31,39 @@ class SystemStatus(Result, frozen=True, kw_only=True):
 
     supervisor: SupervisorStatus
     services: dict[str, SystemService]
+
+
+class SystemUsage(
+    ServiceMetrics,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "start_time": "startTime",
+        "bytes_read": "bytesRead",
+        "bytes_written": "bytesWritten",
+        "user_time": "userTime",
+        "system_time": "systemTime",
+    },
+):
+    """What a service uses, in both spellings."""
+
+    cpu: float | msgspec.UnsetType = msgspec.UNSET
+    """As `cpu_percent`: percent of one core."""
+    memory: int | msgspec.UnsetType = msgspec.UNSET
+    """As `memory_bytes`."""
+    start_time: str | msgspec.UnsetType = msgspec.UNSET
+    """As `started_at`: RFC 3339."""
+    bytes_read: int | msgspec.UnsetType = msgspec.UNSET
+    """As `read_bytes`."""
+    bytes_written: int | msgspec.UnsetType = msgspec.UNSET
+    """As `written_bytes`."""
+    user_time: float | msgspec.UnsetType = msgspec.UNSET
+    """As `user_seconds`."""
+    system_time: float | msgspec.UnsetType = msgspec.UNSET
+    """As `system_seconds`."""
+
+
+class SystemMetrics(MetricsResult, frozen=True, kw_only=True):
+    """What services use, all of them together, the host and Holdfast itself."""
+
+    services: dict[str, SystemUsage]  # type: ignore[assignment]
