@@ -7,20 +7,18 @@ mean; it starts nothing and does not choose whom to speak to (`reach` does).
 from __future__ import annotations
 
 import _socket
-import json
 import time
-from collections.abc import Callable, Iterator
 
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     Frame = dict[str, Any]
 
 READ_SIZE = 256 * 1024
-_dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class Unreachable(NoDaemon, ConnectionError):
@@ -74,9 +72,12 @@ class Connection:
     def send(self, command: str, /, **fields: Any) -> int:
         """Send a request without waiting; the returned id marks the frames that answer it."""
         self._last_id += 1
+        import json
+
         frame = {"id": self._last_id, "command": command, **fields}
+        text = json.dumps(frame, separators=(",", ":"), check_circular=False)
         try:
-            self._socket.sendall(_dump(frame).encode("utf-8", "surrogateescape") + b"\n")
+            self._socket.sendall(text.encode("utf-8", "surrogateescape") + b"\n")
         except OSError:
             raise _lost() from None
         return self._last_id
@@ -144,6 +145,8 @@ class Connection:
                 raise _lost()
             pieces.append(piece)
         line, _, self._buffer = b"".join(pieces).partition(b"\n")
+        import json
+
         frame: Frame = json.loads(line)
         return frame
 

@@ -1,15 +1,13 @@
 """Starts the keeper of a project, detached, and waits until it is ready.
 
 The only place outside the keeper that creates a process. It decides nothing about services:
-once the keeper holds its lock, everything else is asked over the line.
+once the keeper holds its lock, everything else is asked over the line. What it takes to hear
+from the keeper is loaded while that starts.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import subprocess
 import sys
 import time
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 15.0
 TAIL_BYTES = 2000
+_LOOK_SECONDS = 0.01
 KEPT_VARIABLES = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ"})
 KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 
@@ -33,17 +32,24 @@ KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 class KeeperProcess:
     """A keeper that is our child: its end can be waited for."""
 
-    __slots__ = ("_process",)
+    __slots__ = ("_code", "_pid")
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._code: int | None = None
 
     def exit_code(self, seconds: float) -> int | None:
         """Its exit code, or None when it has not ended in time."""
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+        deadline = time.monotonic() + seconds
+        while self._code is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() >= deadline:
+                break
+            else:
+                time.sleep(_LOOK_SECONDS)
+        return self._code
 
 
 class Launched:
@@ -85,18 +91,10 @@ def start_keeper(
     make_private(places.runtime)
     remember_elsewhere(places, environ)
     ready, ready_end = os.pipe()
-    with open(os.path.join(places.state, "keeper.err"), "wb", opener=_private_file) as errors:
-        process = subprocess.Popen(
-            [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_end)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=keeper_environment(environ),
-            cwd="/",
-            pass_fds=(ready_end,),
-            start_new_session=True,
-        )
-    os.close(ready_end)
+    try:
+        keeper = _spawn_keeper(places, environ, ready_end)
+    finally:
+        os.close(ready_end)
     try:
         if meanwhile is not None:
             meanwhile()
@@ -104,15 +102,35 @@ def start_keeper(
     finally:
         os.close(ready)
     if answer.get("ready"):
-        return KeeperProcess(process)
+        return keeper
     error = error_from(answer.get("error") or {"message": _last_words(places, "keeper.err")})
     if error.code == "already_running":
-        process.wait()
+        keeper.exit_code(READY_SECONDS)
         if not lock_is_held(places.state):
             # The holder was a probe or is just gone: try again.
             return start_keeper(places, environ)
         return None
     raise Failed(f"the keeper could not start: {error.message}", error.hint or _err_hint(places))
+
+
+def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> KeeperProcess:
+    """In a session of its own; it leaves our folder, and closes what it inherits by chance."""
+    errors = os.path.join(places.state, "keeper.err")
+    written = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    os.set_inheritable(ready_fd, True)
+    words = [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_fd)]
+    pid = os.posix_spawn(
+        words[0],
+        words,
+        keeper_environment(environ),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, errors, written, 0o600),
+        ],
+        setsid=True,
+    )
+    return KeeperProcess(pid)
 
 
 def python_prefix() -> list[str]:
@@ -175,6 +193,8 @@ def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:
     folder = elsewhere_folder(environ)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, digest(places.state))
+    import json
+
     with open(path, "w", encoding="utf-8", opener=_private_file) as note:
         json.dump({"project": places.project, "state": places.state}, note)
 
@@ -222,6 +242,9 @@ def _arguments(places: Places) -> list[str]:
 
 
 def _read_ready(fd: int) -> dict[str, Any]:
+    import json
+    import select
+
     deadline = time.monotonic() + READY_SECONDS
     line = b""
     while b"\n" not in line:

@@ -79,7 +79,8 @@ def _check(table_fd: int) -> int:
 
 
 def _start(asked: dict[str, str]) -> Keeper:
-    _tidy_descriptors()
+    os.chdir("/")
+    _tidy_descriptors(asked)
     umask = os.umask(0o077)
     table = _table(asked)
     options = _options(asked)
@@ -214,16 +215,23 @@ def _lock(state: str) -> int:
     raise StartError("already_running", f"another keeper holds {state}")
 
 
-def _tidy_descriptors() -> None:
-    """The first three exist, and no other is inherited by what we start."""
+def _tidy_descriptors(asked: dict[str, str]) -> None:
+    """The first three exist; of the others none is inherited by what we start. Those that a fresh
+    keeper got from whoever launched it are closed: who waits for their end must not wait for us."""
     fd = os.open(os.devnull, os.O_RDWR)
     while fd <= 2:
         fd = os.open(os.devnull, os.O_RDWR)
     os.close(fd)
+    is_fresh = not {"--resume", "--recover", "--link"} & asked.keys()
     folder = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
     for name in os.listdir(folder):
-        if int(name) > 2 and os.path.lexists(f"{folder}/{name}"):
-            os.set_inheritable(int(name), False)
+        fd = int(name)
+        if fd <= 2 or not os.path.lexists(f"{folder}/{name}"):
+            continue
+        if is_fresh and name != asked.get("--ready-fd"):
+            os.close(fd)
+        else:
+            os.set_inheritable(fd, False)
 
 
 def _say(ready_fd: int | None, message: dict[str, object]) -> None:

@@ -5,12 +5,11 @@ Standard library only. The CLI's exit codes are fixed here, so that no door inve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from holdfast.vocabulary.names import closest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar
 
 

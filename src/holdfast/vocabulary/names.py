@@ -6,10 +6,9 @@ Standard library only: the CLI's fast path imports this.
 from __future__ import annotations
 
 import os
-import re
 import time
 
-SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}(@[1-9][0-9]{0,3})?")
+SERVICE_NAME = r"[a-z0-9][a-z0-9._-]{0,62}(@[1-9][0-9]{0,3})?"
 SERVICE_NAME_RULE = (
     "lower-case letters, digits, '.', '_' and '-', starting with a letter or digit, at most 63 "
     "long; those that start with holdfast. are Holdfast's own"
@@ -30,7 +29,9 @@ TOOLSETS = ("process", "files", "search", "git")
 
 
 def is_service_name(text: str) -> bool:
-    return SERVICE_NAME.fullmatch(text) is not None and not text.startswith(OWN_NAMES)
+    import re
+
+    return re.fullmatch(SERVICE_NAME, text) is not None and not text.startswith(OWN_NAMES)
 
 
 def new_run_id() -> str:

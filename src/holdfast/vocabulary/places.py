@@ -7,7 +7,10 @@ Standard library only.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
 LONGEST_SOCKET_PATH = 100
