@@ -129,7 +129,7 @@ def test_a_door_never_allows_more_than_the_owner_may(command: CustomCommand, now
         ({"command": "env -S 'sh -c id'"}, "commands: {allow_shell: true}"),
         ({"command": "ionice rbash -c id"}, "commands: {allow_shell: true}"),
         ({"command_type": "named", "command": "nope"}, "under `commands:`"),
-        ({"command": "ls | wc"}, "only a shell understands |"),
+        ({"command": "ls | wc"}, "only a shell understands |; put quotes around it"),
         ({"command": "echo $HOME"}, "only a shell understands $HOME"),
         ({"command": "clean", "args": ["x"]}, "write them into `commands:`"),
         ({"command": "echo 'open"}, "split into words"),

@@ -66,7 +66,7 @@ def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> 
     try:
         argv = argv_of(command, settings)
     except UsageError as error:
-        return _no(command, error.message)
+        return _no(command, error.message, error.hint)
     if settings.is_production:
         why = "in production only commands of the configuration are run"
         setting = "name it under `commands:`, with `allowed_in_production: true`"
