@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,6 +97,42 @@ def test_a_session_is_held_and_ends(hold: McpHold) -> None:
     assert wait_for(sessions)[0]["owns"] == ["nap"]
     owner = hold.service("nap")["owner"]
     assert owner["call"].startswith("run argv=")
+
+
+def test_a_link_that_ends_answers_for_nobody(hold: McpHold) -> None:
+    """What was asked is asked again, here in another session; the client is told of neither."""
+
+    async def story(client: Any) -> None:
+        given = {"names": ["web"], "until": "exit", "timeout_s": 3}
+        waiting = asyncio.ensure_future(client.call_tool("wait", given))
+        await asyncio.sleep(0.5)
+        (mine,) = hold.ask("list_sessions")["sessions"]
+        hold.ask("close_session", session=mine["session"])
+        assert (await waiting).structured_content["met"] is False
+
+    hold.talk(story)
+
+
+def test_an_old_connection_does_not_end_the_session_of_a_new_one(hold: McpHold) -> None:
+    """A relay that connected again has left one behind, which may be noticed only later."""
+    token = hold.ask("open_session", client="x")["token"]
+    hold.gate_pid()
+
+    def joined() -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(20)
+        sock.connect(str(hold.runtime / "mcp.sock"))
+        sock.sendall(json.dumps({"token": token}).encode() + b"\n")
+        assert sock.recv(100) == b'{"ok":true}\n'
+        return sock
+
+    with joined() as old, joined() as new:
+        old.close()
+        new.settimeout(1)
+        with pytest.raises(TimeoutError):
+            new.recv(100)
+        assert len(hold.ask("list_sessions")["sessions"]) == 1
+    wait_for(lambda: not hold.ask("list_sessions")["sessions"], what="the last one ends it")
 
 
 def test_the_audit_has_each_command_as_itself(hold: McpHold) -> None:

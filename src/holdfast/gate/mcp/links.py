@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from typing import Any
 
 import anyio
@@ -16,7 +17,7 @@ import msgspec
 from mcp.server.lowlevel import Server
 from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import CONNECTION_CLOSED, JSONRPCError, jsonrpc_message_adapter
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
@@ -50,6 +51,9 @@ class Links:
         self._channel = channel
         self._line_socket = line_socket
         self._offer = offer
+        self._speaking: Counter[str] = Counter()
+        """How many connections there are with each token: a relay that connected again has left
+        one behind."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -93,6 +97,7 @@ class Links:
         loop = asyncio.get_running_loop()
         holding = loop.create_task(self._hold(client))
         speaking = loop.create_task(self._speak(client, reader, writer))
+        self._speaking[client.caller.token] += 1
         try:
             await asyncio.wait([holding, speaking], return_when=asyncio.FIRST_COMPLETED)
             if speaking.done():
@@ -101,7 +106,9 @@ class Links:
             for task in (holding, speaking):
                 task.cancel()
             await asyncio.gather(holding, speaking, return_exceptions=True)
+            self._speaking[client.caller.token] -= 1
             await self._leave(client)
+            self._speaking += Counter()  # which forgets those that nobody has
 
     async def _hold(self, client: Client) -> None:
         """Returns when the session is over; a new supervisor is told that somebody is here."""
@@ -122,7 +129,7 @@ class Links:
         """A session that nothing runs for ends at once; another one after its grace."""
         try:
             renewed = await client.ask("renew_session")
-            if not renewed["session"]["owns"]:
+            if not renewed["session"]["owns"] and not self._speaking[client.caller.token]:
                 await client.ask("close_session")
         except HoldfastError as error:
             _log.info("a session was not closed: %s", error.message)
@@ -197,6 +204,8 @@ class Outgoing:
         self._writer = writer
 
     async def send(self, item: SessionMessage, /) -> None:
+        if isinstance(item.message, JSONRPCError) and item.message.error.code == CONNECTION_CLOSED:
+            return  # no answer: the relay connects again and asks again
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         self._writer.write(text.encode() + b"\n")
         try:
