@@ -12,11 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.client.connection import Connection
+from holdfast.client.keeper_line import KeeperLine
+from holdfast.logbook.reader import Reader
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable
@@ -143,6 +145,8 @@ class Hold:
 
     @property
     def state(self) -> Path:
+        if own := self.environ.get("HOLDFAST_STATE_DIR"):
+            return Path(own)
         found = list((self.folder / "s" / "holdfast").glob("project-*"))
         assert len(found) == 1, found
         return found[0]
@@ -160,6 +164,21 @@ class Hold:
     @property
     def supervisor_pid(self) -> int:
         return int(self.status()["supervisor"]["pid"])
+
+    def kill_supervisor(self) -> None:
+        """kill -9, and the next one; a long back-off is cut short, as `up` would."""
+        old = self.supervisor_pid
+        kill_9(old)
+
+        def is_relaunched() -> bool:
+            with closing(KeeperLine(str(self.runtime / "keeper.sock"))) as keeper:
+                told = keeper.facts["supervisor"]
+                if (told["next_in"] or 0.0) > 0.5:
+                    told = keeper.ask("supervise", on=True)["supervisor"]
+                return told["pid"] not in (None, old)
+
+        wait_for(is_relaunched, what="the next supervisor")
+        wait_for(lambda: self.supervisor_pid != old)
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """Over the line door, on a connection that is renewed when the supervisor is."""
@@ -196,6 +215,9 @@ class Hold:
         return found
 
     def raw(self, name: str, *options: object) -> bytes:
+        """What a service has printed; with options, as `logs --raw` tells it."""
+        if not options:
+            return b"".join(Reader(str(self.state / "logs"), name).raw())
         done = subprocess.run(
             self.command("logs", name, "--raw", *options),
             cwd=self.project, env=self.environ, capture_output=True, timeout=60,

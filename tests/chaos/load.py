@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.logbook.entries import STREAMS
+from holdfast.logbook.reader import Reader
 from tests.harness import Hold, program, wait_for
 
 
@@ -55,10 +57,8 @@ class Load:
             assert len(wrote) == self.lines
             raw = self.hold.raw(name).replace(b"\r\n", b"\n").decode()
             assert sorted(raw.splitlines()) == sorted(wrote), name
-            for stream in ("out", "err"):
-                numbers = [
-                    int(line.split()[1])
-                    for line in self.hold.raw(name, "--stream", stream).decode().split("\n")
-                    if line.strip()
-                ]
+            reader = Reader(str(self.hold.state / "logs"), name)
+            for stream in STREAMS:
+                lines = b"".join(reader.raw(stream=stream)).decode().split("\n")
+                numbers = [int(line.split()[1]) for line in lines if line.strip()]
                 assert numbers == sorted(numbers), (name, stream)

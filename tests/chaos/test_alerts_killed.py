@@ -9,7 +9,7 @@ from holdfast.rules import alerts as rules
 from holdfast.rules.alert_changes import Key, applied
 from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.events import Event
-from tests.harness import Hold, kill_9, wait_for
+from tests.harness import Hold, wait_for
 from tests.scenarios.test_alerts import webhook
 
 KILLS = 6
@@ -35,10 +35,8 @@ def test_alerts_through_deaths() -> None:
         hold.write({"services": services, "alerts": [{"webhook": hook.url, "severity": "info"}]})
         hold.up(expect=None)
         for _ in range(KILLS):
-            pid = hold.supervisor_pid
             time.sleep(0.4)
-            kill_9(pid)
-            wait_for(lambda before=pid: hold.supervisor_pid != before)
+            hold.kill_supervisor()
         hold.cli("stop")
         wait_for(lambda: not hold.ask("alerts")["alerts"])
 

@@ -18,10 +18,8 @@ def test_supervisor_killed_again_and_again(hold: Hold) -> None:
     load = Load(hold)
     rng = random.Random(11)
     for _ in range(6):
-        old = hold.supervisor_pid
         time.sleep(rng.uniform(0.0, 0.3))
-        kill_9(old)
-        wait_for(lambda old=old: hold.supervisor_pid != old)
+        hold.kill_supervisor()
         load.check_same_processes()
     load.check_nothing_lost()
     assert hold.keeper_pid == hold.status()["supervisor"]["keeper_pid"]

@@ -32,7 +32,7 @@ def test_bytes_are_recorded_as_they_came(hold: Hold) -> None:
     hold.wait_status("web", "exited")
     expected = (b"bad \xff\xfe byte\nsplit \xe2\x82\xac end\n\x1b[31mred\x1b[0m\n"
                 + b"x" * 5_000_000 + b"\nlast\n")  # fmt: skip
-    assert hold.raw("web") == expected
+    assert hold.raw("web") == hold.raw("web", "--run", 1) == expected
     lines = [json.loads(line) for line in hold.cli("logs", "web", "--json").stdout.splitlines()]
     assert lines[0]["encoding"] == "base64"
     assert lines[1]["text"] == "split € end"
