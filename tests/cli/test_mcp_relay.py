@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -61,7 +62,7 @@ class Doors:
         gate = Gate(connection)
         self.gates.append(gate)
         gate.greeting = gate.hear()
-        error = {"error": {"code": "refused", "message": "not known"}}
+        error = {"error": {"code": "unauthorized", "message": "not known"}}
         gate.say({"ok": True} if is_welcome else error)
         return gate
 
@@ -81,8 +82,11 @@ class Gate:
         self._file = connection.makefile("rwb")
         self.greeting: dict[str, Any] = {}
 
+    def hear_line(self) -> bytes:
+        return self._file.readline()
+
     def hear(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._file.readline())
+        found: dict[str, Any] = json.loads(self.hear_line())
         return found
 
     def say(self, message: dict[str, Any]) -> None:
@@ -282,6 +286,23 @@ def test_long_lines_and_garbage_pass(doors: Doors, assistant: Assistant) -> None
     answering.join()
     assistant.say(b"not json")
     assert gate._file.readline() == b"not json\n"
+
+
+def test_a_line_without_an_end_is_not_kept(doors: Doors, assistant: Assistant) -> None:
+    """A client that goes mad does not fill the memory; what it says next is heard."""
+    gate = begin(doors, assistant)
+    assert assistant.process.stdin is not None
+    for _ in range(80):
+        assistant.process.stdin.write(b"x" * 1024 * 1024)
+    assistant.say(b"")
+    assistant.say(call(2))
+    assert gate.hear_line().startswith(b"too long")
+    assert gate.hear()["id"] == 2
+    status = Path(f"/proc/{assistant.process.pid}/status")
+    if status.exists():
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        assert peak is not None
+        assert int(peak[1]) < 60_000
 
 
 def test_a_request_that_gates_die_of_is_given_up(doors: Doors, assistant: Assistant) -> None:
