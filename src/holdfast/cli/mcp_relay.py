@@ -43,6 +43,7 @@ NOT_AVAILABLE = -32001
 INVALID_REQUEST = -32600
 LONGEST_REQUEST = 8 * 1024 * 1024 - 64 * 1024
 """The supervisor takes no longer line."""
+MOST_HELD = 2 * LONGEST_REQUEST
 TRIES = 5
 _READ_SIZE = 64 * 1024
 _WRITE_SIZE = 4096
@@ -65,6 +66,7 @@ class Relay:
         self._sock: _socket.socket | None = None
         self._from_client = b""
         self._pieces: list[bytes] = []
+        self._held = 0
         self._from_gate = b""
         self._handshake: bytes | None = None
         self._is_initialized = False
@@ -111,10 +113,14 @@ class Relay:
     def _take(self, data: bytes) -> None:
         """Long lines are put together once, not at every piece."""
         if b"\n" not in data:
+            self._held += len(data)
+            if self._held > MOST_HELD:
+                # Of a line without an end only this is kept, which makes it no message.
+                self._pieces, self._held, data = [], 0, b"too long "
             self._pieces.append(data)
             return
         self._from_client += b"".join(self._pieces) + data
-        self._pieces.clear()
+        self._pieces, self._held = [], 0
 
     def _on_line(self, line: bytes) -> None:
         try:
