@@ -140,6 +140,9 @@ def test_a_bad_file_changes_nothing() -> None:
             said = hold.cli(verb, expect=7).stderr
             assert "sometimes" in said
             assert "commnad" in said
+        (hold.project / "cut-short.yaml").write_text("\n")
+        for verb in ("plan", "reload"):
+            assert "is empty" in hold.cli(verb, "-c", "cut-short.yaml", expect=7).stderr
         assert pids(hold) == before
 
 

@@ -101,9 +101,18 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
         configuration = load_project(
             path or context.config, said.environment, said.settings, cwd=context.project
         )
+        if configuration.path is not None and not configuration.services:
+            _refuse_blank(configuration.path)
         return context.scaling.fitted(configuration, said.environment, load_instances)
 
     return await context.in_thread(read), said
+
+
+def _refuse_blank(path: str) -> None:
+    """A file that is being written, or could not be, is no wish to remove every service."""
+    with open(path, encoding="utf-8") as file:
+        if not file.read().strip():
+            raise ConfigError(f"{path} is empty", "write `services: {}` to remove every service")
 
 
 def _plan(context: Context, configuration: Configuration) -> plans.Plan:
