@@ -25,7 +25,6 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.service_kinds import CommandLine, Url
-from holdfast.adapters.http_client import HttpError, address_of
 from holdfast.adapters.matching import check_expression
 from holdfast.rules.port_leases import PLACEHOLDER, names_in
 from holdfast.vocabulary.errors import UsageError
@@ -58,6 +57,8 @@ class ProbeUrl(Url):
     """An address of HTTP that can be asked."""
 
     def convert(self, text: str) -> str:
+        from holdfast.adapters.http_client import HttpError, address_of
+
         url: str = super().convert(text)
         try:
             address_of(PLACEHOLDER.sub("1", url))

@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.adapters.output import last_lines
 from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
 from holdfast.vocabulary.results import Outcome
@@ -19,6 +18,8 @@ LONGEST_LINE = 1000
 def shown_lines(
     logs: str, service: str, number: int, stream: Literal["out", "err"] | None = None
 ) -> list[str]:
+    from holdfast.adapters.output import last_lines
+
     lines = last_lines(logs, service, number, LAST_LINES, stream)
     return [line[:LONGEST_LINE] for line in lines]
 
