@@ -105,7 +105,8 @@ def test_a_role_binds(gate: Gate, hold: Hold) -> None:
 )
 def test_pages_of_other_sites_are_refused(gate: Gate, headers: dict[str, str]) -> None:
     """Even with a good token: a name that was rebound, a form, a fetch."""
-    gate.refused(403, "GET", "/api/status", **headers)
+    for path in ("/api/status", "/dashboard/api/system/status", "/metrics"):
+        gate.refused(403, "GET", path, **headers)
 
 
 def test_a_form_cannot_be_sent(gate: Gate) -> None:
@@ -115,8 +116,17 @@ def test_a_form_cannot_be_sent(gate: Gate) -> None:
 
 
 def test_a_body_is_bounded(gate: Gate) -> None:
-    """Before it is read."""
+    """Before it is read, or as soon as it is too much."""
     gate.refused(413, "POST", "/api/services/stop", body=b"x", Content_Length=str(1 << 30))
+    for path in ("/api/services/stop", "/login"):
+        with socket.create_connection(("127.0.0.1", gate.port), timeout=20) as sock:
+            sock.sendall(
+                f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{gate.port}\r\nX-Holdfast-Page: x\r\n"
+                f"Authorization: Bearer {gate.token}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+            )
+            for _ in range(9):
+                sock.sendall(b"100000\r\n" + bytes(1 << 20) + b"\r\n")
+            assert sock.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
 def test_events_are_streamed_and_resumed(gate: Gate, hold: Hold) -> None:

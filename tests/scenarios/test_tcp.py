@@ -317,5 +317,5 @@ def test_a_revoked_token_ends_open_lines(opened: NetHold) -> None:
         wire.send("stop web")
         assert wire.line().startswith("error: this token is not known")
         opened.cli("restart", "web", "--no-wait")
-        assert stream.json()["error"]["code"] == "refused"
+        assert stream.json()["error"]["code"] == "unauthorized"
     assert opened.service("web")["status"] == "running"

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from holdfast.gate.guard import TooLarge
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import UsageError
 
@@ -97,8 +96,6 @@ def is_list(kind: Any) -> bool:
 async def _from_body(request: Request) -> dict[str, Any]:
     try:
         data = await request.body()
-    except TooLarge:
-        raise UsageError("the body is too large") from None
     except ClientDisconnect:
         raise UsageError("the client left in the middle of the body") from None
     if not data.strip():

@@ -20,7 +20,6 @@ from starlette.routing import Route
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, caller_of, cookie_name, is_encrypted
 from holdfast.gate.failures import problem, refusal
-from holdfast.gate.guard import TooLarge
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.names import HAND_OVER_PATH
 
@@ -160,7 +159,7 @@ def _set_cookie(answer: Response, request: Request, value: str, seconds: int) ->
 async def _code_of(request: Request) -> str | None:
     try:
         value = json.loads(await request.body())
-    except (ValueError, RecursionError, TooLarge):
+    except (ValueError, RecursionError):
         return None
     code = value.get("code") if isinstance(value, dict) else None
     return code if isinstance(code, str) and 0 < len(code) <= LONGEST_CODE else None

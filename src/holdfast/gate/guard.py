@@ -17,13 +17,17 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.gate import cross_origin
-from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name
+from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name, is_encrypted
 from holdfast.gate.failures import refusal
 from holdfast.gate.refusals import Refusals
 from holdfast.vocabulary.names import BROWSER_HOST
 
 LARGEST_BODY = 8 * 1024 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]", BROWSER_HOST)
+_EVERYWHERE = ("0.0.0.0", "[::]")
+_TOLD = ("/api/", "/dashboard/api/", "/metrics", "/session", "/mcp")
+"""What a page of another site may not even lead to: no pages, but what is told of Holdfast."""
+_REFERENCE = "/api/reference"
 _SAME = frozenset({"same-origin", "none"})
 _USUAL = {"http": 80, "https": 443}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -36,11 +40,14 @@ class Allowed(NamedTuple):
     origins: frozenset[str]
     own: frozenset[str] = frozenset()
     """Origins of our own pages: only those may use a cookie."""
+    is_everywhere: bool = False
+    """Whether it listens at every address of this machine."""
 
     @classmethod
     def at(cls, host: str, port: int, *, is_tls: bool, origins: Iterable[str] = ()) -> Allowed:
-        names = {*_LOOPBACK, host if ":" not in host else f"[{host.strip('[]')}]"}
-        names = {name for name in names if name not in ("0.0.0.0", "[::]")}
+        name = _bracketed(host)
+        is_everywhere = name in _EVERYWHERE
+        names = {*_LOOPBACK} if is_everywhere else {*_LOOPBACK, name}
         hosts = {f"{name}:{port}" for name in names}
         scheme = "https" if is_tls else "http"
         if port == _USUAL[scheme]:
@@ -49,7 +56,17 @@ class Allowed(NamedTuple):
         given = {origin.rstrip("/").lower() for origin in origins}
         # By such a name a proxy in front of us is called, which shows our own pages, too.
         hosts |= {origin.partition("://")[2] for origin in given}
-        return cls(frozenset(hosts), own | given, own)
+        return cls(frozenset(hosts), own | given, own, is_everywhere)
+
+    def at_address(self, scope: Scope) -> Allowed:
+        """Listening everywhere, the address that a client came to is a name of ours, too: no
+        page of another site can make a browser call us so and read what is answered."""
+        server = scope.get("server")
+        if not self.is_everywhere or server is None:
+            return self
+        host = f"{_bracketed(server[0].removeprefix('::ffff:'))}:{server[1]}"
+        origin = f"{'https' if is_encrypted(scope) else 'http'}://{host}"
+        return Allowed(self.hosts | {host}, self.origins | {origin}, self.own | {origin})
 
     def is_own(self, origin: str, host: str) -> bool:
         """Whether a page of this origin is one of ours, as the browser was shown it."""
@@ -69,6 +86,9 @@ class _Turned(NamedTuple):
         return refusal(self.status, self.reason, self.code, self.hint)
 
 
+_TOO_LARGE = _Turned(413, f"a body has at most {LARGEST_BODY} bytes", "usage")
+
+
 class Guard:
     """Middleware around everything."""
 
@@ -81,15 +101,19 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        turned = self._look(scope)
+        allowed = self._allowed.at_address(scope)
+        turned = _look(scope, allowed)
         if turned is None:
             origin = _header(scope, b"origin")
-            if origin and scope["type"] == "http" and origin not in self._allowed.own:
+            if origin and scope["type"] == "http" and origin not in allowed.own:
                 send = cross_origin.readable_by(origin, send)
                 if cross_origin.is_preflight(scope, Headers(scope=scope)):
                     await cross_origin.permission()(scope, receive, send)
                     return
-            await self._app(scope, _bounded(receive), send)
+            try:
+                await self._app(scope, _bounded(receive), send)
+            except _TooLarge:
+                await _TOO_LARGE.answer()(scope, receive, send)
             return
         if turned.status == 403:
             self._refusals.tell(scope, turned.reason, turned.by)
@@ -99,56 +123,61 @@ class Guard:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
 
-    def _look(self, scope: Scope) -> _Turned | None:
-        headers = Headers(scope=scope)
-        if any(len(headers.getlist(name)) > 1 for name in ("host", "origin", "authorization")):
-            # Which of them counts, others in front of us may see differently.
-            return _Turned(400, "Host, Origin and Authorization are sent once", "usage")
-        host = headers.get("host", "").lower()
-        if host not in self._allowed.hosts:
-            reason = f'"{host[:100]}" is not a name of this Holdfast'
-            hint = "use 127.0.0.1, or add the origin to allowed_origins"
-            return _Turned(403, reason, hint=hint)
-        origin = headers.get("origin")
-        if origin is not None:
-            origin = origin.lower()
-            if origin not in self._allowed.origins:
-                reason = f'pages of "{origin[:100]}" may not use this Holdfast'
-                hint = "add the origin to allowed_origins"
-                return _Turned(403, reason, hint=hint, by=origin)
-        site = headers.get("sec-fetch-site")
-        if origin is None and site is not None and site not in _SAME:
-            is_link = scope.get("method") == "GET" and headers.get("sec-fetch-mode") == "navigate"
-            if not is_link or str(scope["path"]).startswith("/api"):
-                return _Turned(403, "a page of another site asked for this", by="another site")
-        if "cookie" in headers:
-            turned = self._look_at_cookie(scope, headers, host, origin)
-            if turned is not None:
-                return turned
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
-            return _Turned(413, f"a body has at most {LARGEST_BODY} bytes", "usage")
-        return None
 
-    def _look_at_cookie(
-        self, scope: Scope, headers: Headers, host: str, origin: str | None
-    ) -> _Turned | None:
-        """A browser sends a cookie whoever made it ask; so what changes something, or stays
-        open, needs more."""
-        is_socket = scope["type"] == "websocket"
-        if not is_socket and scope["method"] in _SAFE:
-            return None
-        connection = HTTPConnection(scope)
-        if cookie_name(scope) not in connection.cookies or bearer_of(connection):
-            return None
-        is_ours = origin is not None and self._allowed.is_own(origin, host)
-        if not is_socket:
-            is_ours = is_ours or (origin is None and headers.get("sec-fetch-site") == "same-origin")
-        if is_ours and (is_socket or PAGE_HEADER in headers):
-            return None
-        reason = "a cookie alone changes nothing: no page of ours sent this"
-        hint = f"pages send {PAGE_HEADER}; programs use a token instead of a cookie"
-        return _Turned(403, reason, hint=hint, by=origin or "")
+def _look(scope: Scope, allowed: Allowed) -> _Turned | None:
+    headers = Headers(scope=scope)
+    if any(len(headers.getlist(name)) > 1 for name in ("host", "origin", "authorization")):
+        # Which of them counts, others in front of us may see differently.
+        return _Turned(400, "Host, Origin and Authorization are sent once", "usage")
+    host = headers.get("host", "").lower()
+    if host not in allowed.hosts:
+        reason = f'"{host[:100]}" is not a name of this Holdfast'
+        hint = "use its address, or add the origin to allowed_origins"
+        return _Turned(403, reason, hint=hint)
+    origin = headers.get("origin")
+    if origin is not None:
+        origin = origin.lower()
+        if origin not in allowed.origins:
+            reason = f'pages of "{origin[:100]}" may not use this Holdfast'
+            hint = "add the origin to allowed_origins"
+            return _Turned(403, reason, hint=hint, by=origin)
+    site = headers.get("sec-fetch-site")
+    if origin is None and site is not None and site not in _SAME:
+        is_link = scope.get("method") == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        path = str(scope["path"])
+        if not is_link or (path.startswith(_TOLD) and path != _REFERENCE):
+            return _Turned(403, "a page of another site asked for this", by="another site")
+    if "cookie" in headers:
+        turned = _look_at_cookie(scope, headers, origin, allowed)
+        if turned is not None:
+            return turned
+    length = headers.get("content-length", "0")
+    return None if length.isdigit() and int(length) <= LARGEST_BODY else _TOO_LARGE
+
+
+def _look_at_cookie(
+    scope: Scope, headers: Headers, origin: str | None, allowed: Allowed
+) -> _Turned | None:
+    """A browser sends a cookie whoever made it ask; so what changes something, or stays
+    open, needs more."""
+    is_socket = scope["type"] == "websocket"
+    if not is_socket and scope["method"] in _SAFE:
+        return None
+    connection = HTTPConnection(scope)
+    if cookie_name(scope) not in connection.cookies or bearer_of(connection):
+        return None
+    is_ours = origin is not None and allowed.is_own(origin, headers.get("host", "").lower())
+    if not is_socket:
+        is_ours = is_ours or (origin is None and headers.get("sec-fetch-site") == "same-origin")
+    if is_ours and (is_socket or PAGE_HEADER in headers):
+        return None
+    reason = "a cookie alone changes nothing: no page of ours sent this"
+    hint = f"pages send {PAGE_HEADER}; programs use a token instead of a cookie"
+    return _Turned(403, reason, hint=hint, by=origin or "")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host.strip('[]')}]" if ":" in host else host
 
 
 def _header(scope: Scope, name: bytes) -> str:
@@ -156,7 +185,7 @@ def _header(scope: Scope, name: bytes) -> str:
     return str(found.decode("latin-1"))
 
 
-class TooLarge(Exception):
+class _TooLarge(Exception):
     """A body without a length that goes on and on."""
 
 
@@ -169,7 +198,7 @@ def _bounded(receive: Receive) -> Receive:
         if message["type"] == "http.request":
             size += len(message.get("body", b""))
             if size > LARGEST_BODY:
-                raise TooLarge
+                raise _TooLarge
         return message
 
     return bounded

@@ -33,7 +33,7 @@ class HttpTransport:
     def __init__(self, server: Server[Any], allowed: Allowed, *, has_sse: bool) -> None:
         # Ours has looked already; never left to the library's guess from the host's name.
         security = TransportSecuritySettings(
-            enable_dns_rebinding_protection=True,
+            enable_dns_rebinding_protection=not allowed.is_everywhere,
             allowed_hosts=sorted(allowed.hosts),
             allowed_origins=sorted(allowed.origins),
         )

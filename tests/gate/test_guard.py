@@ -1,0 +1,34 @@
+"""By which names a gate may be called."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.gate.guard import Allowed
+
+
+@pytest.mark.parametrize(
+    ("listening", "came_to", "name"),
+    [
+        ("0.0.0.0", "192.0.2.7", "192.0.2.7:3001"),
+        ("::", "2001:db8::7", "[2001:db8::7]:3001"),
+        ("::", "::ffff:192.0.2.7", "192.0.2.7:3001"),
+    ],
+)
+def test_listening_everywhere_the_address_is_a_name(
+    listening: str, came_to: str, name: str
+) -> None:
+    """The one that a client came to, with our own pages there; no other name."""
+    allowed = Allowed.at(listening, 3001, is_tls=False)
+    assert name not in allowed.hosts
+    here = allowed.at_address({"server": (came_to, 3001), "scheme": "http"})
+    assert here.hosts == allowed.hosts | {name}
+    assert here.is_own(f"http://{name}", name)
+    assert "evil.example:3001" not in here.hosts
+    assert "0.0.0.0:3001" not in here.hosts
+
+
+def test_listening_at_one_address_no_other_is_a_name() -> None:
+    """Whatever a connection says that it came to."""
+    allowed = Allowed.at("127.0.0.1", 3001, is_tls=True)
+    assert allowed.at_address({"server": ("192.0.2.7", 3001), "scheme": "https"}) == allowed
