@@ -69,6 +69,9 @@ def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
     hold.up()
     again = hold.wait_status("quiet", "running")
     assert (again["pid"], again["run_id"], again["adopted"]) == (pid, run_id, True)
+    kill_9(hold.supervisor_pid)
+    later = hold.json("status")["services"]["quiet"]
+    assert later["uptime"] > again["uptime"], "its age is kept"
     (hold.folder / "go").touch()
     wait_for(lambda: b"tick" in hold.raw("quiet"), what="its output to be recorded again")
     loud = hold.service("loud")

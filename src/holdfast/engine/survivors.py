@@ -133,18 +133,16 @@ class Survivors:
             "start_time": run.start_time,
             "boot_id": run.boot_id,
             "started_at": run.started_at,
+            "age": max(0.0, time.time() - run.started_at),
             "cookie": True,
             "reopen": True,
             **recording(spec),
         }
         try:
-            answer = await self._link.ask(message)
+            return await self._link.ask(message)
         except Failed as error:
             _log.info("%s: run %d is not there any more: %s", run.service, run.number, error)
             return None
-        answer["age"] = max(0.0, time.time() - run.started_at)
-        answer["started_at"] = run.started_at
-        return answer
 
 
 def _unknown_spec(name: str) -> ServiceSpec:
