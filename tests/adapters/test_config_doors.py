@@ -77,5 +77,11 @@ supervisor:
     assert (door.host, http.host) == ("127.0.0.1", "127.0.0.1")
     assert (door.authentication, door.token) == (True, "s3cret")
     assert door.allowed_commands == ("status", "restart")
+    names = "[Status, HealthCheck, health, ReloadConfig, CustomRestart]"
+    door, _ = doors(tmp_path, f"security: {{allowed_commands: {names}}}")
+    allowed = ("status", "health_check", "health_check", "reload", "custom_restart")
+    assert door.allowed_commands == allowed
+    with pytest.raises(ConfigError, match="retsart"):
+        doors(tmp_path, "security: {allowed_commands: [status, retsart]}")
     open_to_all = "{host: 0.0.0.0, security: {authentication: {enabled: true, token: x}}}"
     assert doors(tmp_path, open_to_all)[1].host == "0.0.0.0"

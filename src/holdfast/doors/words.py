@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.vocabulary import command_names
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
-_RENAMED = {
-    "reload_config": ("reload", {"config_path": "config"}),
-    "custom_restart": ("custom_restart", {}),
-}
+_RENAMED = {"reload": {"config_path": "config"}}
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
 _ONE = frozenset({"stop", "start", "restart"})
 """Commands that mean the default service, or the only one, when they name none."""
@@ -110,8 +107,8 @@ def _from_json(text: bytes) -> Request:
 def _tagged(
     tag: str, fields: dict[str, Any], request_id: int | str | None, token: str | None
 ) -> Request:
-    name = _CAPITAL.sub("_", tag).lower() if tag not in COMMANDS else tag
-    name, renamed = _RENAMED.get(name, (name, {}))
+    name = command_names.named(tag)
+    renamed = _RENAMED.get(name, {})
     known = COMMANDS.get(name)
     if known is None and name not in ("help", "quit"):
         guess = closest(name, list(COMMANDS))

@@ -30,18 +30,30 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
         message = f'"{host}" can be reached from the network, and nobody would be asked for a token'
         hint = "write security: {authentication: {enabled: true}}, or host: 127.0.0.1"
         reading.note(values.at("host"), values.path_of("host"), message, hint, host)
-    commands = security.get("allowed_commands")
     return DoorSpec(
         host=host,
         port=chosen.get("port", 8081),
         bind_to_localhost=is_bound,
-        allowed_commands=commands,
+        allowed_commands=_commands(reading, security),
         authentication=is_authenticated,
         token=token,
         open_status=security.get("open_status", False),
         tcp=chosen.get("tcp", True),
         is_port_given="port" in chosen,
     )
+
+
+def _commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
+    """As the registry calls them; what is none would silently allow nothing."""
+    if "allowed_commands" not in security:
+        return None
+    from holdfast.vocabulary import command_names
+
+    given: tuple[str, ...] = security["allowed_commands"]
+    where = security.at("allowed_commands"), security.path_of("allowed_commands")
+    for wrong in filter(None, map(command_names.why_unknown, given)):
+        reading.note(*where, *wrong)
+    return tuple(map(command_names.named, given))
 
 
 def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> HttpSpec:

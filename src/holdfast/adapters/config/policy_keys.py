@@ -26,9 +26,9 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.vocabulary.actors import Role
+from holdfast.vocabulary.command_names import named, why_unknown
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.policies import (
     ALL_DAY,
     FilterSpec,
@@ -180,9 +180,8 @@ def _check_commands(values: Values, given: Mapping[str, Any], reading: Reading) 
     for name in given.get("commands", ()):
         known = COMMANDS.get(name)
         if known is None and not set(name) & set("*?["):
-            guess = closest(name, list(COMMANDS))
-            hint = f'did you mean "{guess}"?' if guess else "the reference lists the commands"
-            reading.note(*where, f'no command "{name}"', hint)
+            wrong = why_unknown(name) or (f'no command "{name}"', f'write "{named(name)}"')
+            reading.note(*where, *wrong)
         elif known is not None and given["effect"] == "confirm" and known.effect is Effect.READS:
             message = f"{name} changes nothing, so nobody confirms it"
             reading.note(*where, message, "write effect: deny, or leave it out")
