@@ -18,7 +18,7 @@ def preload() -> None:
     from holdfast.doors import tcp  # noqa: F401
     from holdfast.engine import taken_ports  # noqa: F401
     from holdfast.logbook import covering  # noqa: F401
-    from holdfast.rules import commands, diagnosis, explain, plan, schedule  # noqa: F401
+    from holdfast.rules import commands, diagnosis, happenings, plan, schedule  # noqa: F401
 
     processes.preload()
     http_client.preload()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules import diagnosis, explain
+from holdfast.rules import diagnosis, explain, happenings
 from holdfast.rules.explain import Facts, Holder
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.service_spec import RestartSpec, ServiceSpec
+from holdfast.vocabulary.service_spec import RestartSpec, ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 from holdfast.vocabulary.workflow_spec import RecoverySpec
 
@@ -109,6 +109,14 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
         "it failed 12 s ago: exit code 3 (recovery of crash: stop)",
         "nothing, because its recovery says so; `holdfast start web` starts it",
         False,
+    ),
+    (
+        "its schedule is off",
+        facts(S.EXITED, desired=D.STOPPED, code=0, spec=spec(schedule=ScheduleSpec(every=60.0))),
+        "it ended by itself 12 s ago, successfully (exit code 0)",
+        "nothing, because its schedule is off; `holdfast start web` starts it and goes on with "
+        "that",
+        True,
     ),
     (
         "stopped because of trouble",
@@ -285,7 +293,7 @@ def test_what_repeats_is_told_once() -> None:
     """The same, several times in a row, is one happening with a number."""
     failed = {"kind": Kind.HEALTH_FAILED.value, "data": {"probe": "liveness", "reason": "500"}}
     ready = {"kind": Kind.SERVICE_READY.value, "data": {}}
-    told = [text for _, text in explain.happenings([failed, failed, ready, failed])]
+    told = [text for _, text in happenings.happenings([failed, failed, ready, failed])]
     check = "a check failed: liveness, 500"
     assert told == [f"{check} (2 times)", "became ready", check]
 
@@ -386,8 +394,10 @@ def test_hints_tell_of_changes() -> None:
 
 def test_what_happened_is_told_in_words() -> None:
     """Every decisive event has words, with and without its facts."""
-    for kind in explain.DECISIVE:
-        assert explain.happening({"kind": kind, "data": {}})
-    assert explain.happening({"kind": Kind.TRANSITION.value, "data": {}}) is None
-    told = explain.happening({"kind": "exit", "data": {"reason": "exit code 3", "seconds": 61.0}})
+    for kind in happenings.DECISIVE:
+        assert happenings.happening({"kind": kind, "data": {}})
+    assert happenings.happening({"kind": Kind.TRANSITION.value, "data": {}}) is None
+    told = happenings.happening(
+        {"kind": "exit", "data": {"reason": "exit code 3", "seconds": 61.0}}
+    )
     assert told == "ended after 1 min 1 s: exit code 3"

@@ -89,7 +89,7 @@ def _on_started(alerts: Open, event: Event) -> list[Change]:
     causes = (_C.HEALTH_CHECK, _C.UNREADY)
     changes = clear_causes(alerts, event, "another run began", causes)
     if not event.data.get("restarted", True):
-        changes += clear_causes(alerts, event, "it was started by request", OF_AN_END)
+        changes += clear_causes(alerts, event, "it was started anew", OF_AN_END)
     return changes
 
 

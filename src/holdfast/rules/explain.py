@@ -6,15 +6,12 @@ Every state has its sentence. What is not known is called unknown; nothing is gu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.rules import diagnosis
 from holdfast.rules.recovery import action_for
-from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.service_spec import UNLIMITED, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
-
-MOST_HAPPENINGS = 10
 
 
 class Holder(NamedTuple):
@@ -122,7 +119,7 @@ def why(facts: Facts) -> str:
             return f"it has been asked to stop {since} ago and has not ended yet"
         case State.STOPPED:
             if facts.waiting_for:
-                return f"it is wanted, but waits for {_list(facts.waiting_for)}"
+                return f"it is wanted, but waits for {listed(facts.waiting_for)}"
             if facts.is_suppressed:
                 return f"it was stopped {since} ago because of trouble: {_reason(facts)}"
             return f"it was stopped by request {since} ago"
@@ -137,7 +134,7 @@ def why(facts: Facts) -> str:
 
 def _why_pending(facts: Facts) -> str:
     if facts.waiting_for:
-        return f"it is wanted, but waits for {_list(facts.waiting_for)}"
+        return f"it is wanted, but waits for {listed(facts.waiting_for)}"
     if not facts.spec.enabled:
         return "it is declared with enabled: false and was never started"
     if not facts.spec.autostart:
@@ -198,7 +195,7 @@ def next_step(facts: Facts) -> str:
     if facts.is_retiring:
         return "nothing is started any more, because Holdfast is being shut down"
     if facts.waiting_for:
-        return f"it is started as soon as this is so: {_list(facts.waiting_for)}"
+        return f"it is started as soon as this is so: {listed(facts.waiting_for)}"
     match facts.state:
         case State.BACKOFF:
             return _next_start(facts)
@@ -271,6 +268,8 @@ def _next_of_rest(facts: Facts) -> str:
     if facts.next_scheduled_in is not None:
         return f"its schedule starts it in {duration(facts.next_scheduled_in)}"
     start = f"`holdfast start {facts.spec.name}` starts it"
+    if facts.spec.schedule is not None and facts.desired is Desired.STOPPED:
+        return f"nothing, because its schedule is off; {start} and goes on with that"
     match facts.state:
         case State.FAILED if facts.reason and "could not be killed" in facts.reason:
             return "nothing, because a second instance must not run beside what is left"
@@ -313,7 +312,7 @@ def hints(facts: Facts) -> list[str]:
             found.append("its address is in use by another process; `ss -ltnp` shows by whom")
     if has_failed and facts.changed_fields:
         found.append(
-            f"since the last good run the configuration changed: {_list(facts.changed_fields)}"
+            f"since the last good run the configuration changed: {listed(facts.changed_fields)}"
         )
     if facts.is_outdated:
         name = facts.spec.name
@@ -331,88 +330,7 @@ def _holder_words(holder: Holder) -> str:
     return f"the port {holder.port} is held by pid {holder.pid}{name}"
 
 
-def _list(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
+    """«a, b and c»."""
     words = list(items)
     return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
-
-
-# What happened before
-
-
-def happenings(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-    """Decisive events in words; what is the same several times in a row is one."""
-    told: list[tuple[dict[str, Any], str, int]] = []
-    for event in events:
-        text = happening(event)
-        if text is None:
-            continue
-        if told and told[-1][1] == text:
-            told[-1] = (told[-1][0], text, told[-1][2] + 1)
-        else:
-            told.append((event, text, 1))
-    return [(event, f"{text} ({n} times)" if n > 1 else text) for event, text, n in told]
-
-
-def happening(event: dict[str, Any]) -> str | None:
-    """A decisive event in words; None for one that only accompanies another."""
-    data: dict[str, Any] = event.get("data") or {}
-    words = _HAPPENINGS.get(event["kind"])
-    return None if words is None else words(data)
-
-
-def _started(data: dict[str, Any]) -> str:
-    again = "again " if data.get("restarted") else ""
-    return f"started {again}(run {data.get('number', '?')}, pid {data.get('pid', 'unknown')})"
-
-
-def _exited(data: dict[str, Any]) -> str:
-    seconds = data.get("seconds")
-    after = f" after {duration(float(seconds))}" if seconds is not None else ""
-    return f"ended{after}: {data.get('reason') or 'how is unknown'}"
-
-
-def _scheduled(data: dict[str, Any]) -> str:
-    return f"another start was planned in {duration(float(data.get('delay') or 0.0))}"
-
-
-def _health(data: dict[str, Any]) -> str:
-    reason = f": {data['reason']}" if data.get("reason") else ""
-    return f"{data.get('what') or 'health'} became {data.get('to') or 'unknown'}{reason}"
-
-
-def _told(text: str, *names: str) -> Any:
-    def words(data: dict[str, Any]) -> str:
-        found = [str(data[name]) for name in names if data.get(name) not in (None, "")]
-        return f"{text}: {', '.join(found)}" if found else text
-
-    return words
-
-
-_HAPPENINGS: dict[str, Any] = {
-    Kind.PROCESS_STARTED.value: _started,
-    Kind.EXIT.value: _exited,
-    Kind.START_FAILED.value: _told("could not be started", "reason"),
-    Kind.RESTART_SCHEDULED.value: _scheduled,
-    Kind.SUPPRESSED.value: _told("was given up", "reason"),
-    Kind.CONDEMNED.value: _told("was ended as a failure", "reason"),
-    Kind.STABLE.value: _told("has run stably; earlier failures are forgotten"),
-    Kind.REQUESTED.value: _told("a user asked", "request"),
-    Kind.SIGNAL_SENT.value: _told("a user sent a signal", "signal"),
-    Kind.SERVICE_READY.value: _told("became ready"),
-    Kind.HEALTH_CHANGED.value: _health,
-    Kind.HEALTH_FAILED.value: _told("a check failed", "probe", "reason"),
-    Kind.SERVICE_ADDED.value: _told("was declared"),
-    Kind.SERVICE_CHANGED.value: _told("its declaration changed"),
-    Kind.SERVICE_ADOPTED.value: _told("was adopted", "pid"),
-    Kind.OUTPUT_GAP.value: _told("its output could not be recorded", "why"),
-    Kind.OUTPUT_RESUMED.value: _told("its output is recorded again"),
-    Kind.SERVICE_WAITING.value: lambda data: f"waits for {_list(data.get('waiting_for') or ())}",
-    Kind.SERVICE_FOLLOWS.value: _told("was restarted for what it needs", "reason"),
-    Kind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
-    Kind.WATCH_CHANGED.value: _told("watched files changed"),
-    Kind.SCHEDULE_STARTED.value: _told("its schedule started it"),
-    Kind.SCHEDULE_SKIPPED.value: _told("its schedule was passed over", "reason", "why"),
-    Kind.RECOVERY.value: _told("something was done about trouble", "cause", "action"),
-}
-DECISIVE = tuple(_HAPPENINGS)
-"""Kinds of events that explain a state."""

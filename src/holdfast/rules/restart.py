@@ -132,21 +132,21 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
         # Somebody typed it just now: a program that cannot be executed is a typing error.
         return Stay(counters, reason, is_suppressed=True)
     if start_failures > spec.start_retries:
-        times = f"{start_failures} times in a row" if start_failures > 1 else "once"
-        return Stay(
-            counters,
-            f"failed to start {times} (start_retries {spec.start_retries}); last: {reason}",
-            is_suppressed=True,
-        )
+        words = f"failed to start {_times(start_failures)} (start_retries {spec.start_retries})"
+        return Stay(counters, f"{words}; last: {reason}", is_suppressed=True)
     limit = spec.restart.max_restarts
     if limit != UNLIMITED and failures > limit:
         return Stay(
             counters,
-            f"failed {failures} times in a row (max_restarts {limit}); last: {reason}",
+            f"failed {_times(failures)} (max_restarts {limit}); last: {reason}",
             is_suppressed=True,
         )
     delay = spaced(back_off(spec, failures, random), ending.seconds)
     return Again(delay, replace(counters, restarts=before.restarts + 1), reason)
+
+
+def _times(failures: int) -> str:
+    return f"{failures} times in a row" if failures > 1 else "once"
 
 
 def back_off(spec: ServiceSpec, failures: int, random: float) -> float:

@@ -194,7 +194,7 @@ def _ending(runner: ServiceRunner, stage: str | None) -> LastEnding:
 async def _events(
     context: Context, runner: ServiceRunner, unknown: list[str]
 ) -> list[dict[str, Any]]:
-    from holdfast.rules.explain import DECISIVE
+    from holdfast.rules.happenings import DECISIVE
 
     await context.store.written(SHORT_SECONDS)
     try:
@@ -205,7 +205,7 @@ async def _events(
 
 
 def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
-    from holdfast.rules.explain import MOST_HAPPENINGS, happenings
+    from holdfast.rules.happenings import MOST_HAPPENINGS, happenings
 
     told = [
         Happening(seq=event["seq"], time=event["time"], kind=event["kind"], text=redact(text))
@@ -332,6 +332,5 @@ def _shown(spec: ServiceSpec, name: str) -> str | None:
 
 def _scheduled_in(runner: ServiceRunner) -> float | None:
     """When its schedule starts it next, if it has one."""
-    if runner.declaration.spec.schedule is None or runner.next_scheduled is None:
-        return None
-    return max(0.0, runner.next_scheduled - time.time())
+    following = runner.status().next_scheduled
+    return max(0.0, following - time.time()) if isinstance(following, float) else None
