@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -30,8 +29,8 @@ def numbers(hold: Hold, name: str) -> dict[str, Any]:
 
 
 def events(hold: Hold, kind: str, name: str) -> list[dict[str, Any]]:
-    lines = hold.cli("events", name, "--json", "-n", "1000").stdout.splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
+    found = hold.ask("events", services=[name], limit=1000)["events"]
+    return [event for event in found if event["kind"] == kind]
 
 
 def test_the_numbers_of_a_known_load(hold: Hold, tmp_path: Path) -> None:
@@ -108,7 +107,7 @@ def test_memory_beyond_the_limit_ends_the_run(hold: Hold, action: str) -> None:
     (reached, *_) = wait_for(lambda: events(hold, "limit:reached", "big"), 20)
     assert reached["data"]["limit"] == "memory"
     assert "at most 28.6 MiB allowed (memory_limit)" in reached["data"]["reason"]
-    wait_for(lambda: len(hold.json("runs", "big")["runs"]) == 2)
+    wait_for(lambda: len(hold.ask("runs", service="big")["runs"]) == 2)
     ended = hold.json("runs", "big")["runs"][-1]
     assert ended["error_type"] == "RESOURCE_EXCEEDED"
     assert ended["signal"] == ("SIGTERM" if action == "restart" else "SIGKILL")

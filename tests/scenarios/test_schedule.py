@@ -9,8 +9,7 @@ from tests.harness import Hold, kill_9, wait_for
 
 
 def lines(hold: Hold, name: str) -> list[bytes]:
-    done = hold.cli("logs", name, "--raw", expect=None)
-    return done.stdout.encode().splitlines() if done.returncode == 0 else []
+    return hold.raw(name).splitlines()
 
 
 def test_a_schedule() -> None:

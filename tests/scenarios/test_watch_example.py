@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from tests.harness import Hold, wait_for
+from tests.scenarios.test_watch_files import wait_watched
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "watch-and-schedule"
 
@@ -16,13 +17,10 @@ def test_the_example(hold: Hold) -> None:
     hold.up()
     wait_for(lambda: b"serving <h1>hello</h1>" in hold.raw("web"))
     page = hold.project / "pages" / "index.html"
-    wait_for(lambda: page.write_text("<h1>changed</h1>") and b"cleaned" in _log(hold, "clean-up"))
+    wait_watched(hold, folders=2)
+    page.write_text("<h1>changed</h1>")
+    wait_for(lambda: b"cleaned" in hold.raw("clean-up"))
     wait_for(lambda: b"serving <h1>changed</h1>" in hold.raw("web"))
     events = hold.ask("events", limit=1000)["events"]
     told = [it["data"]["paths"] for it in events if it["kind"] == "watch:changed"]
     assert {path for paths in told for path in paths} == {str(page)}
-
-
-def _log(hold: Hold, service: str) -> bytes:
-    done = hold.cli("logs", service, "--raw", expect=None)
-    return done.stdout.encode()

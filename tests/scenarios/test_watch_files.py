@@ -30,14 +30,14 @@ def watching(hold: Hold, **keys: Any) -> Path:
     return source
 
 
-def wait_watched(hold: Hold) -> None:
-    """Until the kernel has been asked to tell of changes."""
+def wait_watched(hold: Hold, folders: int = 1) -> None:
+    """Until the kernel has been asked to tell of changes in so many folders."""
     infos = Path(f"/proc/{hold.supervisor_pid}/fdinfo")
 
     def is_told() -> bool:
         for info in infos.iterdir():
             try:
-                if "inotify" in info.read_text():
+                if info.read_text().count("inotify wd:") >= folders:
                     return True
             except OSError:
                 continue
