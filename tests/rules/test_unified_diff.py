@@ -19,7 +19,8 @@ PLAIN = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
 
 def patched(text: str, patch: str) -> patching.Patched:
     one = parse(patch)[0]
-    return patching.apply(text, texts.Form(ending=texts.ending_of(text)), one.hunks)
+    form = texts.Form(ending=texts.ending_of(text))
+    return patching.apply(text, form, one.hunks, patching.Effort())
 
 
 def made(before: str, after: str) -> str:
@@ -53,6 +54,17 @@ def test_our_own_diffs_apply(old: list[str], new: list[str]) -> None:
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
     if before != after:
         assert patched(before, differences.unified(before, after, "x")).text == after
+
+
+def test_where_a_part_fits_is_not_looked_for_without_end() -> None:
+    """Texts and patches that nearly fit everywhere are given up; a patch that fits never is."""
+    same = " a\n" * 20_000
+    hostile = f"--- a/x\n+++ b/x\n@@ -9,20001 +9,20001 @@\n{same}-b\n+c\n"
+    with pytest.raises(patching.Misfit, match="takes too long"):
+        patched("a\n" * 200_000, hostile)
+    one = parse(PLAIN)[0]
+    form = texts.Form(ending="lf")
+    assert patching.apply("a\nb\nc\n", form, one.hunks, patching.Effort(0)).offset == 0
 
 
 def test_a_part_may_have_moved_if_it_fits_only_once() -> None:

@@ -6,6 +6,7 @@ line may fit at exactly one other place behind the part before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.rules import texts
@@ -13,6 +14,23 @@ from holdfast.rules.edits import nearest, numbered
 from holdfast.rules.unified_diff import Hunk
 
 MOST_PLACES = 5
+MOST_COMPARED = 20_000_000
+"""Lines that are compared, at most, to find where the parts of a patch fit: about two seconds."""
+_A_PLACE = 50
+_A_REGION = 4_000_000
+"""What looking at a place, or for the nearest region, takes; in lines."""
+
+
+class Effort:
+    """How much may still be done to find where the parts of one patch fit."""
+
+    def __init__(self, most: int = MOST_COMPARED) -> None:
+        self._left = most
+
+    def spend(self, lines: int) -> bool:
+        """Says whether that much was left."""
+        self._left -= lines
+        return self._left >= 0
 
 
 class Misfit(Exception):
@@ -32,7 +50,7 @@ class Patched(NamedTuple):
     offset: int
 
 
-def apply(text: str, form: texts.Form, hunks: list[Hunk]) -> Patched:
+def apply(text: str, form: texts.Form, hunks: list[Hunk], effort: Effort) -> Patched:
     """Raises Misfit for the first part that does not fit."""
     if form.ending == "crlf" and not any(_has_crlf(hunk) for hunk in hunks):
         hunks = [_with_crlf(hunk) for hunk in hunks]
@@ -41,7 +59,7 @@ def apply(text: str, form: texts.Form, hunks: list[Hunk]) -> Patched:
     done = offset = furthest = 0
     for hunk in hunks:
         wanted = hunk.start - 1 if hunk.old else hunk.start
-        place = _place(lines, hunk, wanted + offset, done)
+        place = _place(lines, hunk, wanted + offset, done, effort)
         offset = place - wanted
         furthest = max(furthest, abs(offset))
         result += lines[done:place]
@@ -53,37 +71,56 @@ def apply(text: str, form: texts.Form, hunks: list[Hunk]) -> Patched:
     return Patched("".join(result), furthest)
 
 
-def _place(lines: list[str], hunk: Hunk, expected: int, done: int) -> int:
+def _place(lines: list[str], hunk: Hunk, expected: int, done: int, effort: Effort) -> int:
     if done <= expected <= len(lines) and _fits(lines, hunk.old, expected):
         return expected
     if not hunk.old:
         raise Misfit(hunk, f"there is no line {hunk.start} to insert after ({len(lines)} lines)")
-    places = _elsewhere(lines, hunk.old, done)
+    places = _elsewhere(lines, hunk.old, done, effort)
+    if places is None:
+        why = "it does not fit at line {}, and to look for another place takes too long"
+        raise Misfit(hunk, why.format(hunk.start))
     if len(places) == 1:
         return places[0]
     if places:
         told = ", ".join(str(place + 1) for place in places[:MOST_PLACES])
         raise Misfit(hunk, f"it does not fit at line {hunk.start}, but at lines {told}")
-    raise _misfit(lines, hunk, expected)
+    raise _misfit(lines, hunk, expected, effort)
 
 
 def _fits(lines: list[str], old: list[str], place: int) -> bool:
     return lines[place : place + len(old)] == old
 
 
-def _elsewhere(lines: list[str], old: list[str], done: int) -> list[int]:
-    found, first = [], old[0]
-    for place in range(done, len(lines) - len(old) + 1):
-        if lines[place] == first and _fits(lines, old, place):
+def _elsewhere(lines: list[str], old: list[str], done: int, effort: Effort) -> list[int] | None:
+    """Where else it fits; None if that takes too long to find out."""
+    found: list[int] = []
+    end = len(lines) - len(old) + 1
+    if not effort.spend(len(lines) - done):
+        return None
+    for place in _all_of(lines, old[0], done, end):
+        if not effort.spend(_A_PLACE + len(old)):
+            return None
+        if _fits(lines, old, place):
             found.append(place)
             if len(found) > MOST_PLACES:
                 break
     return found
 
 
-def _misfit(lines: list[str], hunk: Hunk, expected: int) -> Misfit:
+def _all_of(lines: list[str], line: str, begin: int, end: int) -> Iterator[int]:
+    while begin < end:
+        try:
+            begin = lines.index(line, begin, end) + 1
+        except ValueError:
+            return
+        yield begin - 1
+
+
+def _misfit(lines: list[str], hunk: Hunk, expected: int, effort: Effort) -> Misfit:
     """What is different, at the line that the patch names or at the nearest region."""
-    region = nearest("".join(lines), "".join(hunk.old))
+    is_sought = effort.spend(_A_REGION)
+    region = nearest("".join(lines), "".join(hunk.old)) if is_sought else None
     place = region.first - 1 if region is not None else max(0, min(expected, len(lines)))
     here = lines[place : place + len(hunk.old)]
     for number, (is_there, wanted) in enumerate(zip(here, hunk.old, strict=False)):

@@ -337,6 +337,24 @@ def test_a_patch_tells_every_reason(stage: Stage) -> None:
     json.dumps(caught.value.as_fields(), ensure_ascii=False).encode()
 
 
+def test_what_is_done_is_on_disk(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that was answered is not found half done after the power failed."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    stage.put("a", "x\n")
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("names of descriptors are known on Linux only")
+    monkeypatch.setattr(os, "fsync", noted)
+    stage.patch("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n")
+    assert synced[-1] == "changes"
+    assert "objects" in synced
+
+
 @pytest.mark.parametrize("moment", range(1, 5))
 def test_trouble_in_the_middle_takes_everything_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, moment: int

@@ -43,6 +43,7 @@ class Planner:
         self._changer = changer
         self._root = root or roots.roots[0].name
         self._used: set[str] = set()
+        self._effort = patching.Effort()
 
     def plan(self, patch: str) -> Planned:
         """Raises Conflict with all reasons if any part does not fit."""
@@ -60,6 +61,8 @@ class Planner:
                 rejects.append({"path": path, "reason": str(reject), **reject.more})
             except HoldfastError as error:
                 rejects.append({"path": path, "reason": error.message})
+            if len(rejects) == MOST_REASONS:
+                break
             if size > MOST_BYTES:
                 most = MOST_BYTES // 1024**2
                 raise Refused(
@@ -67,13 +70,12 @@ class Planner:
                     "send it in parts",
                 )
         if rejects:
-            lines = [f"{one['path']}: {one['reason']}" for one in rejects[:MOST_REASONS]]
-            more = len(rejects) - MOST_REASONS
-            lines += [f"… and {more} more"] if more > 0 else []
+            lines = [f"{one['path']}: {one['reason']}" for one in rejects]
+            lines += ["… what comes behind was not tried"] if len(rejects) == MOST_REASONS else []
             raise Conflict(
                 "the patch does not fit, and nothing was changed:\n" + "\n".join(lines),
                 "read the files again and make the patch anew",
-                {"rejects": rejects[:MOST_REASONS]},
+                {"rejects": rejects},
             )
         return planned
 
@@ -151,7 +153,7 @@ class Planner:
         except texts.NotText as error:
             raise _Reject(f"it cannot be patched: {error}") from None
         try:
-            patched = patching.apply(text, form, one.hunks)
+            patched = patching.apply(text, form, one.hunks, self._effort)
         except patching.Misfit as misfit:
             more = {"region": misfit.region} if misfit.region else {}
             number = misfit.hunk.number

@@ -106,7 +106,9 @@ class ChangeStore:
         if os.path.exists(path):
             return name
         folder = os.path.dirname(path)
-        os.makedirs(folder, 0o700, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o700, exist_ok=True)
+            _sync_folder(self._objects)
         _write(path, data)
         _sync_folder(folder)
         self._new_bytes += len(data)
@@ -127,9 +129,10 @@ class ChangeStore:
         _sync_folder(self._pending)
 
     def finish(self, record: Record) -> None:
-        """All of it is done."""
+        """All of it is done, and stays so if the machine loses its power now."""
         name = f"{record.id}.json"
         os.rename(os.path.join(self._pending, name), os.path.join(self._changes, name))
+        _sync_folder(self._changes)
 
     def abandon(self, record: Record) -> None:
         """None of it is done: as if it had never been asked."""
