@@ -22,7 +22,7 @@ from holdfast.engine.ports import Ports, Timer
 from holdfast.engine.roster import Roster
 from holdfast.rules import sessions as rules
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.errors import Failed, Refused, UsageError
+from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.sessions import ClosedSession, Fate, Owner
 
@@ -32,6 +32,8 @@ MOST_OF_ONE = 50
 LONGEST_CLIENT = 100
 LEASE_MARGIN_SECONDS = 15.0
 """The keeper ends what runs for a session so much later, should this process be stuck."""
+AGAIN_SECONDS = 5.0
+"""What could not be stopped is asked again after this."""
 _log = logger("sessions")
 
 
@@ -173,7 +175,12 @@ class Sessions:
                 handed_over=result.handed_over,
             )
         if result.stopped:
-            await self._roster.stop(result.stopped, grace=None)
+            try:
+                await self._roster.stop(result.stopped, grace=None)
+            except HoldfastError:
+                # It stays until what ran for it is ended; the next supervisor goes on, too.
+                self._ports.call_later(AGAIN_SECONDS, lambda: self._finish_later(session, why))
+                raise
         if self._all.pop(session.stored.id, None) is not None:
             self._save()
         return result
