@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.down import Ends, describe_end
+from holdfast.cli.first_process import reap_others
 from holdfast.cli.following import learn_secrets
 from holdfast.cli.history import describe_event
 from holdfast.cli.output import Followed, Printer, Style
@@ -80,6 +81,7 @@ class Foreground:
             number: signal.signal(number, self._interrupted)
             for number in (signal.SIGINT, signal.SIGTERM)
         }
+        reap_others(self._keeper)
         try:
             while self._once(wake):
                 pass

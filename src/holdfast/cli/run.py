@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from holdfast.cli.call import Call
+from holdfast.cli.first_process import reap_others
 from holdfast.cli.interrupts import patience
 from holdfast.cli.output import ends_of
 from holdfast.cli.services import tell
@@ -44,9 +45,10 @@ def run(call: Call) -> int:
     if call.options.get("stdin"):
         fields["stdin"] = "pipe"
     ends = ends_of(call.places.logs)
-    _, result = launch(call, lambda: call.ask("run", **fields))
+    launched, result = launch(call, lambda: call.ask("run", **fields))
     service, outcome = result["service"], result["outcome"]
     if is_waiting:
+        reap_others(launched.keeper)
         return _wait(call, service, outcome, ends.get(service, cursors.BEGINNING))
     if call.is_json:
         call.emit(result)
@@ -74,7 +76,9 @@ def environment_of(call: Call) -> dict[str, str]:
 
 
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:
-    """Show its output on the same streams, until it is over for good."""
+    """Show its output on the same streams, until it is over for good; SIGTERM and Ctrl-C are
+    for it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     follower = ChunkFollower(Reader(call.places.logs, service), start)
     stopping: list[Connection] = []
     while True:

@@ -32,17 +32,20 @@ KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 class KeeperProcess:
     """A keeper that is our child: its end can be waited for."""
 
-    __slots__ = ("_code", "_pid")
+    __slots__ = ("_code", "pid")
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._code: int | None = None
 
     def exit_code(self, seconds: float) -> int | None:
         """Its exit code, or None when it has not ended in time."""
         deadline = time.monotonic() + seconds
         while self._code is None:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                break  # a signal's handler has asked, in this very moment
             if pid:
                 self._code = os.waitstatus_to_exitcode(status)
             elif time.monotonic() >= deadline:
