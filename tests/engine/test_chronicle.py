@@ -40,3 +40,13 @@ def test_facts_have_the_names_of_logs() -> None:
     assert (ended["uptime"], ended["pid"]) == (1.5, 7)
     failed = chronicle.facts_of(event(Kind.START_FAILED, reason="exit code 1"))
     assert failed["error"] == "exit code 1"
+
+
+def test_a_failed_check_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """In the words that logs of other supervisors have for it, with service and error."""
+    with caplog.at_level(logging.WARNING, "holdfast.engine.events"):
+        logging.getLogger("holdfast").propagate = True
+        chronicle.tell([event(Kind.HEALTH_FAILED, reason="answered 500"), event(Kind.EXIT)])
+    [record] = caplog.records
+    assert record.getMessage() == "Service health check failed"
+    assert chronicle.facts_of(event(Kind.HEALTH_FAILED, reason="x"))["error"] == "x"

@@ -327,6 +327,7 @@ STAGES = [
     ("exec", "running ./x: Exec format error", ("./x",), "#! line"),
     ("directory", "entering directory /x: No such file", ("x",), "does the folder exist"),
     ("user", "x", ("x",), "root"),
+    ("room", "cpu is at 100 %", ("x",), "limits: {queue_when_busy: true}"),
     ("something new", "x", ("x",), ""),
 ]
 

@@ -24,14 +24,19 @@ _IN_LOGS: dict[str, dict[str, str]] = {
     Kind.START_FAILED.value: {"reason": "error"},
     Kind.SUPPRESSED.value: {"reason": "error"},
     Kind.CONDEMNED.value: {"reason": "error"},
+    Kind.HEALTH_FAILED.value: {"reason": "error"},
 }
+_WORDS = {Kind.HEALTH_FAILED.value: "Service health check failed"}
 
 
 def tell(events: list[Event]) -> None:
     for event in events:
         level = logging.DEBUG if event.kind in _STEPS else logging.INFO
+        if event.kind in _WORDS:
+            level = logging.WARNING
         if _log.isEnabledFor(level):
-            _log.log(level, "%s", event.kind, extra=facts(**facts_of(event)))
+            words = _WORDS.get(event.kind, event.kind)
+            _log.log(level, "%s", words, extra=facts(**facts_of(event)))
 
 
 def facts_of(event: Event) -> dict[str, Any]:

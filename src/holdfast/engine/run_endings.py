@@ -85,7 +85,7 @@ class RunEndings(Service):
         cause = restarts.REFUSED_AGAIN if self.state is State.BACKOFF else restarts.REFUSED
         self.last_exit, self.waiting_for = LastExit(), ()
         if self._move(Cause.START):
-            self._conclude(Ending(0.0, spawn_error=reason, cause=cause), "limits")
+            self._conclude(Ending(0.0, spawn_error=reason, cause=cause), "room")
 
     def remedy(self, cause: str, recovery: RecoverySpec, reason: str) -> None:
         """Do what the service's `recovery:` says about a cause, beside restarting."""

@@ -50,6 +50,7 @@ STAGES: dict[str, str] = {
     "directory": "does the folder exist, and may the user enter it? working_dir is {working_dir}",
     "user": "does the user exist? Only root can run services as another user",
     "limits": "a limit may not be raised above the hard limit of this host (`ulimit -H -a`)",
+    "room": "`limits: {{queue_when_busy: true}}` lets a start wait for room instead of failing",
     "cgroup": "`holdfast doctor` tells what this host allows",
     "session": "`holdfast doctor` tells what this host allows",
     "environment": "a variable or an argument may hold a NUL character, or there are too many",
