@@ -23,6 +23,7 @@ def error_of(reply: Message) -> Failed | SpawnFailed | KeeperGone:
 
 
 def log_refusal(reply: Message) -> None:
-    """For requests whose answer nobody waits for."""
-    if not reply.get("ok"):
-        _log.warning("the keeper refused: %s", reply.get("error"))
+    """For requests whose answer nobody waits for; that the keeper is gone is told elsewhere."""
+    error = reply.get("error") or {}
+    if not reply.get("ok") and error.get("code") != "keeper_gone":
+        _log.warning("the keeper refused: %s", error)
