@@ -150,13 +150,17 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
         configs = [os.path.join(self.project, name) for name in CONFIG_NAMES]
         configs += [self.config] if self.config else []
         never = [(path, "it is Holdfast's configuration") for path in configs]
-        states, name = os.path.split(self.state)
-        is_usual = name == folder_name(self.project)  # beside those of other projects
-        never.append((states if is_usual else self.state, "it is Holdfast's own state"))
+        never.append((self._states, "it is Holdfast's own state"))
         http = self.settings.now.http
         if http is not None and http.key:
             never.append((http.key, "it is a private key"))
         return never
+
+    @cached_property
+    def _states(self) -> str:
+        """The folder of our state; of all states, if it lies beside those of other projects."""
+        states, name = os.path.split(self.state)
+        return states if name == folder_name(self.project) else self.state
 
     @property
     def config(self) -> str | None:

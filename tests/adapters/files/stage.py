@@ -63,7 +63,9 @@ class Stage:
         return place
 
     def read(self, path: str, **more: Any) -> FileContent:
-        return self.files.read(ReadFile(path=path, **more))
+        """At once where that is possible, as the handler does."""
+        command = ReadFile(path=path, **more)
+        return self.files.read_at_once(command) or self.files.read(command)
 
     def look(self, path: str = "", **more: Any) -> FileListing:
         return self.files.look(ListFiles(path=path, **more))

@@ -20,10 +20,12 @@ FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _PATH: int = getattr(os, "O_PATH", 0)
 _GLANCE = _PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """Enough to see what something is, and too little to wake it up."""
-_STEP = (_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+STEP = (_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPENAT2 = 437
 _BENEATH = 0x01 | 0x02 | 0x04 | 0x08
 """RESOLVE_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS and _BENEATH."""
+_CACHED = 0x20
+"""RESOLVE_CACHED of Linux 5.12: EAGAIN where a disk or a network would have to be asked."""
 _MOST_TRIES = 20
 
 Opener = Callable[[int, Sequence[str], int], int]
@@ -41,15 +43,17 @@ class _How(ctypes.Structure):
 class _Kernel:
     """`openat2` of Linux 5.6 and later."""
 
-    def __init__(self) -> None:
+    def __init__(self, resolve: int = _BENEATH) -> None:
+        self._resolve = resolve
+        self._tries = 1 if resolve & _CACHED else _MOST_TRIES
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         self._syscall.restype = ctypes.c_long
 
     def __call__(self, folder: int, names: Sequence[str], flags: int) -> int:
         path = os.fsencode("/".join(names) or ".")
         # O_NOFOLLOW would say ENOTDIR of a link to a folder; no link is resolved either way.
-        how = _How(flags & ~os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH)
-        for _ in range(_MOST_TRIES):
+        how = _How(flags & ~os.O_NOFOLLOW | os.O_CLOEXEC, 0, self._resolve)
+        for _ in range(self._tries):
             opened: int = self._syscall(
                 ctypes.c_long(_OPENAT2),
                 ctypes.c_int(folder),
@@ -74,7 +78,7 @@ def by_steps(folder: int, names: Sequence[str], flags: int) -> int:
     try:
         for number, name in enumerate(names):
             is_last = number == len(names) - 1
-            above, here = here, _step(here, name, flags if is_last else _STEP)
+            above, here = here, _step(here, name, flags if is_last else STEP)
             if above != folder:
                 os.close(above)
             if _mount_of(here) != mount:
@@ -120,15 +124,28 @@ def best() -> Opener:
     if sys.platform != "linux" or platform.machine() == "alpha":
         return by_steps
     kernel = _Kernel()
+    return kernel if _works(kernel) else by_steps
+
+
+def at_once(opener: Opener) -> tuple[Opener, Opener] | None:
+    """Ways to open what the kernel knows without asking anybody: by a whole path, and beneath a
+    folder. None where this opener is not the kernel's, or that cannot do it."""
+    if not isinstance(opener, _Kernel):
+        return None
+    anywhere, below = _Kernel(_CACHED), _Kernel(_BENEATH | _CACHED)
+    return (anywhere, below) if _works(below) else None
+
+
+def _works(kernel: _Kernel) -> bool:
     try:
-        here = os.open("/", _STEP)
+        here = os.open("/", STEP)
         try:
-            os.close(kernel(here, (), _STEP))
+            os.close(kernel(here, (), STEP))
         finally:
             os.close(here)
     except OSError:  # an old kernel, or a filter of system calls
-        return by_steps
-    return kernel
+        return False
+    return True
 
 
 class NoFile(OSError):
@@ -139,29 +156,36 @@ class NoFile(OSError):
         self.kind = kind
 
 
-def open_file(opener: Opener, folder: int, names: Sequence[str]) -> tuple[int, os.stat_result]:
+def open_file(
+    opener: Opener,
+    folder: int,
+    names: Sequence[str],
+    admit: Callable[[os.stat_result], None] | None = None,
+) -> tuple[int, os.stat_result]:
     """A descriptor to read a file with; never waits, and wakes no device up."""
+    admit = admit or check_file
     if _PATH:
         glance = opener(folder, names, _GLANCE)
         try:
-            _check_file(os.fstat(glance).st_mode)
+            admit(os.fstat(glance))
         finally:
             os.close(glance)
     opened = opener(folder, names, FILE)
     try:
         facts = os.fstat(opened)
-        _check_file(facts.st_mode)
+        admit(facts)
     except BaseException:
         os.close(opened)
         raise
     return opened, facts
 
 
-def _check_file(mode: int) -> None:
-    if stat.S_ISLNK(mode):
+def check_file(facts: os.stat_result) -> None:
+    """Raises OSError for what is no file."""
+    if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if not stat.S_ISREG(mode):
-        raise NoFile(kind_of(mode))
+    if not stat.S_ISREG(facts.st_mode):
+        raise NoFile(kind_of(facts.st_mode))
 
 
 def kind_of(mode: int) -> str:

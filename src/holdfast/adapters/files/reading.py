@@ -84,9 +84,10 @@ class Source:
         return _read(self._descriptor, count, at)
 
 
-def read(descriptor: int, facts: os.stat_result, wanted: Wanted) -> Part:
+def read(descriptor: int, facts: os.stat_result, wanted: Wanted, data: bytes | None = None) -> Part:
+    """`data` is all of it, if somebody has read that already."""
     wanted.check()
-    source = Source(descriptor, facts.st_size)
+    source = Source(descriptor, facts.st_size, data)
     etag, newlines, ends_open = _pass(source, facts)
     head = source.read(texts.LOOKED_AT, 0)
     mark, encoding = texts.mark_of(head)

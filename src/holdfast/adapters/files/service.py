@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from holdfast.adapters.files import changes, reading
 from holdfast.adapters.files.beneath import Opener, best
 from holdfast.adapters.files.changing import About, Changer, Wanted
+from holdfast.adapters.files.in_memory import InMemory
 from holdfast.adapters.files.listing import Lister, Look
 from holdfast.adapters.files.patches import Planner
 from holdfast.adapters.files.reading import etag_of
@@ -73,6 +74,7 @@ class Files:
         self._opener = opener or best()
         self._store = ChangeStore(os.path.join(state, "files"))
         self._changer = Changer(self._store)
+        self._in_memory = InMemory(self._opener)
         self._cached: tuple[Any, Roots] | None = None
         self._readers = ThreadPoolExecutor(READERS, "files")
         self._writer = ThreadPoolExecutor(1, "file-changes")
@@ -125,35 +127,23 @@ class Files:
     def read(self, command: ReadFile) -> FileContent:
         roots = self.roots
         located = roots.locate(command.path, command.root)
-        wanted = reading.Wanted(
-            command.offset,
-            command.limit,
-            command.tail,
-            command.from_byte,
-            command.max_bytes,
-            command.encoding == "base64",
-        )
         with roots.opened(located) as (descriptor, facts):
-            part = reading.read(descriptor, facts, wanted)
-        return FileContent(
-            path=roots.told(located),
-            root=located.root.name,
-            etag=part.etag,
-            size=part.size,
-            modified=facts.st_mtime,
-            content=part.content,
-            bytes=part.taken,
-            encoding=part.encoding,
-            lossy=part.is_lossy,
-            bom=part.has_mark,
-            line_ending=part.ending,
-            first_line=part.first_line,
-            lines=part.lines,
-            total_lines=part.total_lines,
-            truncated=part.next_byte is not None,
-            next_offset=part.next_offset,
-            next_byte=part.next_byte,
-        )
+            part = reading.read(descriptor, facts, _wanted(command))
+            self._in_memory.learn(descriptor, facts)
+        return _content_of(roots, located, part, facts)
+
+    def read_at_once(self, command: ReadFile) -> FileContent | None:
+        """The same without waiting for anything, where that is possible. On the loop."""
+        if self._settling is not None:
+            return None
+        roots = self.roots
+        located = roots.locate(command.path, command.root)
+        found = self._in_memory.read(located.root.path, located.parts)
+        if found is None:
+            return None
+        data, facts = found
+        part = reading.read(-1, facts, _wanted(command), data)
+        return _content_of(roots, located, part, facts)
 
     def look(self, command: ListFiles) -> FileListing:
         roots = self.roots
@@ -389,3 +379,38 @@ class Files:
             )
         is_gone = "is gone" if seen is None else "is not the one that was read"
         raise Conflict(f'"{roots.shown(located)}" {is_gone}', "read it again", about)
+
+
+def _wanted(command: ReadFile) -> reading.Wanted:
+    return reading.Wanted(
+        command.offset,
+        command.limit,
+        command.tail,
+        command.from_byte,
+        command.max_bytes,
+        command.encoding == "base64",
+    )
+
+
+def _content_of(
+    roots: Roots, located: Located, part: reading.Part, facts: os.stat_result
+) -> FileContent:
+    return FileContent(
+        path=roots.told(located),
+        root=located.root.name,
+        etag=part.etag,
+        size=part.size,
+        modified=facts.st_mtime,
+        content=part.content,
+        bytes=part.taken,
+        encoding=part.encoding,
+        lossy=part.is_lossy,
+        bom=part.has_mark,
+        line_ending=part.ending,
+        first_line=part.first_line,
+        lines=part.lines,
+        total_lines=part.total_lines,
+        truncated=part.next_byte is not None,
+        next_offset=part.next_offset,
+        next_byte=part.next_byte,
+    )

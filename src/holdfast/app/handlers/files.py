@@ -1,6 +1,11 @@
-"""Handlers of commands about files: each is done in a thread, changes one after the other."""
+"""Handlers of commands about files: each is done in a thread, changes one after the other.
+
+Only what the kernel has in memory is read at once.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable
 
 from holdfast.adapters.files.changes import located_of
 from holdfast.adapters.files.changing import About
@@ -29,8 +34,9 @@ from holdfast.vocabulary.file_results import (
 )
 
 
-async def read_file(context: Context, command: ReadFile) -> FileContent:
-    return await context.files.beside(context.files.read, command)
+def read_file(context: Context, command: ReadFile) -> FileContent | Awaitable[FileContent]:
+    found = context.files.read_at_once(command)
+    return context.files.beside(context.files.read, command) if found is None else found
 
 
 async def list_files(context: Context, command: ListFiles) -> FileListing:
