@@ -28,6 +28,8 @@ class Doors:
         self.folder = folder
         self.sessions = 0
         self.gates: list[Gate] = []
+        self.greeted = threading.Event()
+        self.connection: socket.socket | None = None
         self.line = self._listening("line.sock")
         self.gate = self._listening("mcp.sock")
         threading.Thread(target=self._open_sessions, daemon=True).start()
@@ -45,6 +47,7 @@ class Doors:
                 connection, _ = self.line.accept()
             except OSError:
                 return
+            self.connection = connection
             with connection, connection.makefile("rwb") as file:
                 for line in file:
                     frame = json.loads(line)
@@ -56,6 +59,12 @@ class Doors:
                     said = {"id": frame["id"], "ok": True, "result": result}
                     file.write(json.dumps(said).encode() + b"\n")
                     file.flush()
+                    self.greeted.set()
+
+    def hang_up(self) -> None:
+        """On who is connected to the line door now."""
+        assert self.connection is not None
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def accept(self, *, is_welcome: bool = True) -> Gate:
         connection, _ = self.gate.accept()
@@ -91,7 +100,10 @@ class Gate:
 
     def say(self, message: dict[str, Any]) -> None:
         # As the gate writes it: id in front, no spaces.
-        self._file.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self.say_bytes(json.dumps(message, separators=(",", ":")).encode())
+
+    def say_bytes(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
         self._file.flush()
 
     def answer(self, request: dict[str, Any], result: Any = None) -> None:
@@ -345,6 +357,31 @@ def test_what_is_no_proper_message_ends_no_line(doors: Doors, assistant: Assista
     assert heard["params"]["arguments"] == {"message": "half \ud83c of it"}
     gate.answer(heard)
     assert assistant.hear()["id"] == 2
+
+
+def test_ids_of_every_form(doors: Doors, assistant: Assistant) -> None:
+    """An answer finds its question, whatever the client calls it."""
+    gate = begin(doors, assistant)
+    numbers = [0, -7, "", "a,", 'a,"b', "\\", '\\"', '","result":', "é\n", "7"]
+    for number in numbers:
+        assistant.say({"jsonrpc": "2.0", "id": number, "method": "ping"})
+        heard = gate.hear()
+        # As the gate writes text: not escaped.
+        result = {"jsonrpc": "2.0", "id": heard["id"], "result": {"x": ["a", "error"]}}
+        said = json.dumps(result, separators=(",", ":"), ensure_ascii=False).encode()
+        gate.say_bytes(said)
+        gate.say_bytes(said)  # nobody waits for it any more
+    gate.say({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "m"}})
+    assert [assistant.hear()["id"] for _ in [*numbers, None]] == [*numbers, None]
+
+
+def test_a_supervisor_that_left_before_the_first_word(doors: Doors, assistant: Assistant) -> None:
+    """The line that was called up in advance is of no use then, and nobody misses it."""
+    assert doors.greeted.wait(20)
+    doors.hang_up()
+    gate = begin(doors, assistant)
+    assert gate.greeting["token"] == "token-1"
+    assert doors.sessions == 1
 
 
 def test_who_was_stopped_is_not_waited_for(doors: Doors, assistant: Assistant) -> None:

@@ -7,7 +7,6 @@ here without the table of all verbs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import TOOLSETS
@@ -15,7 +14,7 @@ from holdfast.vocabulary.places import Places, find_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from holdfast.cli.call import Call
@@ -69,13 +68,16 @@ def mcp(call: Call) -> int:
 
 
 def _relay(places: Places, options: dict[str, Any], launch: Callable[[], None] | None) -> int:
+    from holdfast.cli.mcp_session import Sessions
+
+    sessions = Sessions(places, launch)
     from holdfast.cli.mcp_relay import Relay
 
     greeting: dict[str, Any] = {"read_only": bool(options.get("read_only"))}
     if "toolsets" in options:
         greeting["toolsets"] = _toolsets(options["toolsets"])
     try:
-        return Relay(places, greeting, launch).run()
+        return Relay(places, greeting, sessions).run()
     except (BrokenPipeError, ConnectionResetError):
         return 0
 

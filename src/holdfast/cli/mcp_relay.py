@@ -9,20 +9,19 @@ Standard library only: one of these runs for every assistant.
 from __future__ import annotations
 
 import _socket
-import json
 import os
-import re
 import select
 import time
 
-from holdfast.cli.mcp_session import decide, nobody_there, open_session
+from holdfast.cli.mcp_session import decide, nobody_there
+from holdfast.client.lean_json import dumps, encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
+    from holdfast.cli.mcp_session import Sessions
     from holdfast.vocabulary.places import Places
 
     Message = dict[str, Any]
@@ -48,19 +47,17 @@ TRIES = 5
 _READ_SIZE = 64 * 1024
 _WRITE_SIZE = 4096
 """What a pipe that is writable takes without making the writer wait."""
-_ID = rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),"(result|error|method)"'
-_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_HEAD = b'{"jsonrpc":"2.0","id":'
+_KINDS = (b',"result"', b',"error"', b',"method"')
 
 
 class Relay:
     """One assistant's line."""
 
-    def __init__(
-        self, places: Places, greeting: dict[str, Any], launch: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, places: Places, greeting: dict[str, Any], sessions: Sessions) -> None:
         self._places = places
         self._greeting = greeting
-        self._launch = launch
+        self._sessions = sessions
         self._token: str | None = None
         self._client = "assistant"
         self._sock: _socket.socket | None = None
@@ -86,7 +83,6 @@ class Relay:
         self._relistened: set[str] = set()
         self._prefix = os.urandom(12).hex()
         self._count = 0
-        self._answered = re.compile(_ID)
 
     def run(self) -> int:
         """Until the client leaves."""
@@ -96,9 +92,7 @@ class Relay:
                 line, _, self._from_client = self._from_client.partition(b"\n")
                 if line.strip():
                     self._on_line(line)
-            reading: list[Any] = [0]
-            if self._sock is not None:
-                reading.append(self._sock)
+            reading: list[Any] = [0] if self._sock is None else [0, self._sock]
             ready, _, _ = select.select(reading, [], [])
             if self._sock is not None and self._sock in ready:
                 self._read_gate()
@@ -124,7 +118,7 @@ class Relay:
 
     def _on_line(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = loads(line)
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
@@ -138,20 +132,20 @@ class Relay:
             self._on_notification(message, line)
         elif method is None:
             # An answer to a gate that is gone is of no use to its successor.
-            if _dump(number) in self._asked:
-                self._asked.discard(_dump(number))
-                if (approval := self._questions.pop(_dump(number), None)) is not None:
+            if dumps(number) in self._asked:
+                self._asked.discard(dumps(number))
+                if (approval := self._questions.pop(dumps(number), None)) is not None:
                     decide(self._places, self._client, approval, message.get("result"))
                 self._send(line)
         else:
-            self._on_request(str(method), _dump(number), message, line)
+            self._on_request(str(method), dumps(number), message, line)
 
     def _on_notification(self, message: Message, line: bytes) -> None:
         if message.get("method") == "notifications/initialized":
             self._is_initialized = True
         elif message.get("method") == "notifications/cancelled":
             params = message.get("params")
-            self._forget(_dump(params.get("requestId") if isinstance(params, dict) else None))
+            self._forget(dumps(params.get("requestId") if isinstance(params, dict) else None))
         self._send(line)
 
     def _on_request(self, method: str, number: str, message: Message, line: bytes) -> None:
@@ -170,7 +164,7 @@ class Relay:
             meta = dict(meta) if isinstance(meta, dict) else {}
             meta[KEY] = self._key_of(params)
             message["params"] = {**params, "_meta": meta}
-            line = _encoded(message)
+            line = encoded(message)
         if self._token is None and isinstance(params.get("_meta"), dict):
             self._learn(params["_meta"].get(CLIENT_INFO))
         if len(line) > LONGEST_REQUEST:
@@ -224,17 +218,16 @@ class Relay:
             return
         *lines, self._from_gate = (self._from_gate + data).split(b"\n")
         kept = [line + b"\n" for line in lines if self._is_for_client(line)]
-        if kept:
-            self._write(b"".join(kept))
+        self._write(b"".join(kept))
 
     def _is_for_client(self, line: bytes) -> bool:
-        found = self._answered.match(line)
+        found = _told_of(line)
         if found is None:
             return not self._is_repeated_ack(line)
-        number, kind = found[1].decode("utf-8", "replace"), found[2]
+        number, is_question = found
         if APPROVAL in line or INTERRUPTED in line:
-            self._note_question(number, json.loads(line))
-        if kind == b"method":
+            self._note_question(number, loads(line))
+        if is_question:
             self._asked.add(number)
             return True
         if number in self._own:
@@ -320,12 +313,12 @@ class Relay:
     def _connected(self, deadline: float) -> _socket.socket:
         """A socket whose gate has taken our token."""
         if self._token is None:
-            self._token = open_session(self._places, self._client, self._launch)
+            self._token = self._sessions.open(self._client)
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             sock.connect(self._places.relay_socket)
             sock.settimeout(min(GREETING_SECONDS, max(0.1, deadline - time.monotonic())))
-            sock.sendall(_dump({**self._greeting, "token": self._token}).encode() + b"\n")
+            sock.sendall(encoded({**self._greeting, "token": self._token}) + b"\n")
             answer = self._line_of(sock)
         except BaseException:
             sock.close()
@@ -351,7 +344,7 @@ class Relay:
                     self._is_for_client(line)
             if self._is_initialized:
                 notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-                self._sock.sendall(_dump(notification).encode() + b"\n")
+                self._sock.sendall(encoded(notification) + b"\n")
         for line in self._subscriptions.values():
             if line not in open_lines:
                 self._repeat(line)
@@ -370,8 +363,8 @@ class Relay:
         assert self._sock is not None
         self._count += 1
         number = f"{OWN}{self._count}"
-        self._own.add(_dump(number))
-        self._sock.sendall(_dump({**json.loads(line), "id": number}).encode() + b"\n")
+        self._own.add(dumps(number))
+        self._sock.sendall(encoded({**loads(line), "id": number}) + b"\n")
 
     def _lines(self) -> list[bytes]:
         assert self._sock is not None
@@ -389,7 +382,7 @@ class Relay:
                 raise OSError("it went away")
             data += piece
         line, _, self._from_gate = data.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = loads(line)
         return answer
 
     def _give_up(self, error: HoldfastError) -> None:
@@ -400,7 +393,7 @@ class Relay:
 
     def _refuse(self, number: str, code: int, text: str) -> None:
         self._forget(number)
-        failure = _dump({"code": code, "message": text})
+        failure = dumps({"code": code, "message": text})
         answer = f'{{"jsonrpc":"2.0","id":{number},"error":{failure}}}\n'
         self._write(answer.encode("utf-8", "replace"))
 
@@ -411,9 +404,13 @@ class Relay:
         return self._open.pop(number, None) is not None
 
 
-def _encoded(message: Message) -> bytes:
-    try:
-        return _dump(message).encode()
-    except UnicodeEncodeError:
-        # Half a character, which only an escape can tell; the gate says what is wrong with it.
-        return json.dumps(message).encode()
+def _told_of(line: bytes) -> tuple[str, bool] | None:
+    """The id in what a gate writes, and whether it asks something itself; None: it has none."""
+    if line.startswith(_HEAD):
+        for kind in _KINDS:
+            number, found, _ = line[len(_HEAD) :].partition(kind)
+            is_id = number[:1] == b'"' or number.removeprefix(b"-").isdigit()
+            # In a text every quote has a mark before it, but the last.
+            if found and is_id and b',"' not in number[:-1]:
+                return number.decode("utf-8", "replace"), kind is _KINDS[-1]
+    return None

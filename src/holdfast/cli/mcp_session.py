@@ -5,7 +5,8 @@ With the rights of who runs it, which the supervisor sees from the socket. Stand
 
 from __future__ import annotations
 
-from holdfast.client.reach import reach
+from holdfast import __version__
+from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
@@ -15,26 +16,62 @@ if TYPE_CHECKING:
 
     from holdfast.vocabulary.places import Places
 
+FIRST_ANSWER_SECONDS = 1.5
 
-def open_session(places: Places, client: str, launch: Callable[[], None] | None) -> str:
-    """The token of a new session; where nothing runs, `launch` may start it."""
-    try:
-        connection = reach(places)
-    except NoDaemon:
-        if launch is None:
-            raise
-        launch()
-        connection = reach(places)
+
+class Sessions:
+    """Opens sessions, the first over a line on which the supervisor was greeted in advance: it
+    finds out who we are while the rest of us is loaded."""
+
+    def __init__(self, places: Places, launch: Callable[[], None] | None) -> None:
+        """Where nothing runs when a session is wanted, `launch` may start it."""
+        self._places = places
+        self._launch = launch
+        self._line: tuple[Connection, int] | None = None
+        try:
+            connection = Connection(places.line_socket)
+            self._line = connection, connection.send("hello", version=__version__)
+        except HoldfastError:
+            pass  # who wants a session will find out why
+
+    def open(self, client: str) -> str:
+        """The token of a new one."""
+        line, self._line = self._line, None
+        if line is not None:
+            connection, hello = line
+            try:
+                if connection.answer(hello, FIRST_ANSWER_SECONDS).get("version") == __version__:
+                    return _opened(connection, client)
+            except (ConnectionLost, TimeoutError):
+                pass  # the greeting was long ago
+            finally:
+                connection.close()
+        return _opened(_reached(self._places, self._launch), client)
+
+
+def _opened(connection: Connection, client: str) -> str:
     try:
         return str(connection.ask("open_session", client=client)["token"])
     finally:
         connection.close()
 
 
+def _reached(places: Places, launch: Callable[[], None] | None) -> Connection:
+    from holdfast.client.reach import reach
+
+    try:
+        return reach(places)
+    except NoDaemon:
+        if launch is None:
+            raise
+        launch()
+        return reach(places)
+
+
 def nobody_there(places: Places) -> HoldfastError | None:
     """That nothing runs here, or lets assistants in, if so: that does not change by itself."""
     try:
-        connection = reach(places)
+        connection = _reached(places, None)
         try:
             why = connection.ask("hello").get("no_assistants")
         finally:
@@ -54,7 +91,7 @@ def decide(places: Places, client: str, approval: str, answer: Any) -> None:
     content = answer.get("content") or {}
     is_yes = answer["action"] == "accept" and content.get("confirm", True) is not False
     try:
-        connection = reach(places)
+        connection = _reached(places, None)
         try:
             command = "approve" if is_yes else "reject"
             connection.ask(command, approval=approval, reason=f"said at {client}")

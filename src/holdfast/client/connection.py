@@ -9,6 +9,7 @@ from __future__ import annotations
 import _socket
 import time
 
+from holdfast.client.lean_json import encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
@@ -72,12 +73,9 @@ class Connection:
     def send(self, command: str, /, **fields: Any) -> int:
         """Send a request without waiting; the returned id marks the frames that answer it."""
         self._last_id += 1
-        import json
-
         frame = {"id": self._last_id, "command": command, **fields}
-        text = json.dumps(frame, separators=(",", ":"), check_circular=False)
         try:
-            self._socket.sendall(text.encode("utf-8", "surrogateescape") + b"\n")
+            self._socket.sendall(encoded(frame) + b"\n")
         except OSError:
             raise _lost() from None
         return self._last_id
@@ -145,9 +143,7 @@ class Connection:
                 raise _lost()
             pieces.append(piece)
         line, _, self._buffer = b"".join(pieces).partition(b"\n")
-        import json
-
-        frame: Frame = json.loads(line)
+        frame: Frame = loads(line)
         return frame
 
 

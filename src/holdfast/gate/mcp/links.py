@@ -95,8 +95,8 @@ class Links:
     ) -> None:
         """Hold the session for as long as somebody speaks."""
         loop = asyncio.get_running_loop()
-        holding = loop.create_task(self._hold(client))
         speaking = loop.create_task(self._speak(client, reader, writer))
+        holding = loop.create_task(self._hold(client))
         self._speaking[client.caller.token] += 1
         try:
             await asyncio.wait([holding, speaking], return_when=asyncio.FIRST_COMPLETED)
