@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -12,7 +13,7 @@ import pytest
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door
 from tests.gate.conftest import Gate
-from tests.harness import Hold, kill_9
+from tests.harness import Hold, kill_9, quick
 
 
 def test_status_and_control(gate: Gate) -> None:
@@ -53,10 +54,10 @@ def test_arguments_of_path_and_query(gate: Gate) -> None:
     ],
 )
 def test_errors_are_problem_details(
-    gate: Gate, method: str, path: str, body: object, status: int, code: str
+    lasting_gate: Gate, method: str, path: str, body: object, status: int, code: str
 ) -> None:
     """With a stable code, a sentence, and what to do."""
-    found = gate.refused(status, method, path, body=body)
+    found = lasting_gate.refused(status, method, path, body=body)
     assert (found["code"], found["status"]) == (code, status)
     assert found["detail"]
 
@@ -71,9 +72,26 @@ def test_nobody_without_a_token(gate: Gate, hold: Hold) -> None:
         body: dict[str, object] | None = {} if method == "POST" else None
         assert gate.refused(401, method, path, token=None, body=body)["code"] == "unauthorized"
         assert gate.refused(401, method, path, token="wrong", body=body)["code"] == "unauthorized"
+    told = [one for one in hold.ask("audit", limit=5)["records"] if one["role"] == "stranger"]
+    assert told[-1]["door"] == "rest", "who shows none is on record, too"
     assert gate.get("/health", token=None)["status"] == "ok"
     assert gate.get("/ready", token=None)["status"] == "ready"
     assert hold.service("web")["status"] == "running"
+
+
+def test_open_status_opens_status_and_nothing_else() -> None:
+    """`curl` from this machine, as long as no proxy passes on what others ask."""
+    with Hold() as hold:
+        hold.write({"services": {"web": quick()}, "security": {"open_status": True}})
+        hold.up()
+        with contextlib.closing(Gate(hold)) as gate:
+            for path in ("/dashboard/api/system/status", "/api/services/web/status"):
+                assert "running" in str(gate.get(path, token=None))
+                gate.refused(401, "GET", path, token=None, X_Forwarded_For="192.0.2.1")
+                gate.refused(401, "GET", path, token="wrong")
+            gate.refused(403, "GET", "/api/services/web/logs", token=None)
+            gate.refused(403, "POST", "/api/services/stop", token=None, body={"services": ["web"]})
+            assert hold.service("web")["status"] == "running"
 
 
 def test_a_role_binds(gate: Gate, hold: Hold) -> None:
@@ -103,10 +121,10 @@ def test_a_role_binds(gate: Gate, hold: Hold) -> None:
         {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"},
     ],
 )
-def test_pages_of_other_sites_are_refused(gate: Gate, headers: dict[str, str]) -> None:
+def test_pages_of_other_sites_are_refused(lasting_gate: Gate, headers: dict[str, str]) -> None:
     """Even with a good token: a name that was rebound, a form, a fetch."""
     for path in ("/api/status", "/dashboard/api/system/status", "/metrics"):
-        gate.refused(403, "GET", path, **headers)
+        lasting_gate.refused(403, "GET", path, **headers)
 
 
 def test_a_form_cannot_be_sent(gate: Gate) -> None:

@@ -86,9 +86,20 @@ class Identities:
         # Only narrower: what is offered on this machine alone is not offered to a caller.
         if door in (Door.CLI, Door.GATE):
             raise UsageError("a caller does not come through the local door")
+        if not caller["token"]:
+            return self._without_token(door, is_here=caller.get("here") is True)
         call = caller.get("call")
         return self.identify_token(
             caller["token"], door, str(call)[:_LONGEST_CALL] if call else None
+        )
+
+    def _without_token(self, door: Door, *, is_here: bool) -> Actor:
+        if self.open_status and is_here and door is Door.REST:
+            return self.visitor(door)
+        self.refuse_stranger(door, "token")
+        raise Unauthorized(
+            "a token is needed",
+            "send `Authorization: Bearer TOKEN`; `holdfast token create NAME` makes one",
         )
 
     def _of_session(self, text: str, door: Door, call: str | None) -> Actor | None:

@@ -44,6 +44,8 @@ class Caller(NamedTuple):
     door: str
     call: str | None = None
     """The tool call that this is a part of, for who looks later."""
+    is_here: bool = False
+    """Whether who shows no token is known to ask from this machine."""
 
 
 class Channel:
@@ -155,6 +157,8 @@ class Channel:
             frame["caller"] = {"token": caller.token, "door": caller.door}
             if caller.call is not None:
                 frame["caller"]["call"] = caller.call
+            if caller.is_here:
+                frame["caller"]["here"] = True
         return request, _line(frame)
 
     def _line_now(self) -> _Line | None:

@@ -61,6 +61,9 @@ class RestDoor:
         leaving, fields = Leaving(request.receive), None
         try:
             caller = caller_of(request)
+            if not caller.token:
+                # Refused, and on record, before anything is read; or a visitor who may look.
+                await self._channel.ask("hello", {}, caller, is_repeatable=True)
             fields = await fields_of(request, way.command, way.takes)
             if way.given is not None:
                 fields = way.given(fields)

@@ -20,7 +20,6 @@ from holdfast.gate.keyboards import Keyboards
 from holdfast.gate.rooms import Rooms
 from holdfast.gate.sessions import House
 from holdfast.gate.viewers import Feeds
-from holdfast.vocabulary.errors import Unauthorized
 
 DOOR = "websocket"
 PROTOCOL = "holdfast"
@@ -54,12 +53,10 @@ def _caller(scope: Scope, offered: list[str]) -> Caller | None:
     for name in offered:
         if name.startswith(TOKEN_PROTOCOL):
             return Caller(name[len(TOKEN_PROTOCOL) :], DOOR)
-    try:
-        pages = [name for name in offered if name.startswith(PAGE_PROTOCOL)]
-        page = pages[0][len(PAGE_PROTOCOL) :] if pages else ""
-        return caller_of(HTTPConnection(scope), DOOR, page)
-    except Unauthorized:
-        return None
+    pages = [name for name in offered if name.startswith(PAGE_PROTOCOL)]
+    page = pages[0][len(PAGE_PROTOCOL) :] if pages else ""
+    caller = caller_of(HTTPConnection(scope), DOOR, page)
+    return caller if caller.token else None
 
 
 def _chosen(offered: list[str]) -> str | None:
