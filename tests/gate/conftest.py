@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -99,19 +100,38 @@ class Gate:
         self.listening.close()
 
 
-@pytest.fixture
-def hold() -> Iterator[Hold]:
+@contextmanager
+def greeting_hold() -> Iterator[Hold]:
     with Hold() as made:
         made.services(web={"command": ["sh", "-c", "echo hello; exec sleep 1000"]})
         made.up()
         yield made
 
 
-@pytest.fixture
-def gate(hold: Hold) -> Iterator[Gate]:
+@contextmanager
+def gate_of(hold: Hold) -> Iterator[Gate]:
     made = Gate(hold)
     try:
         yield made
     finally:
         made.close()
         assert os.path.exists(hold.state)
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    with greeting_hold() as made:
+        yield made
+
+
+@pytest.fixture
+def gate(hold: Hold) -> Iterator[Gate]:
+    with gate_of(hold) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lasting_gate() -> Iterator[Gate]:
+    """For those who change nothing, one after the other."""
+    with greeting_hold() as hold, gate_of(hold) as made:
+        yield made

@@ -78,8 +78,9 @@ def test_a_command_can_be_followed_and_cancelled(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("way", ["frame", "text", "header", "cookie", "subprotocol", "two"])
-def test_ways_to_show_a_token(gate: Gate, way: str) -> None:
+def test_ways_to_show_a_token(lasting_gate: Gate, way: str) -> None:
     """In the first frame, or with the request; a browser is answered without the secret."""
+    gate = lasting_gate
     ways: dict[str, dict[str, Any]] = {
         "header": {"additional_headers": {"Authorization": f"Bearer {gate.token}"}},
         "cookie": {
@@ -392,11 +393,11 @@ def test_limits(gate: Gate) -> None:
         b"\x01\x00\x00\x00\x01x",
     ],
 )
-def test_what_cannot_be_understood_is_said(gate: Gate, frame: str | bytes) -> None:
+def test_what_cannot_be_understood_is_said(lasting_gate: Gate, frame: str | bytes) -> None:
     """And the connection goes on."""
 
     async def story() -> None:
-        async with await Ws.open(gate) as ws:
+        async with await Ws.open(lasting_gate) as ws:
             await ws.socket.send(frame)
             error = (await ws.event("error"))["data"]["data"]
             assert error["code"] == "usage"
