@@ -171,6 +171,21 @@ def test_a_healthy_service_fills_no_history(scene: Callable[..., Scene]) -> None
     assert told == ["health:changed", "service:ready"]
 
 
+def test_who_is_still_coming_up_has_not_failed(scene: Callable[..., Scene]) -> None:
+    """A liveness check in the first interval may pass; that it fails counts from then on."""
+    one = scene(probe("liveness"))
+    one.prober.answers["liveness"] = BAD
+    one.start()
+    one.pass_time(9.0)
+    assert one.prober.asked
+    assert (one.condition.failures, one.events("health:failed")) == (0, [])
+    one.pass_time(2.0)
+    assert one.condition.failures == 1
+    one.prober.answers["liveness"] = GOOD
+    one.pass_time(10.0)
+    assert one.condition == Condition(health="healthy")
+
+
 def test_readiness_that_does_not_come_is_told_once(scene: Callable[..., Scene]) -> None:
     """After `retries` failed checks, with the reason; the run goes on, and may become ready."""
     one = scene(probe("readiness"))

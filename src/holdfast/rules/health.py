@@ -155,11 +155,13 @@ def first(
     begin = now + max(0.0, probe.initial_delay - age)
     if probe.kind in TOLD_BY_THE_SERVICE:
         return at(begin + probe.interval)
+    # Who is still coming up within an interval has not failed.
+    counted = begin if has_passed else begin + max(0.0, probe.interval - age)
+    spread = probe.interval
     if is_impatient(probe) and not has_passed:
-        # Looked at soon, but who is still coming up within an interval has not failed.
-        soon = begin + random * min(SPREAD_SECONDS, probe.interval)
-        return Plan(soon, begin + probe.interval)
-    return at(begin + random * probe.interval)
+        counted, spread = begin + probe.interval, min(SPREAD_SECONDS, probe.interval)
+    due = begin + random * spread
+    return Plan(due, max(due, counted))
 
 
 def following(
