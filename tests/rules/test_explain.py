@@ -157,7 +157,7 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
         "failed, suppressed",
         facts(S.FAILED, reason="failed 11 times in a row", is_suppressed=True),
         "it failed 12 s ago: failed 11 times in a row",
-        "nothing, because it failed too often in a row; "
+        "nothing, because it failed as often as it may; "
         "`holdfast start web` starts it and counts anew",
         False,
     ),

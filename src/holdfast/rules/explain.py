@@ -278,7 +278,7 @@ def _next_of_rest(facts: Facts) -> str:
         case State.FAILED if "(recovery of " in (facts.reason or ""):
             return f"nothing, because its recovery says so; {start}"
         case State.FAILED if facts.is_suppressed:
-            return f"nothing, because it failed too often in a row; {start} and counts anew"
+            return f"nothing, because it failed as often as it may; {start} and counts anew"
         case State.FAILED if facts.spec.restart_policy == "never":
             return f"nothing, because its restart_policy is never; {start}"
         case State.FAILED:

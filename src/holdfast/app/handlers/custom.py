@@ -158,7 +158,9 @@ def _told(spec: StepSpec, settings: Settings) -> str:
         return rules.prepare_spec(command, settings).what
     names = ", ".join(spec.services)
     if spec.action == "wait":
-        return f"wait until {names} is {spec.condition}"
+        kind, _, what = spec.condition.partition(":")
+        words = {"log": f'prints "{what}"', "silent": f"prints nothing for {what} s"}
+        return f"wait until {names} {words.get(kind, f'is {kind}')}"
     return f"{spec.action.replace('_', ' ')} {names}"
 
 
