@@ -183,6 +183,7 @@ def test_a_run_over_its_timeout_is_ended(hold: Hold) -> None:
     assert found["reason"] == "took longer than its timeout of 1.5s"
     (run,) = hold.json("runs", "slow")["runs"]
     assert (run["error_type"], run["signal"]) == ("TIMEOUT", "SIGKILL")
+    assert "killed by SIGKILL (TIMEOUT)" in hold.cli("runs", "slow").stdout
     (ended,) = events(hold, "exit", "slow")
     assert ended["data"]["error_type"] == "TIMEOUT"
 

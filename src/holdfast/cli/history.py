@@ -169,6 +169,8 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
         ended = run.get("reason") or ended_how(
             run.get("exit_code"), run.get("signal"), bool(run.get("unknown"))
         )
+        if run.get("error_type") not in (None, "UNEXPECTED_EXIT"):
+            ended += f" ({run['error_type']})"  # not of itself, then: why we ended it
     return (
         str(run["number"]),
         durations.show_time(run["started_at"]),
