@@ -21,7 +21,7 @@ from tests.harness import Hold
 from tests.scenarios.test_tcp import Wire, free_port
 
 Fields = dict[str, Any]
-_CLOSED = {4401: "refused"}
+_CLOSED = {4401: "unauthorized"}
 
 
 class End(NamedTuple):

@@ -140,7 +140,7 @@ def test_every_door_refuses_without_permission(again: World, name: str) -> None:
         if (name, way) == ("events", "websocket"):
             found = found[:1]  # the gate asked for its room before
         assert [(one["door"], one["decision"]) for one in found] == [(door.value, "refused")], way
-        assert asks(again, "holdfast_nonsense", name, fields).error == "refused", way
+        assert asks(again, "holdfast_nonsense", name, fields).error == "unauthorized", way
     assert again.ask("status")["services"]["web"]["run_id"] == before
 
 

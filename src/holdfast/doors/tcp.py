@@ -25,7 +25,7 @@ from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.errors import HoldfastError, Refused
+from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.results import Result
 
 MOST_CONNECTIONS = 200
@@ -198,7 +198,7 @@ class TcpConnection(LinesConnection):
         if actor is _VISITOR:
             hint = "send a line `token TEXT` first; `holdfast token create NAME` makes one"
             self._application.who.refuse_stranger(Door.TCP, request.name)
-            raise Refused("a token is needed", hint)
+            raise Unauthorized("a token is needed", hint)
         key = request.fields.pop("key", None)
         command = codec.command_from(request.name, request.fields)
         answer: Any = self._application.dispatch(actor, command, key)
