@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import time
 from contextlib import closing
+
+import pytest
 
 from tests.chaos.load import Load
 from tests.harness import Hold, is_alive, kill_9, program, started, wait_for
@@ -162,3 +165,22 @@ def test_stale_files_are_taken_over(hold: Hold) -> None:
     hold.cli("status", expect=4)
     hold.up()
     assert hold.wait_status("web", "running")["pid"] != status["services"]["web"]["pid"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+@pytest.mark.parametrize("deleted", ["line.sock", "keeper.sock", ""])
+def test_deleted_sockets_are_made_anew(hold: Hold, deleted: str) -> None:
+    """Who cleans temporary folders locks nobody out, and no service notices."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    pid = hold.service("web")["pid"]
+    if deleted:
+        (hold.runtime / deleted).unlink()
+    else:
+        shutil.rmtree(hold.runtime)
+    hold._disconnect()
+    assert hold.json("status")["services"]["web"]["pid"] == pid
+    kill_9(hold.json("status")["supervisor"]["pid"])
+    assert hold.json("status")["services"]["web"]["pid"] == pid
+    hold.cli("down")
+    assert not is_alive(pid)

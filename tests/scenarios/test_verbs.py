@@ -197,6 +197,30 @@ def test_ls_lists_this_users_holdfasts(hold: Hold) -> None:
     ]
 
 
+def test_a_moved_project_can_be_ended(hold: Hold) -> None:
+    """A Holdfast whose folder is gone is listed with the command that ends it."""
+    hold.services(web=quick())
+    hold.up()
+    pid, state = hold.service("web")["pid"], hold.state
+    hold.project.rename(hold.folder / "elsewhere")
+    told = hold.cli("ls", cwd="/").stdout
+    assert f"`holdfast --state-dir {state} down` ends it" in told
+    hold.cli("--state-dir", state, "down", cwd="/")
+    assert not is_alive(pid)
+
+
+def test_another_environment_reaches_the_same_holdfast(hold: Hold) -> None:
+    """Sockets are found where the keeper has them, also without XDG_RUNTIME_DIR."""
+    hold.services(web=quick())
+    hold.up()
+    pid = hold.service("web")["pid"]
+    elsewhere = {"XDG_RUNTIME_DIR": str(hold.folder)}
+    assert hold.json("status", environ=elsewhere)["services"]["web"]["pid"] == pid
+    assert "already running" in hold.cli("up", "-d", environ=elsewhere).stdout
+    hold.cli("down", environ=elsewhere)
+    assert not is_alive(pid)
+
+
 def test_bare_holdfast_starts_everything(hold: Hold) -> None:
     """holdfast without a verb starts all services of the configuration (foreground)."""
     hold.services(web=["sh", "-c", "echo hi; sleep 300"])

@@ -15,7 +15,7 @@ from holdfast.cli.call import Call
 from holdfast.client.connection import Connection
 from holdfast.client.reach import lock_is_held
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.places import states_root
+from holdfast.vocabulary.places import keeper_note, states_root
 
 HEADS = ("PROJECT", "STATE", "KEEPER", "SERVICES", "VERSION", "STATE FOLDER")
 ANSWER_SECONDS = 0.5
@@ -36,6 +36,10 @@ def ls(call: Call) -> int:
     if any(entry["status"] == "stale" for entry in entries):
         call.say()
         call.say(call.paint("stale: left by a crash; `holdfast up` there takes over", "dim"))
+    for entry in entries:
+        if not os.path.isdir(entry["project"]):
+            end = f"`holdfast --state-dir {entry['state_folder']} down` ends it"
+            call.say(call.paint(f"{entry['project']} was moved or deleted; {end}", "dim"))
     return 0
 
 
@@ -57,8 +61,8 @@ def state_folders(root: str) -> Iterator[str]:
 
 def entry_of(state: str) -> dict[str, Any] | None:
     """What is known of the Holdfast in this state folder; None when none is or was there."""
-    keeper = _read_json(os.path.join(state, "keeper.json"))
-    if keeper is None:
+    keeper = keeper_note(state)
+    if not keeper:
         return None
     is_alive = lock_is_held(state)
     entry: dict[str, Any] = {

@@ -18,7 +18,7 @@ def outlived(state: str) -> dict[str, int]:
     return {
         service: pid
         for service, pid, start_time, boot_id in _open_runs(os.path.join(state, "holdfast.db"))
-        if boot_id == boot and _start_time(pid) == start_time
+        if boot_id == boot and start_time_of(pid) == start_time
     }
 
 
@@ -38,7 +38,7 @@ def _open_runs(path: str) -> list[tuple[str, int, str, str]]:
         return []
 
 
-def _start_time(pid: int) -> str | None:
+def start_time_of(pid: int) -> str | None:
     """The kernel's start time of a living process; a zombie is none."""
     # The name may itself hold spaces and parentheses: it ends at the last one.
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()

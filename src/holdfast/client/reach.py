@@ -13,7 +13,7 @@ from holdfast import __version__
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.versions import check_versions
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
-from holdfast.vocabulary.places import Places
+from holdfast.vocabulary.places import Places, keeper_note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +143,10 @@ def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
         # socket, tells that somebody is still there.
         if not is_line_open and not lock_is_held(places.state):
             raise nothing_runs(places)
+        _ask_for_sockets(places)
         return
+    if not is_line_open:
+        _ask_for_sockets(places)
     supervisor = facts.get("supervisor") or {}
     state = supervisor.get("state")
     failures = supervisor.get("failures") or 0
@@ -152,6 +155,19 @@ def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
     is_settled = time.time() - (supervisor.get("since") or 0.0) > SETTLED_SECONDS
     if state == "running" and is_settled and waited >= HUNG_SECONDS:
         raise SupervisorHung(places, facts)
+
+
+def _ask_for_sockets(places: Places) -> None:
+    """Tell the keeper, by SIGHUP, that somebody has deleted a socket of it."""
+    if os.path.exists(places.line_socket) and os.path.exists(places.keeper_socket):
+        return
+    from signal import SIGHUP
+
+    from holdfast.client.outlived import start_time_of
+
+    told = keeper_note(places.state)
+    if told.get("runtime") == places.runtime and start_time_of(told["pid"]) == told["start_time"]:
+        os.kill(told["pid"], SIGHUP)
 
 
 def keeper_facts(places: Places) -> dict[str, Any] | None:

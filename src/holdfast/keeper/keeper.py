@@ -126,6 +126,24 @@ class Keeper:
             listener = listen(self._socket_path("keeper"))
         self._door = Door(listener, self.loop, self._on_peer)
 
+    def reopen(self) -> None:
+        """A socket of ours was deleted: cleaners of temporary folders do that, and logouts."""
+        self._mending.attempt("opening the sockets again", self._reopen)
+
+    def _reopen(self) -> None:
+        if self.is_shutting_down or self.supervisor.state == "retiring":
+            return
+        if not os.path.exists(self._socket_path("keeper")):
+            if self._door is not None:
+                self._door.close()
+                self._door = None
+            self._open_door(None)
+        if not os.path.exists(self._socket_path("line")):
+            self.held.release("line")
+            self._open_line()
+            if self.supervisor.state != "off":
+                self.retire_and_relaunch()
+
     def _mend_journal(self) -> None:
         self.journal.mend()
         if not self.journal.is_settled:

@@ -106,11 +106,11 @@ def _put_together(
     from holdfast.keeper.keeper import Keeper
     from holdfast.keeper.loop import Loop
 
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     is_resumed = "--resume" in asked
     loop = Loop()
     keeper = Keeper(options, loop, lock_fd, table, launcher)
     loop.on_signal(signal.SIGCHLD, keeper.children.departures.on_child_signal)
+    loop.on_signal(signal.SIGHUP, keeper.reopen)
     on_end = keeper.end_requests.on_signal
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.on_signal(number, lambda number=number: on_end(number))  # type: ignore[misc]

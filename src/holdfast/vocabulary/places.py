@@ -11,6 +11,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
 LONGEST_SOCKET_PATH = 100
@@ -80,10 +81,10 @@ def find_places(
     state_dir = state_dir or environ.get("HOLDFAST_STATE_DIR")
     if state_dir:
         state = os.path.realpath(os.path.join(start, state_dir))
-        return Places(project, state, _runtime_beside(state, environ), config)
+        return _as_started(Places(project, state, _runtime_beside(state, environ), config))
     state = os.path.join(states_root(environ), folder_name(project))
     runtime = os.path.join(runtime_root(environ), digest(project))
-    return Places(project, state, runtime, config)
+    return _as_started(Places(project, state, runtime, config))
 
 
 def existing_project(start: str, environ: Mapping[str, str]) -> str | None:
@@ -101,13 +102,29 @@ def existing_project(start: str, environ: Mapping[str, str]) -> str | None:
 
 def project_of(state: str) -> str:
     """The project whose state this folder holds; nothing if that cannot be told."""
-    import json
+    return str(keeper_note(state).get("project") or "")
 
+
+def keeper_note(state: str) -> dict[str, Any]:
+    """What the keeper of this folder wrote down about itself, if there is or was one."""
     try:
         with open(os.path.join(state, "keeper.json"), encoding="utf-8") as file:
-            return str(json.load(file).get("project") or "")
+            import json
+
+            note = json.load(file)
     except (OSError, ValueError):
-        return ""
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _as_started(places: Places) -> Places:
+    """With the sockets where the keeper has them: its starter's environment may have been another
+    one (cron, sudo and ssh often have no XDG_RUNTIME_DIR)."""
+    if not os.path.exists(places.line_socket):
+        runtime = keeper_note(places.state).get("runtime")
+        if isinstance(runtime, str) and os.path.exists(os.path.join(runtime, "line.sock")):
+            places.runtime = runtime
+    return places
 
 
 def states_root(environ: Mapping[str, str]) -> str:
