@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.cli.mcp import _toolsets
 from holdfast.cli.mcp_config import CLIENTS
+from holdfast.vocabulary.errors import UsageError
 
 
 @pytest.fixture
@@ -148,3 +150,11 @@ def test_what_the_user_added_to_our_table_stays(
     assert b"\n" not in path.read_bytes().replace(b"\r\n", b"")
     assert path.with_name("config.toml.backup-1").read_bytes() == before
     assert main(["mcp", "config", "codex", "--write", "--start"]) == 0
+
+
+@pytest.mark.parametrize("text", ["nope", "process,nope", "", " , "])
+def test_toolsets_are_named(text: str) -> None:
+    """An assistant that is offered nothing would not know why."""
+    with pytest.raises(UsageError, match="toolset"):
+        _toolsets(text)
+    assert _toolsets("git, process") == ["git", "process"]

@@ -87,4 +87,6 @@ def _toolsets(text: str) -> list[str]:
     for name in names:
         if name not in TOOLSETS:
             raise UsageError(f'no toolset "{name}"', f"known: {', '.join(TOOLSETS)}")
+    if not names:
+        raise UsageError("--toolsets names none", f"known: {', '.join(TOOLSETS)}")
     return names

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Message = dict[str, Any]
 
-KEY = "io.holdfast/key"
+KEY, BEGAN = "io.holdfast/key", "io.holdfast/began"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 SUBSCRIPTION = b'"io.modelcontextprotocol/subscriptionId"'
 ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
@@ -162,7 +162,7 @@ class Relay:
         elif method == "tools/call":
             meta = params.get("_meta")
             meta = dict(meta) if isinstance(meta, dict) else {}
-            meta[KEY] = self._key_of(params)
+            meta |= {KEY: self._key_of(params), BEGAN: time.monotonic()}
             message["params"] = {**params, "_meta": meta}
             line = encoded(message)
         if self._token is None and isinstance(params.get("_meta"), dict):

@@ -7,6 +7,7 @@ A call that is repeated, because the gate or the supervisor died under it, has t
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -48,6 +49,14 @@ class Client:
         )
 
 
+def _passed_since(began: Any) -> float:
+    """Seconds, if they are worth to be counted; the clock is that of the whole machine."""
+    if not isinstance(began, float):
+        return 0.0
+    passed = time.monotonic() - began
+    return passed if 1.0 < passed < LONGEST_SECONDS else 0.0
+
+
 class Call:
     """What a tool works with."""
 
@@ -58,8 +67,10 @@ class Call:
         key: str | None,
         progress: Progress | None = None,
         confirm: Confirm | None = None,
+        began: Any = None,
     ) -> None:
-        """`confirm` is awaited when a command waits for approval; it may raise instead."""
+        """`confirm` is awaited when a command waits for approval; it may raise instead. `began`:
+        when it was asked first, if this is not the first time."""
         self.client = client
         self.key = key or uuid.uuid4().hex
         self.notice: dict[str, Any] | None = None
@@ -68,6 +79,11 @@ class Call:
         self._confirm = confirm
         self._caller = client.caller._replace(call=tool)
         self._changes = 0
+        self._passed = _passed_since(began)
+
+    def remaining(self, seconds: float) -> float:
+        """How much of this time is left: a call that is repeated waits no longer for that."""
+        return max(0.0, seconds - self._passed)
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """The answer to one command; raises the error that came instead.

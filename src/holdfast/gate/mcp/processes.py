@@ -150,7 +150,7 @@ async def control(call: Call, given: ControlArguments) -> Answer:
         fields["wait"] = given.wait_s > 0
     try:
         asked = call.ask(given.action, **fields)
-        waiting = asyncio.wait_for(asked, max(1.0, given.wait_s))
+        waiting = asyncio.wait_for(asked, max(1.0, call.remaining(given.wait_s)))
         result = await call.meanwhile(waiting, given.wait_s, f"{given.action} is under way")
         outcomes: dict[str, dict[str, Any]] = result["services"]
     except asyncio.TimeoutError:
@@ -249,9 +249,9 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         condition = f"silent:{given.quiet_s}"
     elif given.until == "exit":
         condition = "exited"
+    timeout = call.remaining(given.timeout_s)
     asked = [
-        call.ask("wait", service=name, condition=condition, timeout=given.timeout_s)
-        for name in given.names
+        call.ask("wait", service=name, condition=condition, timeout=timeout) for name in given.names
     ]
     what = f"waiting for {', '.join(given.names)}: {given.until}"
     results = await call.meanwhile(asyncio.gather(*asked), given.timeout_s, what)
@@ -274,7 +274,7 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         elif not result["met"]:
             printed = await last_lines(call, result["service"], _DETAIL_LINES)
             lines += ["last lines:", answers.fenced(printed)] if printed else []
-    hopeless = [it for it in results if not it["met"] and it["seconds"] < given.timeout_s - 0.1]
+    hopeless = [it for it in results if not it["met"] and it["seconds"] < timeout - 0.1]
     if hopeless:
         names = ", ".join(it["service"] for it in hopeless)
         lines.append(f"waiting longer does not help: control starts {names}")

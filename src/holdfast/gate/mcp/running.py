@@ -40,7 +40,8 @@ async def run(call: Call, given: RunArguments) -> Answer:
         wait=False,
     )
     joined = begun["outcome"]["outcome"] == "already_running"
-    waiting = call.ask("wait", service=name, condition="exited", timeout=given.timeout_s)
+    timeout = call.remaining(given.timeout_s)
+    waiting = call.ask("wait", service=name, condition="exited", timeout=timeout)
     await call.meanwhile(waiting, min(given.timeout_s, LONGEST_SECONDS), f"{name} runs")
     status = (await call.ask("status", services=[name]))["services"][name]
     most = answers.bounded(given.max_bytes)

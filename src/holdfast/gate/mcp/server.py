@@ -42,6 +42,8 @@ from holdfast.vocabulary.secrets import redact
 
 KEY = "io.holdfast/key"
 """Where the relay puts the key under which a call may be repeated."""
+BEGAN = "io.holdfast/began"
+"""And when it was asked first."""
 INSTRUCTIONS = (
     "Holdfast keeps this project's services running; they outlive this conversation. `status` "
     "lists them. Use `control` to start what you need: what runs already is joined, never "
@@ -79,10 +81,11 @@ class Answers:
             meta.get(KEY),
             ctx.session.report_progress,
             confirm_for(ctx, client, was_asked=params.input_responses is not None),
+            meta.get(BEGAN),
         )
         try:
             arguments = given(tool.arguments, tool.name, params.arguments or {})
-            with anyio.fail_after(LONGEST_CALL):
+            with anyio.fail_after(call.remaining(LONGEST_CALL)):
                 answer = await tool.work(call, arguments)
         except HoldfastError as error:
             answer = failure(error)
