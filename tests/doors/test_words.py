@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.doors import wording
 from holdfast.doors.words import Request, parse
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.results import CheckResult, HealthResult, ReloadResult, ServiceHealth
 
 SAME: list[tuple[str, str, str, str, set[str]]] = [
     ("status", '"Status"', '{"command": "status"}', "status", set()),
@@ -113,3 +115,24 @@ def test_what_only_looks_like_a_number_or_a_list_is_refused(line: str) -> None:
     """As any other mistake, in words."""
     with pytest.raises(UsageError):
         parse(line.encode())
+
+
+def test_answers_are_lines() -> None:
+    """A check that was made is told with what it found; a reload without a change, too."""
+    check = CheckResult(
+        probe="liveness", check="http", passed=False, reason="answered 500", duration=0.1
+    )
+    health = ServiceHealth(
+        status="running", ready=None, health="unhealthy", consecutive_failures=3, checks=[check]
+    )
+    told = wording.of_result(HealthResult(services={"web": health}))
+    assert told == "web: running, liveness (http) failed: answered 500"
+    same = ReloadResult(config="x", plan={}, services={}, settings=[], changes=False)
+    assert wording.of_result(same) == "nothing to change"
+
+
+def test_a_command_that_is_no_word_is_told_in_json() -> None:
+    """Not every command has a word; all of them can be written as JSON."""
+    with pytest.raises(UsageError, match="explain") as refused:
+        parse(b"explain web")
+    assert '{"command": "explain"}' in refused.value.hint

@@ -10,7 +10,14 @@ from holdfast.vocabulary.authority import ApprovalInfo, ApprovalsResult, ModeRes
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.printable import printable_lines
 from holdfast.vocabulary.quantities import format_duration
-from holdfast.vocabulary.results import LogsResult, Result, StatusResult
+from holdfast.vocabulary.results import (
+    HealthResult,
+    LogsResult,
+    ReloadResult,
+    Result,
+    ServiceHealth,
+    StatusResult,
+)
 
 
 def of_result(result: Result | dict[str, Any]) -> str:
@@ -27,6 +34,11 @@ def _of(result: Result | dict[str, Any]) -> str:
         return f"{result.runtime_mode}, {result.service_count} services. {result.message}".rstrip()
     if isinstance(result, ApprovalsResult):
         return "\n".join(map(_approval, result.waiting)) or "nothing waits for approval"
+    if isinstance(result, HealthResult):
+        return "\n".join(f"{name}: {_health(one)}" for name, one in result.services.items())
+    if isinstance(result, ReloadResult) and not result.services:
+        changed = f"settings changed: {', '.join(result.settings)}" if result.settings else ""
+        return changed or "nothing to change"
     facts = msgspec.to_builtins(result)
     services = facts.get("services")
     if isinstance(services, dict) and services:
@@ -60,6 +72,15 @@ def _status(result: StatusResult) -> str:
             words.append(one.reason)
         lines.append(", ".join(words))
     return "\n".join(lines)
+
+
+def _health(one: ServiceHealth) -> str:
+    found = [
+        f"{it.probe} ({it.check}) {'passed' if it.passed else 'failed'}: {it.reason}"
+        for it in one.checks
+        if it.check != "process"
+    ]
+    return ", ".join([one.status, *found])
 
 
 def _approval(one: ApprovalInfo) -> str:

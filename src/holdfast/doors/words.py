@@ -170,9 +170,11 @@ def _from_words(words: list[str]) -> Request:
             known = ["status", "start", "stop", "restart", "health", "logs", "reload", "shutdown"]
             known += ["pause", "resume", "token", "help", "quit"]
             known += ["lockdown", "unlock", "approvals", "approve", "reject", "mode"]
-            guess = closest(word, known)
+            name = word.replace("-", "_")
+            guess = None if name in COMMANDS else closest(word, known)
             message = f'no word "{word}"' + (f'; did you mean "{guess}"?' if guess else "")
-            raise UsageError(message, "help lists the words")
+            in_json = f'; as JSON: {{"command": "{name}"}}' if name in COMMANDS else ""
+            raise UsageError(message, f"help lists the words{in_json}")
 
 
 def _about_authority(word: str, rest: list[str]) -> Request:
