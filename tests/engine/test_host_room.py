@@ -73,7 +73,9 @@ def test_a_busy_host_refuses_with_both_values(stage: GatedStage) -> None:
     stage.advance(2)
     future = stage.runner.start()
     outcome = future.result()
-    assert outcome.reason == "cpu is at 93 %, at most 80 % allowed (limits.max_cpu)"
+    assert (
+        outcome.reason == "CPU limit exceeded: it is at 93 %, at most 80 % allowed (limits.max_cpu)"
+    )
     assert (outcome.error_type, outcome.code) == ("RESOURCE_EXCEEDED", "resource_exceeded")
     assert stage.runner.state.value == "failed"
     stage.advance(100)
@@ -118,7 +120,7 @@ def test_with_a_queue_a_start_waits_and_says_what_for(stage: GatedStage) -> None
     stage.advance(2)
     outcome = stage.runner.start().result()
     assert outcome.outcome == "waiting"
-    assert "cpu is at 95 %, at most 80 % allowed" in stage.runner.waiting_for[0]
+    assert "it is at 95 %, at most 80 % allowed" in stage.runner.waiting_for[0]
     assert stage.keeper.spawned == []
     stage.runner.stop()
     for _ in range(20):

@@ -28,11 +28,15 @@ def spec(action: LimitAction = "restart", **fields: object) -> ServiceSpec:
 def test_the_words_name_both_values_and_the_key() -> None:
     """A refusal can be understood and acted on."""
     words = limits.obstacle(HostLimits(max_cpu=80), Measured(3, cpu=93.2))
-    assert words == "cpu is at 93 %, at most 80 % allowed (limits.max_cpu)"
+    assert words == "CPU limit exceeded: it is at 93 %, at most 80 % allowed (limits.max_cpu)"
     words = limits.obstacle(HostLimits(max_memory=50), Measured(3, memory=50.3))
-    assert words == "memory is at 50.30 %, at most 50 % allowed (limits.max_memory)"
+    assert words == (
+        "Memory limit exceeded: it is at 50.30 %, at most 50 % allowed (limits.max_memory)"
+    )
     words = limits.obstacle(HostLimits(max_processes=3), Measured(3))
-    assert words == "3 services run, at most 3 allowed (limits.max_processes)"
+    assert words == (
+        "Process limit exceeded: 3 services run, at most 3 allowed (limits.max_processes)"
+    )
 
 
 @given(percents, percents, st.integers(1, 50), st.integers(0, 60))

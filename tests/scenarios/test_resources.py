@@ -233,7 +233,8 @@ def test_a_start_beyond_a_limit_fails_with_both_values(hold: Hold) -> None:
     answer = hold.ask("start", services=["two"])["services"]["two"]
     assert (answer["outcome"], answer["code"]) == ("failed", "resource_exceeded")
     assert answer["error_type"] == "RESOURCE_EXCEEDED"
-    assert answer["reason"] == "1 service runs, at most 1 allowed (limits.max_processes)"
+    allowed = "at most 1 allowed (limits.max_processes)"
+    assert answer["reason"] == f"Process limit exceeded: 1 service runs, {allowed}"
     assert hold.service("two")["status"] == "failed"
     assert hold.cli("start", "two", expect=1)
     hold.cli("stop", "one")

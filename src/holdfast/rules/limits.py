@@ -43,14 +43,15 @@ def obstacle(limits: HostLimits, measured: Measured) -> str | None:
     if limits.max_processes is not None and measured.processes >= limits.max_processes:
         live = measured.processes
         running = "1 service runs" if live == 1 else f"{live} services run"
-        return f"{running}, at most {limits.max_processes} allowed (limits.max_processes)"
+        allowed = f"at most {limits.max_processes} allowed (limits.max_processes)"
+        return f"Process limit exceeded: {running}, {allowed}"
     for name, found, most in (
-        ("cpu", measured.cpu, limits.max_cpu),
-        ("memory", measured.memory, limits.max_memory),
+        ("CPU", measured.cpu, limits.max_cpu),
+        ("Memory", measured.memory, limits.max_memory),
     ):
         if most is not None and found is not None and found > most:
-            key = f"limits.max_{name}"
-            return f"{name} is at {_percent(found, most)} %, at most {most:g} % allowed ({key})"
+            allowed = f"at most {most:g} % allowed (limits.max_{name.lower()})"
+            return f"{name} limit exceeded: it is at {_percent(found, most)} %, {allowed}"
     return None
 
 
