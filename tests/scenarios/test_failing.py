@@ -1,4 +1,4 @@
-"""Services that fail: T4 and T5 through the real restart path, with short delays."""
+"""Services that fail, through the real restart path, with short delays."""
 
 from __future__ import annotations
 
