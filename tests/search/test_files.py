@@ -282,6 +282,13 @@ def test_a_link_that_stood_there_for_a_moment(tmp_path: Path) -> None:
 
     desk.finding.run = swapping  # type: ignore[method-assign, assignment]
     assert desk.ask("search", pattern="needle", path="a.txt").hits == []
+    for mode in ("files", "count"):
+        (tmp_path / "outside").write_text("elsewhere\nelsewhere\n")
+        told = desk.ask("search", pattern="elsewhere", path="a.txt", mode=mode)
+        assert told.files == told.counts == [], mode
+        (tmp_path / "outside").write_text("needle\n" * 7)
+        counts = desk.ask("search", pattern="needle", path="a.txt", mode=mode).counts
+        assert [one.count for one in counts] == ([1] if mode == "count" else [])
     desk.finding.run = run  # type: ignore[method-assign]
     assert [hit.text for hit in desk.ask("search", pattern="needle").hits] == ["needle inside"]
 

@@ -46,6 +46,11 @@ def words_for_files(command: Search, excluded: Sequence[str], target: str) -> li
     return [*words, "--", target]
 
 
+def words_for_proof(command: Search, paths: Sequence[str]) -> list[str]:
+    """The same once more in these very files: how many lines of each match."""
+    return [*_ALWAYS, *_MODES["count"], *_pattern(command), "--", *paths]
+
+
 def words_for_logs(command: SearchLogs, most: int | None, paths: Sequence[str]) -> list[str]:
     """`most`: lines of each file that can matter."""
     words = [*_ALWAYS, "--json", "--text", "--encoding=none", "--no-ignore", "--hidden"]

@@ -11,6 +11,7 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.search.events import Event, EventReader
 from holdfast.app.context import Context
 from holdfast.app.handlers.offered import offered
+from holdfast.engine.searches import Ended
 from holdfast.rules import searching as rules
 from holdfast.rules.file_access import REPOSITORIES, Located
 from holdfast.rules.searching import FilePlace
@@ -22,6 +23,8 @@ _HIT_OVERHEAD = 16
 _WINDOW = 2 * rules.LONGEST_SHOWN
 _COMPARED = 256
 _LARGEST_DECODED = 16 << 20
+_AT_ONCE = 250
+"""Files that are open at a time."""
 _UTF_8 = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -45,6 +48,8 @@ async def search(context: Context, command: Search) -> SearchResult:
         words = rules.words_for_files(command, excluded, ground.target)
         ended = await context.finding.run(words, ground.working_dir, collector.take)
         await context.in_thread(collector.finish)
+        if isinstance(collector, _Files):
+            ended = await _prove(context, command, collector, ended)
     is_complete = not collector.is_full and not ended.is_timeout
     last = collector.last or place
     return SearchResult(
@@ -289,6 +294,7 @@ class _Files(_Collector):
     ) -> None:
         super().__init__(command, roots, folder, after)
         self._rest = b""
+        self._tally = Tally()
 
     def _new(self, name: str, told: int) -> str | None:
         """The file's path, if it is to be told and there is room beside those told already."""
@@ -300,6 +306,63 @@ class _Files(_Collector):
             return None
         self.last = FilePlace(name, 0)
         return path
+
+
+async def _prove(context: Context, command: Search, collector: _Files, ended: Ended) -> Ended:
+    """Tell only what is in the files of these names beneath their roots. Ripgrep opens files by
+    name: if a link stood there for a moment, it has read another one. Here it opens what we
+    opened."""
+    told = [*collector.files, *(one.path for one in collector.counts)]
+    proven: dict[str, int] = {}
+    for begin in range(0, len(told), _AT_ONCE):
+        with ExitStack() as stack:
+            part = told[begin : begin + _AT_ONCE]
+            names = await context.in_thread(_opened, stack, collector.roots, part)
+            if names is None:
+                return ended
+            tally = Tally()
+            if names:
+                words = rules.words_for_proof(command, list(names))
+                again = await context.finding.run(words, "/", tally.take)
+                ended = ended._replace(is_timeout=ended.is_timeout or again.is_timeout)
+            proven |= {names[name]: count for name, count in tally.counts if name in names}
+    collector.files = [path for path in collector.files if path in proven]
+    counted = [one.path for one in collector.counts if one.path in proven]
+    collector.counts = [FileCount(path=path, count=proven[path]) for path in counted]
+    return ended
+
+
+def _opened(stack: ExitStack, roots: Roots, told: list[str]) -> dict[str, str] | None:
+    """The files that can be opened beneath their roots, by names that lead to nothing else; None
+    where there are no such names."""
+    if not os.path.isdir("/proc/self/fd"):
+        return None
+    found: dict[str, str] = {}
+    for path in told:
+        try:
+            descriptor, _ = stack.enter_context(roots.opened(roots.locate(path)))
+        except (OSError, HoldfastError):
+            continue
+        found[f"/proc/{os.getpid()}/fd/{descriptor}"] = path
+    return found
+
+
+class Tally:
+    """How many lines of each file, as ripgrep counts them."""
+
+    def __init__(self) -> None:
+        self.counts: list[tuple[str, int]] = []
+        self._rest = b""
+
+    def take(self, data: bytes) -> bool:
+        self._rest += data
+        while True:
+            name, nul, rest = self._rest.partition(b"\0")
+            number, end, after = rest.partition(b"\n")
+            if not nul or not end:
+                return False
+            self._rest = after
+            self.counts.append((_path(name), int(number) if number.isdigit() else 0))
 
 
 class _Paths(_Files):
@@ -317,16 +380,11 @@ class _Counts(_Files):
     """How many lines of each file."""
 
     def take(self, data: bytes) -> bool:
-        self._rest += data
-        while not self.is_full:
-            name, nul, rest = self._rest.partition(b"\0")
-            number, end, after = rest.partition(b"\n")
-            if not nul or not end:
-                break
-            self._rest = after
-            if (path := self._new(_path(name), len(self.counts))) is not None:
-                count = int(number) if number.isdigit() else 0
+        self._tally.take(data)
+        for name, count in self._tally.counts:
+            if not self.is_full and (path := self._new(name, len(self.counts))) is not None:
                 self.counts.append(FileCount(path=path, count=count))
+        self._tally.counts.clear()
         return self.is_full
 
 
