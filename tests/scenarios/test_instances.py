@@ -58,7 +58,7 @@ def test_instances_have_ports_of_their_own(hold: Hold) -> None:
     for index in (1, 2, 3):
         (hold.project / f"dir{index}").mkdir()
     command = program("answering.py", f"{{{{ index + {base} }}}}", "v{{ index }}", 0)
-    probe = {"tcp": f"127.0.0.1:{{{{ index + {base} }}}}", "interval": "100ms"}
+    probe = {"tcp": f"127.0.0.1:{{{{ index + {base} }}}}", "interval": "100ms", "retries": 100}
     hold.services(
         web=service(
             command,
