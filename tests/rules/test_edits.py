@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.rules import edits, texts
 from holdfast.vocabulary.commands.files import Edit
-from holdfast.vocabulary.errors import Conflict, UsageError
+from holdfast.vocabulary.errors import Conflict, Refused, UsageError
 
 
 def edited(text: str, *given: tuple[str, str] | Edit) -> str:
@@ -30,6 +30,22 @@ def test_two_places_are_refused_with_their_lines() -> None:
         edited("one\ntwo\none\n", ("one", "1"))
     assert caught.value.details["lines"] == [1, 3]
     assert edited("one\ntwo\none\n", Edit(old="one", new="1", all=True)) == "1\ntwo\n1\n"
+
+
+def test_no_edit_makes_a_text_without_bounds() -> None:
+    """Neither in one step nor in several, however often a piece is there."""
+    with pytest.raises(Refused, match="edit 1 makes the file larger than 16 MiB"):
+        edited("a" * 1_000_000, Edit(old="a", new="a" * 1_000_000, all=True))
+    doubling = [Edit(old="a", new="aa", all=True)] * 40
+    with pytest.raises(Refused, match="edit 25 makes"):
+        edited("a", *doubling)
+
+
+def test_edits_do_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all of them pass over is bounded."""
+    monkeypatch.setattr(edits, "MOST_PASSED", 10_000)
+    with pytest.raises(Refused, match="in parts|take too long"):
+        edited("x" * 5_000 + "ab", *[("a", "b"), ("b" * 2, "a")] * 10)
 
 
 def test_overlapping_places_are_two() -> None:

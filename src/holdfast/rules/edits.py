@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.rules import texts
-from holdfast.vocabulary.errors import Conflict, UsageError
+from holdfast.vocabulary.errors import Conflict, Refused, UsageError
 
 MOST_LINES_TOLD = 10
 MOST_LINES_COMPARED = 20_000
 MOST_LIKENESSES = 300
 """Lines that are compared letter by letter, which is slow."""
 LONGEST_LINE_TOLD = 200
+LARGEST_TEXT = 16 * 1024 * 1024
+"""Letters that a text may have after an edit; no larger file is written."""
+MOST_PASSED = 2_000_000_000
+"""Letters that all edits of one call may pass over together: a few seconds."""
 
 
 class Replacement(Protocol):
@@ -44,7 +48,11 @@ def apply(text: str, form: texts.Form, edits: Sequence[Replacement]) -> Edited:
     if not edits:
         raise UsageError("no edit is given", '{"edits": [{"old": "…", "new": "…"}]}')
     replaced = []
+    passed = 0
     for number, edit in enumerate(edits, 1):
+        passed += len(text)
+        if passed > MOST_PASSED:
+            raise Refused("so many edits of so large a file take too long", "send them in parts")
         if not edit.old:
             raise UsageError(
                 f"edit {number}: old is empty", "write_file makes or replaces a whole file"
@@ -57,7 +65,10 @@ def apply(text: str, form: texts.Form, edits: Sequence[Replacement]) -> Edited:
             raise _missing(text, number, len(edits), old)
         if len(places) > 1 and not edit.all:
             raise _ambiguous(text, number, len(edits), places)
-        replaced.append(text.count(old) if edit.all else 1)
+        count = text.count(old) if edit.all else 1
+        if len(text) + count * (len(new) - len(old)) > LARGEST_TEXT:
+            raise Refused(f"edit {number} makes the file larger than {LARGEST_TEXT >> 20} MiB")
+        replaced.append(count)
         text = text.replace(old, new) if edit.all else text.replace(old, new, 1)
     return Edited(text, replaced)
 
