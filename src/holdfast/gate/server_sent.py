@@ -15,7 +15,7 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.following import follow
+from holdfast.gate.following import follow, known
 from holdfast.gate.log_lines import follow_lines
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import HoldfastError, UsageError
@@ -68,6 +68,9 @@ class Stories:
             for event in found["events"]:
                 yield server_sent(event, event["seq"])
             fields["since"] = found["last"]
+        else:
+            found = await self._channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
+            fields["since"] = known(fields["since"], found["last"])
         services = fields.get("services") or []
         async with aclosing(follow(self._new_channel, caller, fields["since"], services)) as events:
             async for event in events:

@@ -15,13 +15,14 @@ from holdfast.vocabulary.results import EventsResult, RunsResult
 
 _BATCH = 500
 _MOST = 10_000
-_LARGEST = 2**63 - 1
 
 
 def events(
     context: Context, command: Events
 ) -> Awaitable[EventsResult] | AsyncGenerator[dict[str, Any], None]:
-    since = None if command.since is None else max(0, min(command.since, _LARGEST))
+    since = None if command.since is None else max(0, command.since)
+    if since is not None and since > context.bus.last_seq:
+        since = 0  # a number of a history that is lost: all of this one is news
     names = _names(context, command.services)
     command = msgspec.structs.replace(command, services=names, since=since)
     if command.follow:
