@@ -37,6 +37,8 @@ class World(Hold):
     def __init__(self) -> None:
         super().__init__(HOLDFAST_TCP="on", HOLDFAST_HTTP="on")
         self.tcp_port, self.http_port = free_port(), free_port()
+        self.auditor = ""
+        """The token of who reads the records."""
 
     @property
     def token(self) -> str:
