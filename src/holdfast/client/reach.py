@@ -166,8 +166,9 @@ def _ask_for_sockets(places: Places) -> None:
     from holdfast.client.outlived import start_time_of
 
     told = keeper_note(places.state)
-    if told.get("runtime") == places.runtime and start_time_of(told["pid"]) == told["start_time"]:
-        os.kill(told["pid"], SIGHUP)
+    pid, born = told.get("pid"), told.get("start_time")
+    if pid and born and told.get("runtime") == places.runtime and start_time_of(pid) == born:
+        os.kill(pid, SIGHUP)
 
 
 def keeper_facts(places: Places) -> dict[str, Any] | None:
