@@ -44,7 +44,7 @@ def test_no_edit_makes_a_text_without_bounds() -> None:
 def test_edits_do_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """What all of them pass over is bounded."""
     monkeypatch.setattr(edits, "MOST_PASSED", 10_000)
-    with pytest.raises(Refused, match="in parts|take too long"):
+    with pytest.raises(Refused, match="take too long"):
         edited("x" * 5_000 + "ab", *[("a", "b"), ("b" * 2, "a")] * 10)
 
 
