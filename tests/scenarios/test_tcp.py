@@ -185,6 +185,18 @@ def test_allowed_commands_and_the_configured_token(hold: NetHold) -> None:
     hold.cli("stop", "web")
 
 
+def test_a_configured_token_takes_along_what_was_made_with_it(hold: NetHold) -> None:
+    """When it is exchanged, as when it were revoked."""
+    hold.declare(authentication={"enabled": True, "token": "sesame"})
+    hold.open()
+    caller = {"token": "sesame", "door": "rest"}
+    made = hold.ask("create_token", token_name="made", role="viewer", caller=caller)["text"]
+    assert "web: running" in piped(hold.port, f"token {made}", "status")
+    hold.declare(authentication={"enabled": True, "token": "another"})
+    hold.cli("reload")
+    assert "not known" in piped(hold.port, f"token {made}", "status")
+
+
 def test_roles_and_scopes_bind(opened: NetHold) -> None:
     """A viewer, and an operator of another service, stop nothing; refusals are on record."""
     viewer = opened.cli("token", "create", "eyes", "--role", "viewer").stdout.strip()

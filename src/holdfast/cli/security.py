@@ -55,7 +55,7 @@ def _list_tokens(call: Call) -> int:
             one["role"],
             "; ".join(f"{key} {','.join(value)}" for key, value in one["scopes"].items()) or "-",
             durations.show_time(one["created_at"]),
-            (one.get("by") or "owner").removeprefix("token "),
+            (one.get("by") or "owner").removeprefix("token ").removeprefix("of the "),
             durations.show_time(one.get("expires_at")),
             one["id"],
         )
