@@ -31,8 +31,8 @@ BEGIN_VERBS = (
         commands=("up", "watch", "events", "status", "shutdown"),
         about=(
             "What runs already is left alone; what was stopped by hand is started.\n"
-            "In the foreground, Ctrl-C in the `up` that started Holdfast stops everything (twice: at\n"
-            "once); in one that joined it, it only detaches."
+            "In the foreground, Ctrl-C in the `up` that started Holdfast stops everything\n"
+            "(twice: at once); in one that joined it, it only detaches."
         ),
         examples=(
             ("holdfast up", "start everything and show its output"),
