@@ -114,12 +114,11 @@ def test_without_a_configured_port_the_next_free_one_is_taken() -> None:
             each.services(web={"command": ["sleep", "1000"], "start_seconds": 0})
             each.up()
         first, second = (supervisor(each)["doors"]["http"] for each in (one, two))
-        assert first < second
-        note = supervisor(two)["door_notes"]["http"]
-        assert note.startswith("port 3001 is held by ")
-        if first.endswith(":3001"):
-            assert f"another Holdfast, '{one.state.name}'" in note
-        assert f"so {second.rpartition(':')[2]} is used" in two.cli("status").stdout
+        assert first != second
+        if first.endswith(":3001"):  # unless somebody else on this machine had it
+            note = supervisor(two)["door_notes"]["http"]
+            assert note.startswith(f"port 3001 is held by another Holdfast, '{one.state.name}'")
+            assert f"so {second.rpartition(':')[2]} is used" in two.cli("status").stdout
         assert two.ask("hello")["doors"]["http"] == second
         assert supervisor(one)["doors"]["http"] == first
 

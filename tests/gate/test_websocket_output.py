@@ -67,7 +67,9 @@ def truth(hold: Hold) -> dict[str, bytes]:
 def test_output_goes_on_over_reconnects_and_deaths(hold: Hold, up: Callable[..., Gate]) -> None:
     """By the last cursor: no gap, no duplicate, and the process does not notice; the viewer
     leaves and comes back, the supervisor is killed, the gate is killed."""
-    gate = up(web={"command": counting(hold, 1500, 0.002, "err"), "restart_policy": "never"})
+    enough = hold.folder / "enough"
+    command = counting(hold, 30_000, 0.002, "err", str(enough))
+    gate = up(web={"command": command, "restart_policy": "never"})
     pid, seen, cursor = hold.service("web")["pid"], list[dict[str, Any]](), "P0"
 
     async def look(ws: Ws, count: int) -> None:
@@ -99,6 +101,7 @@ def test_output_goes_on_over_reconnects_and_deaths(hold: Hold, up: Callable[...,
         await asyncio.to_thread(gate.replace)
         async with await Ws.open(gate) as ws:
             await ws.watch("web", cursor=cursor)
+            enough.touch()
             while True:
                 frame = await ws.frame(lambda it: it["event"] in ("output", "status"))
                 if frame["event"] == "output":
