@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.rules import ignoring
@@ -88,6 +88,8 @@ def ignored(text: str, path: str, folder: Path) -> bool:
     return False
 
 
+@example(["[!a]"])
+@example(["?", "!??"])
 @given(st.lists(st.one_of(LINES, ODD), min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_same_files_are_ignored_as_by_git(tree: Path, lines: list[str]) -> None:

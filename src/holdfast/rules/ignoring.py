@@ -18,7 +18,7 @@ MOST_DEEP = 5
 """How often `**` may stand in a pattern; no sane one has more."""
 _CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "digit": "0-9", "lower": "a-z",
-    "upper": "A-Z", "punct": "!-/:-@\\[-`{-~", "space": "\\s", "xdigit": "0-9a-fA-F",
+    "upper": "A-Z", "punct": "!-/:-@\\[-`{-~", "space": " \\t\\n\\r\\f\\v", "xdigit": "0-9a-fA-F",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ class Pattern(NamedTuple):
 def read(text: str) -> tuple[Pattern, ...]:
     """The patterns of an ignore file, last first: the last that matches counts."""
     found = []
-    for line in text.removeprefix("\ufeff").split("\n")[: 10 * MOST_PATTERNS]:
+    for line in _bytewise(text.removeprefix("\ufeff")).split("\n")[: 10 * MOST_PATTERNS]:
         pattern = _pattern(line.removesuffix("\r"))
         if pattern is not None:
             found.append(pattern)
@@ -44,6 +44,7 @@ def read(text: str) -> tuple[Pattern, ...]:
 
 def verdict(patterns: Sequence[Pattern], names: Sequence[str], *, is_folder: bool) -> bool | None:
     """Whether this is ignored, by its names below the folder of the ignore file; None: unsaid."""
+    names = [_bytewise(name) for name in names]
     path = "/".join(names)
     for pattern in patterns:
         if pattern.is_folder_only and not is_folder:
@@ -51,6 +52,11 @@ def verdict(patterns: Sequence[Pattern], names: Sequence[str], *, is_folder: boo
         if pattern.regex.fullmatch(names[-1] if pattern.is_name_only else path):
             return not pattern.is_negated
     return None
+
+
+def _bytewise(text: str) -> str:
+    """A letter for each byte: to git, `?` is one byte."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 def _pattern(line: str) -> Pattern | None:
