@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.rules.globs import Watched, expression
@@ -92,7 +92,9 @@ def test_what_matches_is_in_a_folder_that_is_entered(path: str) -> None:
             assert found.enters(folder), (pattern, path)
 
 
-@given(st.text("ab*?[]!/.\\-^", min_size=1, max_size=12))
+@given(st.text("ab*?[]!/.\\-^&~|", min_size=1, max_size=12))
+@example("[?--]")
+@example("[a&&b]")
 def test_any_text_is_a_pattern(text: str) -> None:
     """No pattern breaks, whatever is written."""
     watched("/" + text).matches("/a/b")

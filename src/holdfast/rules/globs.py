@@ -115,8 +115,14 @@ def _name_expression(part: str) -> str:
 
 def _choice(inside: str) -> str:
     """Characters in brackets, as they stand if they make no sense as a choice."""
-    escaped = inside.replace("\\", r"\\").replace("[", r"\[").replace("^", r"\^")
-    written = f"[^{escaped[1:]}]" if inside.startswith("!") else f"[{escaped}]"
+    letters = inside.removeprefix("!")
+    escaped, place = "", 0
+    while place < len(letters):
+        is_range = letters[place + 1 : place + 2] == "-" and place + 2 < len(letters)
+        ends = letters[place : place + 3 : 2] if is_range else letters[place]
+        escaped += "-".join(map(re.escape, ends))
+        place += 3 if is_range else 1
+    written = f"[^{escaped}]" if inside.startswith("!") else f"[{escaped}]"
     try:
         re.compile(written)
     except re.error:
