@@ -47,7 +47,7 @@ services:
     ("written", "wanted"),
     [
         ("services: {a: {command: x, memory_limit: lots}}", "not a size"),
-        ("services: {a: {command: x, memory_limit: 12}}", "not between"),
+        ("services: {a: {command: x, memory_limit: 12}}", "too small"),
         ("services: {a: {command: x, memory_limit: {action: warn}}}", "it has no size"),
         ("services: {a: {command: x, memory_limit: {size: 5MB, action: beg}}}", "not known"),
         ("services: {a: {command: x, cpu_limit: much}}", "write 150%"),
