@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.files import in_memory
 from holdfast.vocabulary.commands.files import ReadFile
-from holdfast.vocabulary.errors import Refused, UsageError
+from holdfast.vocabulary.errors import NotFound, Refused, UsageError
 from tests.adapters.files.stage import OPENERS, Stage
 
 
@@ -77,3 +77,16 @@ def test_only_known_devices_and_the_kernels_own_way(tmp_path: Path) -> None:
     stage = Stage(tmp_path, OPENERS["steps"])
     stage.files.read(ReadFile(path="a.txt"))
     assert stage.files.read_at_once(ReadFile(path="a.txt")) is None
+
+
+def test_a_root_that_became_a_link_leads_nowhere(stage: Stage) -> None:
+    """As for who waits: a root is the folder that it was, not what somebody puts in its place."""
+    other = stage.tree.parent / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("theirs")
+    stage.tree.rename(stage.tree.parent / "away")
+    stage.tree.symlink_to(other)
+    command = ReadFile(path="a.txt")
+    assert stage.files.read_at_once(command) is None
+    with pytest.raises(NotFound):
+        stage.files.read(command)

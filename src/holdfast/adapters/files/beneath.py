@@ -22,7 +22,8 @@ _GLANCE = _PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """Enough to see what something is, and too little to wake it up."""
 STEP = (_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPENAT2 = 437
-_BENEATH = 0x01 | 0x02 | 0x04 | 0x08
+_NO_SYMLINKS = 0x04
+_BENEATH = 0x01 | 0x02 | _NO_SYMLINKS | 0x08
 """RESOLVE_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS and _BENEATH."""
 _CACHED = 0x20
 """RESOLVE_CACHED of Linux 5.12: EAGAIN where a disk or a network would have to be asked."""
@@ -128,11 +129,11 @@ def best() -> Opener:
 
 
 def at_once(opener: Opener) -> tuple[Opener, Opener] | None:
-    """Ways to open what the kernel knows without asking anybody: by a whole path, and beneath a
-    folder. None where this opener is not the kernel's, or that cannot do it."""
+    """Ways to open what the kernel knows without asking anybody: by a whole path without links, and
+    beneath a folder. None where this opener is not the kernel's, or that cannot do it."""
     if not isinstance(opener, _Kernel):
         return None
-    anywhere, below = _Kernel(_CACHED), _Kernel(_BENEATH | _CACHED)
+    anywhere, below = _Kernel(_NO_SYMLINKS | _CACHED), _Kernel(_BENEATH | _CACHED)
     return (anywhere, below) if _works(below) else None
 
 
