@@ -32,3 +32,11 @@ def test_listening_at_one_address_no_other_is_a_name() -> None:
     """Whatever a connection says that it came to."""
     allowed = Allowed.at("127.0.0.1", 3001, is_tls=True)
     assert allowed.at_address({"server": ("192.0.2.7", 3001), "scheme": "https"}) == allowed
+
+
+def test_a_usual_port_may_be_left_out() -> None:
+    """As browsers do, also where the address is the name."""
+    allowed = Allowed.at("0.0.0.0", 443, is_tls=True)
+    here = allowed.at_address({"server": ("192.0.2.7", 443), "scheme": "https"})
+    assert {"localhost", "192.0.2.7", "192.0.2.7:443"} <= here.hosts
+    assert here.is_own("https://192.0.2.7", "192.0.2.7")

@@ -48,15 +48,11 @@ class Allowed(NamedTuple):
         name = _bracketed(host)
         is_everywhere = name in _EVERYWHERE
         names = {*_LOOPBACK} if is_everywhere else {*_LOOPBACK, name}
-        hosts = {f"{name}:{port}" for name in names}
-        scheme = "https" if is_tls else "http"
-        if port == _USUAL[scheme]:
-            hosts |= names  # a browser leaves it out
-        own = frozenset(f"{scheme}://{name}" for name in hosts)
+        hosts, own = _called(names, port, is_tls=is_tls)
         given = {origin.rstrip("/").lower() for origin in origins}
         # By such a name a proxy in front of us is called, which shows our own pages, too.
         hosts |= {origin.partition("://")[2] for origin in given}
-        return cls(frozenset(hosts), own | given, own, is_everywhere)
+        return cls(hosts, own | given, own, is_everywhere)
 
     def at_address(self, scope: Scope) -> Allowed:
         """Listening everywhere, the address that a client came to is a name of ours, too: no
@@ -64,9 +60,9 @@ class Allowed(NamedTuple):
         server = scope.get("server")
         if not self.is_everywhere or server is None:
             return self
-        host = f"{_bracketed(server[0].removeprefix('::ffff:'))}:{server[1]}"
-        origin = f"{'https' if is_encrypted(scope) else 'http'}://{host}"
-        return Allowed(self.hosts | {host}, self.origins | {origin}, self.own | {origin})
+        name = _bracketed(server[0].removeprefix("::ffff:"))
+        hosts, own = _called({name}, server[1], is_tls=is_encrypted(scope))
+        return Allowed(self.hosts | hosts, self.origins | own, self.own | own)
 
     def is_own(self, origin: str, host: str) -> bool:
         """Whether a page of this origin is one of ours, as the browser was shown it."""
@@ -174,6 +170,15 @@ def _look_at_cookie(
     reason = "a cookie alone changes nothing: no page of ours sent this"
     hint = f"pages send {PAGE_HEADER}; programs use a token instead of a cookie"
     return _Turned(403, reason, hint=hint, by=origin or "")
+
+
+def _called(names: set[str], port: int, *, is_tls: bool) -> tuple[frozenset[str], frozenset[str]]:
+    """Hosts and origins by which pages of these names are asked for."""
+    scheme = "https" if is_tls else "http"
+    hosts = {f"{name}:{port}" for name in names}
+    if port == _USUAL[scheme]:
+        hosts |= names  # a browser leaves it out
+    return frozenset(hosts), frozenset(f"{scheme}://{host}" for host in hosts)
 
 
 def _bracketed(host: str) -> str:
