@@ -118,6 +118,15 @@ def test_a_flood_of_reads_does_not_push_the_rest_off_the_record() -> None:
     assert desk.records.all[-1]["arguments"] == {"path": "x"}
 
 
+def test_names_of_what_was_read_hide_secrets_too() -> None:
+    """As arguments do that are told one by one."""
+    told: list[Minute] = []
+    minutes = Minutes(told.append, lambda _, call: None)
+    minutes.add_read(ANN, ReadFile(path="holdfast_0a1b2c3d_" + "s" * 43), "may", "ok")
+    minutes.close()
+    assert "s" * 43 not in str(told[0].more)
+
+
 def test_reads_that_fail_are_told_apart() -> None:
     """And those of sessions count for who opened them."""
     desk = Desk()

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.output import Resize, SendInput
+from holdfast.vocabulary.secrets import redact
 
 MINUTE_SECONDS = 60.0
 MOST_NAMES = 50
@@ -75,7 +76,7 @@ class Minutes:
         minute.times += 1
         for name in _named(command):
             if len(minute.names) < MOST_NAMES:
-                minute.names[name[:LONGEST_NAME]] = None
+                minute.names[redact(name)[:LONGEST_NAME]] = None
 
     def close(self) -> None:
         """Nothing is left untold."""
