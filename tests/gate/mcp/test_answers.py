@@ -113,6 +113,20 @@ def test_status_tells_ports_and_is_cut_where_there_are_too_many() -> None:
     assert 100 < len(told.structured["services"]) < 2000
 
 
+def test_where_listing_ends_no_offset_is_told() -> None:
+    """A folder with more entries than are ever listed does not go on for ever."""
+
+    class Huge:
+        async def ask(self, *_: object, **__: object) -> dict[str, object]:
+            entry = {"path": "x", "kind": "file", "size": 1}
+            return {"entries": [entry] * 10, "truncated": True}
+
+    call: Any = Huge()
+    for offset, end in ((9, "goes on: offset 11"), (11, "`search` finds")):
+        given = files.ReadArguments(path="", offset=offset)
+        assert asyncio.run(files.read(call, given)).text.endswith(end)
+
+
 def test_of_a_tail_the_newest_lines_are_shown() -> None:
     """And how many before them were left out; a file's name makes no line."""
     content = "".join(f"line {number}\n" for number in range(501, 1001))

@@ -118,7 +118,8 @@ async def _listed(call: Call, given: ReadArguments, path: str) -> Answer:
     kept = answers.oldest(lines[skipped:], answers.bounded(given.max_bytes))
     notes = [f"{found['ignored']} ignored"] if found.get("ignored") else []
     if found.get("truncated") or skipped + len(kept) < len(lines):
-        notes.append(f"goes on: offset {skipped + len(kept) + 1}")
+        offset = skipped + len(kept) + 1
+        notes.append(f"goes on: offset {offset}" if kept else "what else is here, `search` finds")
     end = f"\n-- {len(kept)} entries" + "".join(f"; {note}" for note in notes)
     return Answer((answers.fenced(kept) if kept else "empty") + end)
 
