@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.first_process import reap_others
 from tests.harness import Hold, quick, read_until, started, wait_for
 
 UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -62,6 +63,19 @@ def test_run_wait_passes_sigterm_on(hold: Hold) -> None:
         read_until(outer, b"up")
         os.kill(first, signal.SIGTERM)
         assert outer.wait(20) == 9
+
+
+def test_who_was_seen_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another end interrupts who takes note of one, and takes note of both."""
+    ends = iter([os.getppid(), None])  # no child of ours, any more
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    monkeypatch.setattr("holdfast.cli.first_process._ended", lambda: next(ends))
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        reap_others(None)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert next(ends, "all were asked for") == "all were asked for"
 
 
 def _inner_pid(pid: int) -> str:

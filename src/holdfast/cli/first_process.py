@@ -23,12 +23,19 @@ def reap_others(keeper: KeeperProcess | None) -> None:
     def reap(*_: object) -> None:
         while (pid := _ended()) is not None:
             if keeper is None or pid != keeper.pid:
-                os.waitpid(pid, os.WNOHANG)
+                _forget(pid)
             elif keeper.exit_code(0) is None:
                 return
 
     signal.signal(signal.SIGCHLD, reap)
     reap()
+
+
+def _forget(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass  # the end of another has interrupted us here, and this one was seen then, too
 
 
 def _ended() -> int | None:
