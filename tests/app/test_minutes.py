@@ -56,6 +56,16 @@ def test_the_first_at_once_the_rest_by_the_minute() -> None:
     assert "YWJj" not in str(desk.records.all)
 
 
+def test_what_is_told_later_is_not_under_way_any_more() -> None:
+    """The next supervisor would say of every keystroke that the last one died at it."""
+    desk, kept = Desk(), dict[str, str | None]()
+    desk.auditor._keep = kept.__setitem__
+    for _ in range(3):
+        request = desk.auditor.begin(ANN, typed(), "may")
+        desk.auditor.done(ANN, typed(), "may", 0.0, Done(), request)
+    assert list(kept.values()) == [None] * 3
+
+
 def test_each_actor_and_service_apart() -> None:
     """Nobody types in another's name."""
     desk = Desk()

@@ -180,6 +180,7 @@ class Auditor:
         answered."""
         outcome, now = _outcome(end), self._clock()
         if outcome == "ok" and self._minutes.absorbs(actor, command, reason):
+            self._over(request)
             return
         more = _facts_of(end) if request is None else {**_facts_of(end), "request": request}
         if command.effect is Effect.READS:
@@ -191,6 +192,9 @@ class Auditor:
                 more["more"] = "told together, for a minute"
         seconds = now - began
         self._record(actor, command, "allowed", reason, outcome, seconds, **more)
+        self._over(request)
+
+    def _over(self, request: str | None) -> None:
         if request is not None:
             self._keep(UNDER_WAY + request, None)
 
