@@ -14,7 +14,9 @@ def preload() -> None:
     import secrets  # noqa: F401
 
     from holdfast.adapters import config, file_watch, inotify, port_holders, time_zones  # noqa: F401
+    from holdfast.adapters.metrics import linux, portable  # noqa: F401
     from holdfast.adapters.probes import log  # noqa: F401
+    from holdfast.app import limiting  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
     from holdfast.engine import taken_ports  # noqa: F401
     from holdfast.logbook import covering  # noqa: F401
