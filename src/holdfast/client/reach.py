@@ -168,7 +168,10 @@ def _ask_for_sockets(places: Places) -> None:
     told = keeper_note(places.state)
     pid, born = told.get("pid"), told.get("start_time")
     if pid and born and told.get("runtime") == places.runtime and start_time_of(pid) == born:
-        os.kill(pid, SIGHUP)
+        try:
+            os.kill(pid, SIGHUP)
+        except ProcessLookupError:
+            pass  # it is gone since, which whoever asks next will see
 
 
 def keeper_facts(places: Places) -> dict[str, Any] | None:
