@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,24 @@ def test_run_sends_the_command_as_it_is(
     assert main(["run", "--terminal", "sh", "-c", "exit"]) == 0
     assert daemon.last("run")["argv"] == ["sh", "-c", "exit"]
     assert daemon.last("run")["terminal"] is True
+
+
+def test_a_run_is_not_done_twice(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor that dies may have begun it; where the keeper stays, it is not asked again."""
+    monkeypatch.setattr("holdfast.cli.down.LAST_STEPS_SECONDS", 0.05)
+
+    def die(_: dict[str, Any]) -> Any:
+        daemon.hang_up()
+        return {}
+
+    daemon.answers["run"] = die
+    with open(os.path.join(daemon.places.state, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["run", "--", "true"]) == 4
+    assert daemon.commands().count("run") == 1
+    assert "went away before it answered" in capsys.readouterr().err
 
 
 def test_up_sends_configuration_and_settings(daemon: FakeDaemon, project: Path) -> None:

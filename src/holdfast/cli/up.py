@@ -66,14 +66,22 @@ def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dic
         except SupervisorAway:
             raise
         except NoDaemon as error:
+            if isinstance(error, ConnectionLost) and not _is_down(call):
+                raise  # its supervisor died, and may have begun what was asked
             # What it had begun before a shutdown, it would have answered: we came at its very end.
             if is_again:
                 raise Failed("Holdfast was shut down again and again", error.hint) from error
             is_again = True
-        except (HoldfastError, KeyboardInterrupt):
+        except (HoldfastError, KeyboardInterrupt) as error:
             if launched.keeper is not None:
-                _undo(call)
+                _undo(call, is_interrupted=isinstance(error, KeyboardInterrupt))
             raise
+
+
+def _is_down(call: Call) -> bool:
+    from holdfast.cli.down import LAST_STEPS_SECONDS, is_gone
+
+    return is_gone(call.places.state, LAST_STEPS_SECONDS)
 
 
 def _await_end(call: Call, connection: Connection) -> None:
@@ -134,11 +142,13 @@ def _check_there_is_something(call: Call) -> None:
     )
 
 
-def _undo(call: Call) -> None:
+def _undo(call: Call, *, is_interrupted: bool) -> None:
     """A Holdfast that this call started and that has nothing to hold is ended again."""
     from holdfast.cli.down import Ends, shut_down
 
     try:
+        if not is_interrupted and any(it["pid"] for it in call.ask("status")["services"].values()):
+            return  # somebody else has joined it since
         shut_down(call, Ends(), keep_running=False, now=False)
     except HoldfastError as error:
         call.note(f"and it could not be ended again: {error.message}")
