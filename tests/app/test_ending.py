@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness import Hold, is_alive, read_until, started, wait_for
+from tests.harness import PYTHON, Hold, is_alive, read_until, started, wait_for
 
 KEPT = {"command": ["sh", "-c", "echo here; exec sleep 1000"], "on_supervisor_exit": "keep"}
 
@@ -52,6 +52,15 @@ def test_ctrl_c_leaves_what_is_to_be_kept(keeping: Hold) -> None:
     assert services.get("web", {}).get("pid") is None
 
 
+DROWSY = """
+from holdfast.cli import down
+down.POLL_SECONDS = 1.5
+from holdfast.cli.main import main
+raise SystemExit(main())
+"""
+"""Does not see that nobody is there for a moment."""
+
+
 @pytest.mark.parametrize("words", [("up", "-d"), ("run", "--name", "job", "--", "sleep", "1001")])
 def test_up_waits_for_a_down_that_is_under_way(hold: Hold, words: tuple[str, ...]) -> None:
     """What is asked for while everything ends is done afterwards, by another Holdfast."""
@@ -62,7 +71,8 @@ def test_up_waits_for_a_down_that_is_under_way(hold: Hold, words: tuple[str, ...
     hold.up()
     hold.cli("wait", "web", "--for", "log:up")
     keeper = hold.keeper_pid
-    with started(hold.command("down"), cwd=hold.project, env=hold.environ) as down:
+    command = [PYTHON, "-c", DROWSY, "down"]
+    with started(command, cwd=hold.project, env=hold.environ) as down:
         hold.wait_status("web", "stopping")
         with started(
             hold.command(*words), cwd=hold.project, env=hold.environ, stderr=subprocess.STDOUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -117,9 +118,14 @@ def _down_without_supervisor(
 
 
 def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> list[str]:
-    """Ask for it, and ask again if the supervisor is replaced meanwhile; answers who is kept."""
-    is_asked = False
+    """Ask for it, and ask again if the supervisor is replaced meanwhile; answers who is kept.
+
+    A Holdfast that somebody started since is not meant.
+    """
+    is_asked, began = False, None
     for _ in range(TRIES):
+        if is_asked and _is_another(call.places.state, began):
+            return []
         try:
             connection = reach(call.places, any_version=True)
         except SupervisorAway as away:
@@ -132,7 +138,7 @@ def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> list[
             if not is_asked:
                 raise
             return []
-        is_asked = True
+        is_asked, began = True, began or _began(call.places.state)
         followed = connection.send("events", follow=True, limit=0)
         asked = connection.send("shutdown", keep_running=keep_running, now=now)
         try:
@@ -144,15 +150,32 @@ def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> list[
         if keep_running or kept:
             if _supervisor_is_off(call):
                 return kept
-        elif is_gone(call.places.state, LAST_STEPS_SECONDS):
+        elif is_gone(call.places.state, LAST_STEPS_SECONDS, began):
             return []
     raise TimedOut("Holdfast is still there", "`holdfast down --now` kills at once")
 
 
-def is_gone(state: str, seconds: float = GONE_SECONDS) -> bool:
-    """Wait until nobody holds the lock."""
+def _began(state: str) -> float | None:
+    """When the Holdfast that is there began; its keeper may have had successors since."""
+    import json
+
+    try:
+        with open(os.path.join(state, "keeper.json"), "rb") as file:
+            found: float | None = json.load(file)["started_at"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
+
+
+def _is_another(state: str, began: float | None) -> bool:
+    now = _began(state)
+    return None not in (began, now) and now != began
+
+
+def is_gone(state: str, seconds: float = GONE_SECONDS, began: float | None = None) -> bool:
+    """Wait until nobody holds the lock, or another than that of then."""
     deadline = time.monotonic() + seconds
-    while lock_is_held(state):
+    while lock_is_held(state) and not _is_another(state, began):
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_SECONDS)
