@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.connection import Connection, ConnectionLost, error_from
+from holdfast.client.launch import start_keeper
 from holdfast.client.versions import check_versions
+from holdfast.keeper.files import make_folder
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UnknownService
+from holdfast.vocabulary.places import Places
 
 Script = Callable[[socket.socket], None]
 
@@ -179,3 +182,38 @@ def test_surrogates_do_not_break_the_line(serve: Callable[[Script], str]) -> Non
     assert seen[0].count(b"\n") == 1
     assert seen[0].isascii()
     connection.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as somebody else")
+def test_somebody_else_who_listens_is_told_nothing(short_path: Path) -> None:
+    """A socket in the place of ours, in a folder that anybody can make, gets no word; the owner
+    of the state folder does."""
+    path, nobody = str(short_path / "line.sock"), 65534
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.seteuid(nobody)
+    try:
+        listener.listen()
+    finally:
+        os.seteuid(0)
+    with listener:
+        with pytest.raises(Refused, match="belongs to another user"):
+            Connection(path)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.recv(1) == b""
+        Connection(path, owner=nobody).close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_nothing_is_started_where_somebody_else_could_replace_it(short_path: Path) -> None:
+    """Who owns the folder above that of the sockets could put other sockets in their place."""
+    theirs = short_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, -1)
+    state, runtime = short_path / "state", theirs / "sockets"
+    places = Places(str(short_path), str(state), str(runtime), None)
+    with pytest.raises(Refused, match="theirs belongs to another user"):
+        start_keeper(places, dict(os.environ))
+    with pytest.raises(PermissionError, match="another user"):
+        make_folder(str(runtime))

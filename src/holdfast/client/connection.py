@@ -7,6 +7,8 @@ mean; it starts nothing and does not choose whom to speak to (`reach` does).
 from __future__ import annotations
 
 import _socket
+import os
+import sys
 import time
 
 from holdfast.client.lean_json import encoded, loads
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     Frame = dict[str, Any]
 
 READ_SIZE = 256 * 1024
+_SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
 
 
 class Unreachable(NoDaemon, ConnectionError):
@@ -30,10 +33,23 @@ class ConnectionLost(Unreachable):
     """The other side went away before it answered."""
 
 
+def _listener_of(sock: _socket.socket) -> int:
+    """The user who listens at the other end."""
+    if sys.platform == "darwin":
+        told = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
+    else:
+        told = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(told[4:8], sys.byteorder)
+
+
 class Connection:
     """One client of a line door. Several requests may be under way at once."""
 
-    def __init__(self, path: str, *, connect_seconds: float = 5.0) -> None:
+    def __init__(
+        self, path: str, *, connect_seconds: float = 5.0, owner: int | None = None
+    ) -> None:
+        """Whoever listens there is this user, the system's, or the `owner`; else it is refused:
+        what is said may hold secrets."""
         self.path = path
         self._buffer = b""
         self._aside: list[Frame] = []
@@ -54,6 +70,9 @@ class Connection:
             self._socket.close()
             raise Unreachable(f"nobody answers at {path}: {error.strerror or error}") from None
         self._socket.settimeout(None)
+        if _listener_of(self._socket) not in (os.geteuid(), 0, owner):
+            self._socket.close()
+            raise Refused(f"{path} belongs to another user", "remove it, or ask them to")
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
         """Ask one command and wait for its answer; raises the error that came instead."""

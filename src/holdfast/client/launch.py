@@ -92,6 +92,7 @@ def start_keeper(
     """Start a keeper and wait until it is ready; None when another one holds the lock."""
     make_private(places.state)
     make_private(places.runtime)
+    _refuse_foreign(os.path.dirname(places.runtime), os.getuid(), 0)
     remember_elsewhere(places, environ)
     ready, ready_end = os.pipe()
     try:
@@ -178,14 +179,18 @@ def make_private(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        found = os.stat(folder)
-        if found.st_uid != os.getuid():
-            raise Refused(
-                f"{folder} belongs to another user",
-                "remove it, or choose another place with --state-dir",
-            ) from None
-        if found.st_mode & 0o077:
+        _refuse_foreign(folder, os.getuid())
+        if os.stat(folder).st_mode & 0o077:
             os.chmod(folder, 0o700)
+
+
+def _refuse_foreign(folder: str, *users: int) -> None:
+    """Who owns a folder can put something else in the place of what is in it."""
+    if os.stat(folder).st_uid not in users:
+        raise Refused(
+            f"{folder} belongs to another user",
+            "remove it, or choose another place with --state-dir",
+        )
 
 
 def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:

@@ -96,7 +96,7 @@ def reach(
         next_keeper_check = 0.0
         hello = 0
         while True:
-            if connection is None and (connection := _connect(places.line_socket)):
+            if connection is None and (connection := _connect(places)):
                 hello = connection.send("hello", version=__version__)
             if connection is not None:
                 try:
@@ -230,8 +230,8 @@ class Outlived(NoDaemon):
         )
 
 
-def _connect(path: str) -> Connection | None:
+def _connect(places: Places) -> Connection | None:
     try:
-        return Connection(path)
-    except NoDaemon:
+        return Connection(places.line_socket, owner=os.stat(places.state).st_uid)
+    except (NoDaemon, FileNotFoundError):
         return None

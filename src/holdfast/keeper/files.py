@@ -10,7 +10,11 @@ import os
 
 
 def make_folder(path: str) -> None:
+    """A folder of ours, or one that was there; not where another user could replace it."""
     os.makedirs(path, 0o700, exist_ok=True)
+    for folder in (path, os.path.dirname(path)):
+        if os.stat(folder).st_uid not in (os.geteuid(), 0):
+            raise OSError(errno.EPERM, "it belongs to another user", folder)
 
 
 def replace_file(path: str, data: bytes) -> None:
