@@ -41,8 +41,11 @@ FOREIGN = (
 )
 
 ONCE = frozenset({
-    "test_alerts", "test_authority", "test_explain", "test_pains_alerts", "test_reload_property",
-    "test_secrets", "test_ways_around", "test_workflows",
+    "test_alerts", "test_alerts_killed", "test_authority", "test_custom_restart",
+    "test_dependencies", "test_explain", "test_hostile_texts", "test_keys", "test_pains_alerts",
+    "test_pains_clock", "test_pains_dependencies", "test_pains_reload", "test_pains_restarts",
+    "test_reload", "test_reload_property", "test_schedule", "test_secrets", "test_waiting",
+    "test_ways_around", "test_workflows",
 })  # fmt: skip
 """Stories about words and decisions: who we are makes no difference to them."""
 
