@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ from holdfast.cli.history import ended_how, events_in
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.reach import Outlived, SupervisorAway, keeper_facts, lock_is_held, reach
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
+from holdfast.vocabulary.places import keeper_note
 
 GONE_SECONDS = 30.0
 LAST_STEPS_SECONDS = 2.0
@@ -157,14 +157,7 @@ def shut_down(call: Call, ends: Ends, *, keep_running: bool, now: bool) -> list[
 
 def _began(state: str) -> float | None:
     """When the Holdfast that is there began; its keeper may have had successors since."""
-    import json
-
-    try:
-        with open(os.path.join(state, "keeper.json"), "rb") as file:
-            found: float | None = json.load(file)["started_at"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found
+    return keeper_note(state).get("started_at")
 
 
 def _is_another(state: str, began: float | None) -> bool:

@@ -13,6 +13,7 @@ import time
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
+from holdfast.client.lean_json import loads
 from holdfast.client.reach import SupervisorAway, lock_is_held, reach
 from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, Refused, TimedOut
 from holdfast.vocabulary.places import Places, digest, states_root
@@ -250,7 +251,6 @@ def _arguments(places: Places) -> list[str]:
 
 
 def _read_ready(fd: int) -> dict[str, Any]:
-    import json
     import select
 
     deadline = time.monotonic() + READY_SECONDS
@@ -267,7 +267,7 @@ def _read_ready(fd: int) -> dict[str, Any]:
             break
         line += piece
     try:
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = loads(line)
     except ValueError:
         return {}
     return answer
