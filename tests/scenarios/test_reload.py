@@ -140,10 +140,34 @@ def test_a_bad_file_changes_nothing() -> None:
             said = hold.cli(verb, expect=7).stderr
             assert "sometimes" in said
             assert "commnad" in said
-        (hold.project / "cut-short.yaml").write_text("\n")
-        for verb in ("plan", "reload"):
-            assert "is empty" in hold.cli(verb, "-c", "cut-short.yaml", expect=7).stderr
         assert pids(hold) == before
+
+
+def test_a_file_that_declares_nothing_removes_nothing() -> None:
+    """Blank, only comments, or cut short before the services: refused by each verb that reads it;
+    who means it writes `services: {}`."""
+    with Hold() as hold:
+        hold.services(web=sleeper(), db=sleeper())
+        hold.up()
+        before = pids(hold)
+        cut_short = hold.project / "cut-short.yaml"
+        for text in ("\n", "# services:\n#   web: sleep 1\n", "services:\n", "log_level: debug\n"):
+            cut_short.write_text(text)
+            for verb in ("plan", "reload", "up"):
+                said = hold.cli(verb, "-c", "cut-short.yaml", expect=7).stderr
+                assert "declares no services" in said, (verb, text)
+        assert pids(hold) == before
+        hold.cli("stop", "db")
+        cut_short.write_text("# nothing\n")
+        hold.cli("up", "-c", "cut-short.yaml", expect=7)
+        assert sorted(pids(hold)) == ["db", "web"]
+        cut_short.write_text("services: {}\n")
+        assert hold.json("reload", "-c", "cut-short.yaml")["changes"] is True
+        assert pids(hold) == {}
+        cut_short.write_text("log_level: debug\n")
+        hold.cli("reload", "-c", "cut-short.yaml")
+        cut_short.write_text("# nothing\n")
+        assert "declares no services" in hold.cli("reload", "-c", "cut-short.yaml", expect=7).stderr
 
 
 def test_the_last_up_decides_about_variables() -> None:

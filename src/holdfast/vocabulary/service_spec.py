@@ -236,6 +236,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None
     project: str
     services: dict[str, ServiceSpec]
+    declares: Literal["nothing", "settings", "services"] = "services"
+    """What the file has; `services: {}` counts as services, `services:` alone does not."""
     settings: Settings = Settings()
     log_level: str = "info"
     log_format: Literal["human", "json"] = "human"

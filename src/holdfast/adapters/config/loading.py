@@ -203,6 +203,7 @@ def _finish(
         path=path,
         project=reading.folder,
         services=services,
+        declares="services" if "services" in values else "settings" if values else "nothing",
         settings=Settings(
             door=door,
             http=http,

@@ -9,7 +9,7 @@ from holdfast.adapters import processes
 from holdfast.app.context import Context
 from holdfast.app.handlers.instances import fit_instances
 from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.reloading import use_settings
+from holdfast.app.handlers.reloading import check_removes_by_words, use_settings
 from holdfast.app.handlers.requests import claim
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
@@ -39,6 +39,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
         return context.scaling.fitted(configuration, command.environment, load_instances)
 
     configuration: Configuration = await context.in_thread(read)
+    check_removes_by_words(context, configuration)
     known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
     groups = configuration.settings.groups
     asked = Selectors({**known, **configuration.services}, groups).names(command.services)

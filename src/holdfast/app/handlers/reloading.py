@@ -101,18 +101,30 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
         configuration = load_project(
             path or context.config, said.environment, said.settings, cwd=context.project
         )
-        if configuration.path is not None and not configuration.services:
-            _refuse_blank(configuration.path)
         return context.scaling.fitted(configuration, said.environment, load_instances)
 
-    return await context.in_thread(read), said
+    configuration = await context.in_thread(read)
+    if configuration.declares == "nothing" and not configuration.services:
+        _refuse_silence(configuration)
+    check_removes_by_words(context, configuration)
+    return configuration, said
 
 
-def _refuse_blank(path: str) -> None:
+def check_removes_by_words(context: Context, configuration: Configuration) -> None:
     """A file that is being written, or could not be, is no wish to remove every service."""
-    with open(path, encoding="utf-8") as file:
-        if not file.read().strip():
-            raise ConfigError(f"{path} is empty", "write `services: {}` to remove every service")
+    if configuration.declares != "services" and any(
+        runner.declaration.spec.origin == "config" and name not in configuration.services
+        for name, runner in context.roster.runners.items()
+    ):
+        _refuse_silence(configuration)
+
+
+def _refuse_silence(configuration: Configuration) -> None:
+    if configuration.path is not None:
+        raise ConfigError(
+            f"{configuration.path} declares no services",
+            "write `services: {}` to remove every service",
+        )
 
 
 def _plan(context: Context, configuration: Configuration) -> plans.Plan:
