@@ -72,20 +72,22 @@ class Block(Kind):
         self, node: Node, entries: Mapping[str, Entry], path: str, reading: Reading
     ) -> Values:
         values = Values(path, node)
+        keys, where = self.keys, values.where
         for name, entry in entries.items():
-            known = self.keys.get(name)
+            known = keys.get(name)
             if known is None:
                 if not (self.allows_extensions and name.startswith("x-")):
                     self.unknown(entry.key, path, reading)
                 continue
-            if isinstance(entry.node, Scalar) and entry.node.is_null:
+            given = entry.node
+            if isinstance(given, Scalar) and given.is_null:
                 continue
-            value = known.kind.read(entry.node, values.path_of(name), reading)
+            value = known.kind.read(given, f"{path}.{name}" if path else name, reading)
             if value is None:
                 values.refused.add(name)
                 continue
             values[name] = value
-            values.where[name] = entry.node
+            where[name] = given
         return values
 
     def unknown(self, key: Scalar, path: str, reading: Reading) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.adapters.config.problems import Problem, excerpt_of
 
@@ -27,7 +29,7 @@ _SURROGATES = re.compile(
 )
 
 
-class Scalar(NamedTuple):
+class Scalar(msgspec.Struct, frozen=True):
     """A single value as written; `plain` means without quotes."""
 
     text: str
@@ -40,7 +42,7 @@ class Scalar(NamedTuple):
         return self.plain and self.text in NULLS
 
 
-class Listing(NamedTuple):
+class Listing(msgspec.Struct, frozen=True):
     """A sequence."""
 
     items: list[Node]
@@ -48,7 +50,7 @@ class Listing(NamedTuple):
     column: int
 
 
-class Table(NamedTuple):
+class Table(msgspec.Struct, frozen=True):
     """A mapping in written order; each entry keeps where its key stands."""
 
     entries: dict[str, Entry]
@@ -56,7 +58,7 @@ class Table(NamedTuple):
     column: int
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True):
     """One key of a mapping with its value."""
 
     key: Scalar
@@ -155,10 +157,9 @@ class _Builder:
         match type(event).__name__:
             case "ScalarEvent":
                 mark = event.start_mark
-                node = Scalar(event.value, not event.style, mark.line + 1, mark.column + 1)
+                is_plain = not event.style and event.tag != "tag:yaml.org,2002:str"
                 self.check_tag(event)
-                if event.tag == "tag:yaml.org,2002:str":
-                    node = node._replace(plain=False)
+                node = Scalar(event.value, is_plain, mark.line + 1, mark.column + 1)
                 self.place(node, 1, event.anchor)
             case "MappingStartEvent" | "SequenceStartEvent":
                 self.open(event)

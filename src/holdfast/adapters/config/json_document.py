@@ -53,6 +53,7 @@ def tree_of(data: bytes) -> Node | None:
 class _Builder:
     def __init__(self) -> None:
         self._count = 0
+        self._keys: dict[str, Scalar] = {}
 
     def node(self, value: Any, depth: int) -> Node:
         self._count += 1
@@ -72,10 +73,17 @@ class _Builder:
         self._check(depth)
         self._count += len(pairs)
         inner, node = depth + 1, self.node
-        entries = {key: Entry(Scalar(key, False, 0, 0), node(item, inner)) for key, item in pairs}
+        entries = {key: Entry(self._key(key), node(item, inner)) for key, item in pairs}
         if len(entries) < len(pairs):
             raise _Unusual
         return Table(entries, 0, 0)
+
+    def _key(self, text: str) -> Scalar:
+        """One for all places: without a line they are the same."""
+        key = self._keys.get(text)
+        if key is None:
+            key = self._keys[text] = Scalar(text, False, 0, 0)
+        return key
 
     def _check(self, depth: int) -> None:
         if depth >= DEEPEST_NESTING or self._count > MOST_NODES:

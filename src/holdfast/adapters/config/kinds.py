@@ -39,6 +39,8 @@ class Reading:
         self.folder = folder
         self.environ = environ
         self.problems: list[Problem] = []
+        self.converted: dict[tuple[ScalarKind, str], Any] = {}
+        """What texts without variables mean: large files say the same again and again."""
         self.index: int | None = None
         """The instance that is read, of a service that has several."""
 
@@ -55,6 +57,8 @@ class Reading:
 
     def expanded(self, node: Scalar, key: str) -> str | None:
         """The text of a scalar with its variables replaced."""
+        if is_literal(node.text):
+            return node.text
         try:
             text = expand(self.written(node), self.environ)
         except InterpolationError as error:
@@ -64,6 +68,11 @@ class Reading:
             self.note(node, key, "contains a NUL character", "remove it")
             return None
         return text
+
+
+def is_literal(text: str) -> bool:
+    """Whether there is nothing in it to replace, or to refuse in any text."""
+    return "$" not in text and "{{" not in text and "\0" not in text
 
 
 class Kind:
@@ -105,11 +114,17 @@ class ScalarKind(Kind):
     def read(self, node: Node, key: str, reading: Reading) -> Any:
         if not isinstance(node, Scalar):
             return self.refuse(node, key, reading)
+        known = (self, node.text)
+        if known in reading.converted:
+            return reading.converted[known]
         text = reading.expanded(node, key)
         if text is None:
             return None
         try:
-            return self.convert(text)
+            value = self.convert(text)
+            if is_literal(node.text):
+                reading.converted[known] = value
+            return value
         except ValueError as error:
             # What a variable held may be a secret: the report repeats what was written.
             shown = str(error).replace(f'"{text}"', shown_value(node.text))

@@ -61,6 +61,8 @@ PORT_RANGE = Key(
 
 def ports_of(reading: Reading, values: Values) -> dict[str, int]:
     """All ports of a service by their names; that of `port` is named so, too."""
+    if "port" not in values and "ports" not in values:
+        return {}
     named: dict[str, int] = values.get("ports") or {}
     if "port" in values and SINGLE in named:
         message = "this port is named by `port` already"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.config.blocks import Values
-from holdfast.adapters.config.health_keys import texts
+from holdfast.adapters.config.health_keys import SERVICE_KEYS, texts
 from holdfast.adapters.config.service_kinds import words_of
 from holdfast.rules.port_leases import SINGLE
 from holdfast.vocabulary.probe_spec import (
@@ -33,6 +33,18 @@ _HTTP = ("status", "body", "headers", "verify", "follow")
 _TOLD = (LogTarget, NotifyTarget)
 
 
+_KEYS = frozenset(key.name for key in SERVICE_KEYS)
+
+
+def probes_of(
+    builder: ServiceBuilder, values: Values
+) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
+    """The probes of a service in the order of their roles, and how it may speak itself."""
+    if _KEYS.isdisjoint(values) and "health_check" not in builder.defaults:
+        return (), None
+    return ProbeBuilder(builder, values).build()
+
+
 class ProbeBuilder:
     """The probes of one service."""
 
@@ -45,7 +57,6 @@ class ProbeBuilder:
         self.check = self.health_check()
 
     def build(self) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
-        """The probes in the order of their roles, and how it may speak itself."""
         probes: list[ProbeSpec] = []
         for role in ("startup", "readiness", "liveness"):
             probes += self.own(role)

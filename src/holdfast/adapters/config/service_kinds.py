@@ -156,7 +156,7 @@ class Variables(Kind):
         if not is_variable_name(name):
             reading.note(item, key, "this is not a NAME=VALUE text", "write - NAME=value")
             return
-        value = item._replace(text=rest, plain=not equals)
+        value = Scalar(rest, not equals, item.line, item.column)
         self.enter(variables, name, Entry(item, value), f"{key[: key.rindex('[')]}.{name}", reading)
 
     def schema(self) -> Schema:

@@ -14,7 +14,7 @@ from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
 from holdfast.adapters.config.port_keys import check_placeholders, ports_of
-from holdfast.adapters.config.probes import ProbeBuilder, texts_of
+from holdfast.adapters.config.probes import probes_of, texts_of
 from holdfast.adapters.config.relations import check_dependencies, needs_of
 from holdfast.adapters.config.resource_keys import COPIED as RESOURCES
 from holdfast.adapters.config.schedule_keys import check_schedules
@@ -27,11 +27,13 @@ from holdfast.vocabulary.service_spec import (
 )
 
 SHELL = ("/bin/sh", "-c")
-COPIED = (
-    *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
-    *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
-    "on_session_end",
-    *("watch", "schedule", "tags", "overlap", "recovery", *RESOURCES),
+COPIED = frozenset(
+    (
+        *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
+        *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
+        "on_session_end",
+        *("watch", "schedule", "tags", "overlap", "recovery", *RESOURCES),
+    )
 )
 
 
@@ -74,9 +76,9 @@ class ServiceBuilder:
         origin: Literal["config", "target"] = "config",
     ) -> ServiceSpec:
         folder = self.reading.folder
-        given = {key: values[key] for key in COPIED if key in values}
+        given = {key: value for key, value in values.items() if key in COPIED}
         environment = values.get("environment") or self.defaults.get("environment", "inherit")
-        probes, notify = ProbeBuilder(self, values).build()
+        probes, notify = probes_of(self, values)
         ports = ports_of(self.reading, values)
         env = {**self.shared_env, **self.variables(values)}
         asking = [target for probe in probes for target in texts_of(probe)]
