@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import threading
+import time
 
+import psutil
 import pytest
 
 from tests.harness import Hold, is_alive, program, quick, read_until, started, wait_for
@@ -185,6 +187,32 @@ def test_adopt_takes_over_a_running_process(hold: Hold) -> None:
         threading.Thread(target=stranger.wait, daemon=True).start()
         hold.cli("stop", "old")
         wait_for(lambda: stranger.poll() is not None)
+
+
+def test_the_age_of_an_adopted_process_is_its_own(hold: Hold) -> None:
+    """Uptime counts from the start of the process, whoever tells it, and also after a relaunch."""
+    with started(["sleep", "300"], start_new_session=True) as stranger:
+        began = psutil.Process(stranger.pid).create_time()
+        hold.services(web=SLEEP)
+        hold.up()
+        wait_for(lambda: time.time() - began > 1.5)
+        hold.cli("adopt", "--pid", stranger.pid, "old")
+
+        def check() -> None:
+            status, now = hold.service("old"), time.time()
+            assert status["uptime"] == pytest.approx(now - began, abs=1.2)
+            assert status["uptime"] == pytest.approx(now - status["started_at"], abs=0.3)
+            assert status["uptime"] > 1.5
+            process = hold.json("ps", "old")["services"]["old"][0]
+            assert process["started_at"] == pytest.approx(status["started_at"], abs=1.2)
+            told = hold.json("explain", "old")["explanations"][0]
+            assert told["uptime"] >= status["uptime"]
+
+        check()
+        hold.kill_supervisor()
+        check()
+        own = hold.ask("metrics")["supervisor"]
+        assert (own["spawns"], own["spawn_seconds"]) == (0, 0.0)
 
 
 def test_ls_lists_this_users_holdfasts(hold: Hold) -> None:

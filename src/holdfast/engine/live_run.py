@@ -14,8 +14,8 @@ class LiveRun:
     """The run whose processes exist, or are being created."""
 
     __slots__ = (
-        "adopted", "enforced", "is_empty", "log_bytes", "main_gone", "number", "pid", "run_id",
-        "start_time", "started_at", "started_mono", "usage",
+        "adopted", "enforced", "is_empty", "is_found", "log_bytes", "main_gone", "number", "pid",
+        "run_id", "start_time", "started_at", "started_mono", "usage",
     )  # fmt: skip
 
     def __init__(self, run_id: str, number: int, started_at: float, started_mono: float) -> None:
@@ -28,6 +28,8 @@ class LiveRun:
         self.main_gone = False
         self.is_empty = False
         self.adopted = False
+        self.is_found = False
+        """Whether another than this supervisor asked for it."""
         self.log_bytes = 0
         self.enforced: frozenset[str] = frozenset()
         """Limits that the kernel holds it to: memory, cpu, processes."""
@@ -45,6 +47,7 @@ class LiveRun:
         )
         live.pid = run.get("pid")
         live.start_time = run.get("start_time")
+        live.is_found = True
         live.adopted = bool(run.get("adopted"))
         live.log_bytes = run.get("log_bytes") or 0
         live.enforced = frozenset(run.get("enforced") or ())

@@ -108,7 +108,8 @@ class ResourceMonitor(Attendant):
         if run is None or run.pid is None or gauge.run_id == run.run_id:
             return
         self._leave(gauge)
-        self.tallies.spawned(self._clock.monotonic() - run.started_mono)
+        if not run.is_found:
+            self.tallies.spawned(self._clock.monotonic() - run.started_mono)
         gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, Standing()
         gauge.custom, gauge.patience = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge

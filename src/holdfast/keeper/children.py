@@ -140,7 +140,8 @@ class Children:
 
     def adopt(self, asked: Facts, pid: int, start_time: str, parts: dict[str, int]) -> Run:
         """Take care of a process that somebody else started; its identity is verified."""
-        run = self._make({**asked, "adopted": True}, pid, start_time, is_child=False)
+        asked = {"age": host.age_of(start_time), **asked, "adopted": True}
+        run = self._make(asked, pid, start_time, is_child=False)
         self._equip(run, parts, host.pidfd_open(pid))
         self._record(run, None)
         self._watch_foreign(run)

@@ -280,6 +280,16 @@ def ticks_now() -> int | None:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
+def age_of(start_time: str) -> float:
+    """Seconds since the start time of a process; 0 where there is none to compare with."""
+    if not start_time:
+        return 0.0
+    if sys.platform == "darwin":
+        return max(0.0, time.time() - float(start_time))
+    now = ticks_now()
+    return 0.0 if now is None else max(0.0, (now - int(start_time)) / os.sysconf("SC_CLK_TCK"))
+
+
 def process(pid: int) -> Process | None:
     if sys.platform == "darwin":
         return _of_darwin(darwin.process(pid))

@@ -82,8 +82,9 @@ class Run:
         self.kind: str = asked.get("kind") or "service"
         self.pid = tree.pid
         self.start_time = tree.start_time
-        self.started_at = float(asked.get("started_at") or time.time())
-        self.began = time.monotonic() - float(asked.get("age") or 0.0)
+        age = float(asked.get("age") or 0.0)
+        self.started_at = float(asked.get("started_at") or time.time() - age)
+        self.began = time.monotonic() - age
         self.cols: int | None = asked.get("cols")
         self.rows: int | None = asked.get("rows")
         self.hidden = bool(asked.get("hidden"))

@@ -49,16 +49,8 @@ class Stray:
             "service": self.marks[SERVICE],
             "pid": self.pid,
             "start_time": self.start_time,
-            "started_at": time.time() - self.age,
+            "started_at": time.time() - host.age_of(self.start_time),
         }
-
-    @property
-    def age(self) -> float:
-        """Seconds since it was created, as far as the system tells."""
-        now = host.ticks_now()
-        if now is None or not self.start_time:
-            return 0.0
-        return max(0.0, (now - int(self.start_time)) / os.sysconf("SC_CLK_TCK"))
 
 
 class Strays:
@@ -86,7 +78,7 @@ class Strays:
         if not wanted:
             return
         for stray in find(lambda marks: marks[RUN_ID] in wanted, self._barred()):
-            facts = {**wanted[stray.run_id], **stray.facts(), "age": stray.age}
+            facts = {**wanted[stray.run_id], **stray.facts(), "age": host.age_of(stray.start_time)}
             try:
                 self._children.restore({**facts, "parts": reopen(stray.pid)}, None)
             except Exception:  # noqa: BLE001 - every other run must go on
