@@ -43,7 +43,7 @@ def main() -> None:
     processes.widen_descriptor_table()
     processes.lower_oom_score()
     style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
-    own_log.open_log(os.path.join(state, "holdfast.log"), style=style)
+    own_log.open_log(os.path.join(state, "holdfast.log"), style=style, is_held=True)
     process = SupervisorProcess(state, runtime, link_fd, lock_fd, umask)
     asyncio.run(process.run())
     process.after_loop()
@@ -110,6 +110,7 @@ class SupervisorProcess:
 
     def after_loop(self) -> None:
         """If the keeper died, become it; nothing else runs in this process any more."""
+        own_log.release()
         if not self._is_keeper_gone:
             return
         if self._machinery is None or not processes.parent_is_gone(
@@ -142,6 +143,7 @@ class SupervisorProcess:
 
     def _preload(self) -> None:
         """Load what is needed later now, so that code never mixes with newly installed files."""
+        own_log.release()
         gc.freeze()
         gc.enable()
         threading.Thread(target=_import_the_rest, name="preload", daemon=True).start()

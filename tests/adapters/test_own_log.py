@@ -29,6 +29,39 @@ def path(tmp_path: Path) -> Iterator[Path]:
     root.propagate = True
 
 
+@pytest.fixture
+def held(path: Path) -> Path:
+    own_log.open_log(str(path), is_held=True)
+    logging.getLogger("holdfast.a").info("first")
+    assert path.read_text() == ""
+    return path
+
+
+def test_the_first_lines_have_the_form_that_is_asked_for(held: Path) -> None:
+    """They wait for the configuration, and are written in their order and with their times."""
+    own_log.set_style("json")
+    logging.getLogger("holdfast.a").info("second")
+    lines = [json.loads(line) for line in held.read_text().splitlines()]
+    assert [line["message"] for line in lines] == ["first", "second"]
+    assert lines[0]["time"] < lines[1]["time"]
+
+
+@pytest.mark.parametrize("end", ["told", "a warning", "many", "closed"])
+def test_the_first_lines_do_not_wait_for_ever(held: Path, end: str) -> None:
+    """Without a configuration, with trouble, when they are many, at the end: they are written."""
+    log = logging.getLogger("holdfast.a")
+    if end == "told":
+        own_log.release()
+    elif end == "a warning":
+        log.warning("trouble")
+    elif end == "many":
+        for number in range(own_log.MOST_HELD):
+            log.info("line %d", number)
+    else:
+        logging.getLogger("holdfast").handlers[0].close()
+    assert "first" in held.read_text().splitlines()[0]
+
+
 def at(name: str) -> int:
     return logging.getLogger(f"holdfast.{name}").getEffectiveLevel()
 

@@ -21,6 +21,8 @@ from holdfast.vocabulary.secrets import redact, redact_value
 
 ROOT = "holdfast"
 TRACE = 5
+MOST_HELD = 100
+"""So many lines wait for the configuration, which says in what form they are written."""
 _SIZE, _BACKUPS = 4 * 1024 * 1024, 3
 _LEVELS = {
     "trace": TRACE,
@@ -60,8 +62,18 @@ def facts(**known: Any) -> dict[str, Any]:
     return {"facts": {name: value for name, value in known.items() if value is not None}}
 
 
-def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bool = False) -> None:
-    """Begin to write the log; called once, by the composition root."""
+def open_log(
+    path: str,
+    *,
+    level: str = "info",
+    style: str = "human",
+    stderr: bool = False,
+    is_held: bool = False,
+) -> None:
+    """Begin to write the log; called once, by the composition root.
+
+    Held, the first lines wait for `set_style` or `release`; what is worse than info does not.
+    """
     logging.addLevelName(TRACE, "TRACE")
     # A log on a full disk must not become a flood of complaints about itself.
     logging.raiseExceptions = False
@@ -73,7 +85,9 @@ def open_log(path: str, *, level: str = "info", style: str = "human", stderr: bo
     formatter = _Json() if style == "json" else _Human()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.close(descriptor)
-    handlers: list[logging.Handler] = [_Rotated(path, encoding="utf-8", errors="backslashreplace")]
+    file = _Rotated(path, encoding="utf-8", errors="backslashreplace")
+    file.held = [] if is_held else None
+    handlers: list[logging.Handler] = [file]
     if stderr:
         handlers.append(logging.StreamHandler(sys.stderr))
     for handler in handlers:
@@ -118,6 +132,14 @@ def set_style(style: str) -> None:
     """Write on as `human` or `json`."""
     for handler in logging.getLogger(ROOT).handlers:
         handler.setFormatter(_Json() if style == "json" else _Human())
+    release()
+
+
+def release() -> None:
+    """Write what is held: how is known, or nobody says."""
+    for handler in logging.getLogger(ROOT).handlers:
+        if isinstance(handler, _Rotated):
+            handler.write_held()
 
 
 def _set_level_of(one: logging.Logger) -> None:
@@ -139,13 +161,33 @@ class _Rotated(logging.FileHandler):
     """Keeps the file and its predecessors small. Of our own, because `logging.handlers` takes
     6 ms to import, of which every start would have to wait."""
 
+    held: list[logging.LogRecord] | None = None
+
     def emit(self, record: logging.LogRecord) -> None:
+        if self.held is not None:
+            self.held.append(record)
+            if record.levelno >= logging.WARNING or len(self.held) >= MOST_HELD:
+                self.write_held()
+            return
         super().emit(record)
         try:
             if self.stream is not None and os.fstat(self.stream.fileno()).st_size > _SIZE:
                 self._rotate()
         except OSError:
             self.handleError(record)
+
+    def write_held(self) -> None:
+        self.acquire()
+        try:
+            held, self.held = self.held, None
+            for record in held or ():
+                self.emit(record)
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        self.write_held()
+        super().close()
 
     def _rotate(self) -> None:
         names = [self.baseFilename, *(f"{self.baseFilename}.{n + 1}" for n in range(_BACKUPS))]
