@@ -39,7 +39,14 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
     (
         "pending, not enabled",
         facts(S.PENDING, desired=D.STOPPED, spec=spec(enabled=False)),
-        "it is declared with enabled: false and was never started",
+        "it is declared with enabled: false, and nobody has started it yet",
+        "nothing, because it is not wanted; `holdfast start web` starts it",
+        True,
+    ),
+    (
+        "pending, with runs before",
+        facts(S.PENDING, desired=D.STOPPED, spec=spec(autostart=False), number=3),
+        "it is declared with autostart: false, and nobody has started it since; run 3 was its last",
         "nothing, because it is not wanted; `holdfast start web` starts it",
         True,
     ),

@@ -199,3 +199,20 @@ def test_one_that_runs_and_one_that_never_did() -> None:
         assert names["PATH"]
         assert names["XDG_STATE_HOME"]
         assert hold.cli("explain", "wbe", expect=3).stderr.count("did you mean") == 1
+
+
+def test_runs_before_a_down_are_not_forgotten() -> None:
+    """After `down` and `up` nobody says that it never ran, or that its ending is unknown."""
+    with Hold() as hold:
+        hold.services(web={"command": ["sleep", "100"], "autostart": False, "start_seconds": 0})
+        hold.up()
+        hold.cli("start", "web")
+        hold.cli("down")
+        hold.up()
+        told = explained(hold, "web")
+        assert "run 1 was its last" in told["summary"]
+        assert told["ending"]["signal"] == "SIGTERM"
+        assert told["unknown"] == []
+        hold.cli("start", "web")
+        told = explained(hold, "web")
+        assert (told["run"], told["ending"]["signal"], told["unknown"]) == (2, "SIGTERM", [])

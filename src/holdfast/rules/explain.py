@@ -135,11 +135,14 @@ def why(facts: Facts) -> str:
 def _why_pending(facts: Facts) -> str:
     if facts.waiting_for:
         return f"it is wanted, but waits for {listed(facts.waiting_for)}"
+    declared = "it is declared"
     if not facts.spec.enabled:
-        return "it is declared with enabled: false and was never started"
-    if not facts.spec.autostart:
-        return "it is declared with autostart: false and was never started"
-    return "it is declared, and nobody has started it yet"
+        declared += " with enabled: false"
+    elif not facts.spec.autostart:
+        declared += " with autostart: false"
+    if facts.number:
+        return f"{declared}, and nobody has started it since; run {facts.number} was its last"
+    return f"{declared}, and nobody has started it yet"
 
 
 def _why_starting(facts: Facts, since: str) -> str:

@@ -13,6 +13,7 @@ from holdfast.adapters import processes
 from holdfast.adapters.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import shown_lines
+from holdfast.engine.live_run import LastExit
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.commands.trouble import Explain
 from holdfast.vocabulary.errors import HoldfastError
@@ -138,7 +139,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         next_scheduled_in=_scheduled_in(runner),
         failed_check=_failed_check(runner, events),
     )
-    last, spec = runner.last_exit, runner.declaration.spec
+    last, spec = _last_exit(runner, events), runner.declaration.spec
     has_ended = stage is not None or last.code is not None or last.signal is not None
     if not has_ended and runner.accounted is not None:
         unknown.append("how the last run ended")
@@ -164,7 +165,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
         command=redact_arguments(_argv(runner)),
         working_dir=spec.working_dir,
         happened=_happenings(events),
-        ending=_ending(runner, stage) if has_ended else None,
+        ending=_ending(last, stage) if has_ended else None,
         last_out=out,
         last_err=err,
         environment=_environment(runner),
@@ -178,10 +179,20 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
     )
 
 
-def _ending(runner: ServiceRunner, stage: str | None) -> LastEnding:
+def _last_exit(runner: ServiceRunner, events: list[dict[str, Any]]) -> LastExit:
+    """Of the newest run that ended; a new run and a new Holdfast forget it, the history does not."""
+    if runner.last_exit != LastExit():
+        return runner.last_exit
+    for event in reversed(events):
+        if event["kind"] == Kind.EXIT.value and event["run_id"] == runner.accounted:
+            data = event["data"]
+            return LastExit(data.get("code"), data.get("signal"), data.get("seconds"))
+    return LastExit()
+
+
+def _ending(last: LastExit, stage: str | None) -> LastEnding:
     from holdfast.rules import diagnosis
 
-    last = runner.last_exit
     return LastEnding(
         code=last.code,
         signal=last.signal,
