@@ -180,7 +180,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
 
 
 def _last_exit(runner: ServiceRunner, events: list[dict[str, Any]]) -> LastExit:
-    """Of the newest run that ended; a new run and a new Holdfast forget it, the history does not."""
+    """Of the newest run that ended: a new run and a new Holdfast forget it, the history not."""
     if runner.last_exit != LastExit():
         return runner.last_exit
     for event in reversed(events):
