@@ -109,6 +109,12 @@ def assistants() -> Iterator[McpHold]:
         "bad": quick(["sh", "-c", "echo oh no; exit 3"], autostart=False, start_retries=0),
         "noisy": quick([PYTHON, "-c", NOISY], restart_policy="never"),
         "cat": quick(["cat"], stdin="pipe"),
+        "slow": {
+            "command": ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"],
+            "autostart": False,
+            "start_seconds": 60,
+            "stop": {"grace": "60s"},
+        },
     }
     with McpHold({"run": True, "send": True}, **services) as hold:
         hold.make_repository()

@@ -90,6 +90,27 @@ def test_a_failure_tells_code_reason_and_last_lines(assistants: McpHold) -> None
     assistants.talk(story)
 
 
+def test_each_has_its_own_outcome_when_time_runs_out(assistants: McpHold) -> None:
+    """Who is there is not called under way because of another who takes longer."""
+
+    async def outcomes(client: Any, action: str) -> dict[str, str]:
+        given = {"action": action, "names": ["web", "slow"], "wait_s": 1}
+        told = await client.call_tool("control", given)
+        return {one["name"]: one["outcome"] for one in told.structured_content["services"]}
+
+    async def story(client: Any) -> None:
+        started = await outcomes(client, "start")
+        assert started == {"web": "already_running", "slow": "under_way"}
+        await client.call_tool("wait", {"names": ["slow"], "until": "log", "pattern": "deaf"})
+        stopped = await outcomes(client, "stop")
+        assert stopped == {"web": "stopped", "slow": "under_way"}
+        assistants.ask("stop", services=["slow"], grace=0)
+        assert await outcomes(client, "restart") == {"web": "restarted", "slow": "under_way"}
+        assistants.ask("stop", services=["slow"], grace=0)
+
+    assistants.talk(story)
+
+
 def test_a_misspelt_argument_is_refused_with_a_suggestion(assistants: McpHold) -> None:
     """Never ignored; nor is a value of the wrong kind, an unknown service or tool."""
 

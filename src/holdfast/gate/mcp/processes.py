@@ -37,6 +37,9 @@ _MORE = {"cpu_percent": "cpu_percent", "memory_mb": "memory_mb", "run": "run", "
 _DETAILED = 5
 _DETAIL_LINES = 5
 _SEARCHED_LINES = 10_000
+_ANSWER_SECONDS = 2.0
+"""So much later than it was told the supervisor may answer who is there and who is not."""
+_AT_REST = ("pending", "stopped", "exited", "failed")
 
 
 class StatusArguments(Arguments, frozen=True, kw_only=True):
@@ -146,11 +149,13 @@ async def control(call: Call, given: ControlArguments) -> Answer:
         fields["signal"] = given.signal
     elif given.signal is not None:
         raise UsageError(f"action {given.action} takes no signal")
+    patience = max(1.0, call.remaining(given.wait_s))
     if given.action in ("start", "restart"):
-        fields["wait"] = given.wait_s > 0
+        # The same when the call is repeated: the command must be, too.
+        fields |= {"wait": given.wait_s > 0, "timeout": max(1.0, given.wait_s)}
+        patience += _ANSWER_SECONDS
     try:
-        asked = call.ask(given.action, **fields)
-        waiting = asyncio.wait_for(asked, max(1.0, call.remaining(given.wait_s)))
+        waiting = asyncio.wait_for(call.ask(given.action, **fields), patience)
         result = await call.meanwhile(waiting, given.wait_s, f"{given.action} is under way")
         outcomes: dict[str, dict[str, Any]] = result["services"]
     except asyncio.TimeoutError:
@@ -158,7 +163,14 @@ async def control(call: Call, given: ControlArguments) -> Answer:
             return answers.waits(call.notice)
         outcomes = {}
     now = (await call.ask("status", services=given.names))["services"]
+    if given.action == "stop" and not outcomes:
+        gone = [name for name, it in now.items() if _is_gone(it)]
+        outcomes = {name: {"outcome": "stopped"} for name in gone}
     return _told(now, outcomes, f"{given.action} is still under way; use wait")
+
+
+def _is_gone(it: dict[str, Any]) -> bool:
+    return it.get("pid") is None and it["status"] in _AT_REST
 
 
 def _told(
@@ -170,6 +182,8 @@ def _told(
     is_error = False
     for name, it in now.items():
         outcome = outcomes.get(name)
+        if outcome and outcome["outcome"] == "waiting":
+            outcome = None
         facts = facts_of(name, it)
         said = outcome["outcome"].replace("_", " ") if outcome else unfinished
         lines.append(f"{name}: {said}; {in_words(it)}")
