@@ -1,20 +1,23 @@
 """Which services outlived their keeper and supervisor, when both were killed.
 
 Reads the database of the dead, read-only, and compares with what the kernel says now. Only
-for when nobody answers: it costs what a daemon's answer must not. Where the kernel tells no
-start times through /proc, nothing is claimed.
+for when nobody answers: it costs what a daemon's answer must not.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+
+if sys.platform == "darwin":
+    from holdfast import darwin
 
 BUSY_SECONDS = 0.5
 
 
 def outlived(state: str) -> dict[str, int]:
     """Services whose recorded process is alive, with its pid; empty when nothing is known."""
-    boot = _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    boot = _boot_id()
     return {
         service: pid
         for service, pid, start_time, boot_id in _open_runs(os.path.join(state, "holdfast.db"))
@@ -40,11 +43,20 @@ def _open_runs(path: str) -> list[tuple[str, int, str, str]]:
 
 def start_time_of(pid: int) -> str | None:
     """The kernel's start time of a living process; a zombie is none."""
+    if sys.platform == "darwin":
+        found = darwin.process(pid)
+        return None if found is None or found[3] == "Z" else found[4]
     # The name may itself hold spaces and parentheses: it ends at the last one.
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
     return fields[19].decode()
+
+
+def _boot_id() -> str:
+    if sys.platform == "darwin":
+        return darwin.boot_id()
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def _read(path: str) -> bytes:

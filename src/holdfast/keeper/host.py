@@ -15,7 +15,7 @@ import sys
 import time
 
 if sys.platform == "darwin":
-    from holdfast.keeper import darwin
+    from holdfast import darwin
 
 COOKIE = b"HOLDFAST_RUN_ID="
 
@@ -129,7 +129,8 @@ def raise_nofile() -> tuple[int, int]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = hard
     if sys.platform == "darwin":
-        wanted = darwin.OPEN_MAX if hard == resource.RLIM_INFINITY else min(hard, darwin.OPEN_MAX)
+        # The hard limit says «infinite» to everybody and is refused; what was granted is kept.
+        wanted = max(soft, min(hard, darwin.OPEN_MAX))
     if soft != wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -318,9 +319,8 @@ def _parse_stat(data: bytes) -> Process | None:
 def all_processes() -> list[Process]:
     """Every process that can be seen, in one pass; slow: only where nothing else works."""
     if sys.platform == "darwin":
-        pids = darwin.pids()
-    else:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [Process(*found) for found in darwin.processes()]
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [found for pid in pids if (found := process(pid)) is not None]
 
 

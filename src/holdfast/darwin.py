@@ -1,0 +1,112 @@
+"""Process facts on macOS, asked of the kernel by `sysctl`, which tells them of any user's.
+
+Owns the layout of the kernel's structures there. Imported on macOS only, by the keeper, the
+supervisor and the command line; standard library only. There is no subreaper and no pidfd,
+and the environment of the system's own programs (/bin, /usr/bin) is hidden: one of those that
+leaves its session cannot be found once its parent is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+OPEN_MAX = 10240
+"""As many descriptors as the system lets everybody have, where the hard limit is infinite."""
+
+Found = tuple[int, int, str, str, str, int, int]
+"""Pid, parent, name, state, start time, session and process group."""
+
+_CTL_KERN = 1
+_KERN_PROC, _KERN_PROC_ALL, _KERN_PROC_PID = 14, 0, 1
+_KERN_PROCARGS2, _KERN_ARGMAX = 49, 8
+# struct kinfo_proc: p_starttime, p_stat, p_pid, p_comm, e_ucred.cr_uid, e_ppid, e_pgid.
+_KINFO = struct.Struct("<qi24xb3xi199x17s160xI136xii80x")
+_MOST_TRIES = 5
+_STATES = {1: "I", 2: "R", 3: "S", 4: "T", 5: "Z"}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_room_of_arguments: list[int] = []
+
+
+def boot_id() -> str:
+    size = ctypes.c_size_t(64)
+    buffer = ctypes.create_string_buffer(size.value)
+    none = ctypes.c_size_t(0)
+    _libc.sysctlbyname(b"kern.bootsessionuuid", buffer, ctypes.byref(size), None, none)
+    return buffer.value.decode()
+
+
+def processes() -> list[Found]:
+    """Every process of the machine; zombies too."""
+    everybody = (_KERN_PROC, _KERN_PROC_ALL)
+    for _ in range(_MOST_TRIES):
+        # Between two questions some may have come.
+        data = _ask(everybody, _size(everybody) * 5 // 4)
+        if data is not None:
+            whole = len(data) // _KINFO.size * _KINFO.size
+            return [_found(*fields) for fields in _KINFO.iter_unpack(data[:whole])]
+    return []
+
+
+def process(pid: int) -> Found | None:
+    fields = _facts(pid)
+    return None if fields is None else _found(*fields)
+
+
+def user_of(pid: int) -> int | None:
+    fields = _facts(pid)
+    return None if fields is None else fields[5]
+
+
+def environment(pid: int) -> bytes | None:
+    """Environment strings of a process of the same user, separated by NUL; none of a program
+    that the system protects."""
+    if not _room_of_arguments:
+        told = _ask((_KERN_ARGMAX,), 4)
+        # More room than that is an error; it was a quarter before macOS 11.
+        _room_of_arguments.append(struct.unpack("<i", told)[0] if told else 1 << 18)
+    data = _ask((_KERN_PROCARGS2, pid), _room_of_arguments[0])
+    if data is None or len(data) < 4:
+        return None
+    (argument_count,) = struct.unpack_from("<i", data)
+    # count, path of the program, padding, arguments, environment
+    _, _, rest = data[4:].partition(b"\0")
+    return b"\0".join(rest.lstrip(b"\0").split(b"\0")[argument_count:])
+
+
+def _facts(pid: int) -> tuple[int, int, int, int, bytes, int, int, int] | None:
+    data = _ask((_KERN_PROC, _KERN_PROC_PID, pid), _KINFO.size)
+    return _KINFO.unpack(data) if data is not None and len(data) == _KINFO.size else None
+
+
+def _found(
+    seconds: int, micros: int, state: int, pid: int, name: bytes, _: int, ppid: int, pgid: int
+) -> Found:
+    try:
+        session = os.getsid(pid)
+    except OSError:
+        session = 0
+    text = name.partition(b"\0")[0].decode("utf-8", "replace")
+    start_time = f"{seconds}.{micros:06d}"
+    return pid, ppid, text, _STATES.get(state, "?"), start_time, session, pgid
+
+
+def _size(question: tuple[int, ...]) -> int:
+    """How many bytes the answer would have now."""
+    size = ctypes.c_size_t(0)
+    return size.value if _sysctl(question, None, size) else 0
+
+
+def _ask(question: tuple[int, ...], room: int) -> bytes | None:
+    buffer, size = ctypes.create_string_buffer(max(room, 1)), ctypes.c_size_t(room)
+    return ctypes.string_at(buffer, size.value) if _sysctl(question, buffer, size) else None
+
+
+def _sysctl(
+    question: tuple[int, ...], buffer: ctypes.Array[ctypes.c_char] | None, size: ctypes.c_size_t
+) -> bool:
+    name = (ctypes.c_int * (len(question) + 1))(_CTL_KERN, *question)
+    count, none = ctypes.c_uint(len(name)), ctypes.c_size_t(0)
+    return bool(_libc.sysctl(name, count, buffer, ctypes.byref(size), None, none) == 0)
