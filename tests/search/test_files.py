@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.search import program
+from holdfast.app.handlers import searching
 from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
 from tests.git.desk import Desk
 
@@ -300,3 +301,57 @@ def test_lines_are_found_again_in_every_encoding(tmp_path: Path, encoding: str) 
     desk.write("a.txt", "é needle\r\nbetween 🎉\r\nneedle\r\nlast".encode(encoding))
     hits = desk.ask("search", pattern="needle", context=1).hits
     assert [hit.line for hit in hits] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mode", ["files", "count"])
+def test_files_that_were_not_proven_in_time_come_next(
+    desk: Desk, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next page begins with them: none is left out, none is told twice."""
+    monkeypatch.setattr(searching, "_AT_ONCE", 3)
+    run, proofs = desk.finding.run, 0
+
+    async def slow(words: Any, folder: str, take: Any) -> Any:
+        nonlocal proofs
+        if "--sort=path" in words:
+            return await run(words, folder, take)
+        proofs += 1
+        if proofs % 3 == 1:
+            return await run(words, folder, take)
+        said: list[bytes] = []
+        ended = await run(words, folder, lambda data: bool(said.append(data)))  # type: ignore[func-returns-value]
+        if proofs % 3 == 2:
+            take(b"\n".join(b"".join(said).split(b"\n")[:1]) + b"\n")
+        return ended._replace(is_timeout=True)
+
+    desk.finding.run = slow  # type: ignore[method-assign]
+    told: list[str] = []
+    cursor = None
+    for _ in range(40):
+        page = desk.ask("search", pattern="needle", mode=mode, limit=7, cursor=cursor)
+        told += [*page.files, *(one.path for one in page.counts)]
+        if page.complete:
+            break
+        cursor = page.cursor
+    assert told == sorted(f"d{number % 3}/f{number}.txt" for number in range(30))
+
+
+def test_a_wide_file_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its lines are told, however far behind they are, in little memory."""
+    desk = Desk(tmp_path)
+    line = "needle ü 🎉\n"
+    text = line * 40 + "x" * 100 + "\n" + ("y" * 999 + "\n") * 9000 + line * 40
+    desk.write("wide.txt", text.encode("utf-16"))
+    size, pread = (desk.project / "wide.txt").stat().st_size, os.pread
+    read: list[int] = []
+
+    def counted(descriptor: int, count: int, offset: int) -> bytes:
+        data = pread(descriptor, count, offset)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    hits = desk.ask("search", pattern="needle", limit=100).hits
+    assert [hit.line for hit in hits] == [*range(1, 41), *range(9042, 9082)]
+    assert sum(read) < size + 1000
+    assert max(read) <= 1 << 20

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.search.events import Event, EventReader
+from holdfast.adapters.search.transcoded import MARKS, Transcoded
 from holdfast.app.context import Context
 from holdfast.app.handlers.offered import offered
 from holdfast.engine.searches import Ended
@@ -22,11 +23,9 @@ from holdfast.vocabulary.search_results import FileCount, Hit, SearchResult
 _HIT_OVERHEAD = 16
 _WINDOW = 2 * rules.LONGEST_SHOWN
 _COMPARED = 256
-_LARGEST_DECODED = 16 << 20
 _AT_ONCE = 250
 """Files that are open at a time."""
 _UTF_8 = b"\xef\xbb\xbf"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Ground(NamedTuple):
@@ -250,19 +249,21 @@ class _Lines(_Collector):
         found = [hit for hit in self.hits if hit.path == path]
         try:
             with self.roots.opened(self.roots.locate(path)) as (descriptor, _):
-                return [hit for hit in found if self._is_there(descriptor, hit)]
+                mark = os.pread(descriptor, len(_UTF_8), 0)
+                wide = Transcoded(descriptor) if mark[:2] in MARKS else None
+                # Offsets are counted without the mark that UTF-8 may begin with.
+                marks = (0, len(_UTF_8)) if mark == _UTF_8 else (0,)
+                return [hit for hit in found if self._is_there(descriptor, hit, wide, marks)]
         except (OSError, HoldfastError):
             return []
 
-    def _is_there(self, descriptor: int, hit: Hit) -> bool:
+    def _is_there(
+        self, descriptor: int, hit: Hit, wide: Transcoded | None, marks: tuple[int, ...]
+    ) -> bool:
         offset, data = self._seen[hit.path, hit.line]
-        mark = os.pread(descriptor, 3, 0)
-        if mark[:2] in _UTF_16:
-            text = os.pread(descriptor, _LARGEST_DECODED, 0).decode("utf-16", "replace").encode()
-            return text[offset : offset + len(data)] == data
-        # Offsets are counted without the mark that UTF-8 may begin with.
-        places = (offset, offset + len(_UTF_8)) if mark == _UTF_8 else (offset,)
-        return any(os.pread(descriptor, len(data), place) == data for place in places)
+        if wide is not None:
+            return wide.at(offset, len(data)) == data
+        return any(os.pread(descriptor, len(data), offset + mark) == data for mark in marks)
 
     def _around(self, event: Event) -> str | None:
         if event.start is None or event.start < len(event.data) - rules.LONGEST_SHOWN:
@@ -293,6 +294,7 @@ class _Files(_Collector):
         self, command: Search, roots: Roots, folder: Located, after: FilePlace | None
     ) -> None:
         super().__init__(command, roots, folder, after)
+        self.places: dict[str, FilePlace] = {}
         self._rest = b""
         self._tally = Tally()
 
@@ -304,14 +306,14 @@ class _Files(_Collector):
         if not self.has_room(len(path), told):
             self.is_full = True
             return None
-        self.last = FilePlace(name, 0)
+        self.last = self.places[path] = FilePlace(name, 0)
         return path
 
 
 async def _prove(context: Context, command: Search, collector: _Files, ended: Ended) -> Ended:
     """Tell only what is in the files of these names beneath their roots. Ripgrep opens files by
     name: if a link stood there for a moment, it has read another one. Here it opens what we
-    opened."""
+    opened. What could not be proven in time is left to the next page."""
     told = [*collector.files, *(one.path for one in collector.counts)]
     proven: dict[str, int] = {}
     for begin in range(0, len(told), _AT_ONCE):
@@ -320,15 +322,21 @@ async def _prove(context: Context, command: Search, collector: _Files, ended: En
             names = await context.in_thread(_opened, stack, collector.roots, part)
             if names is None:
                 return ended
-            tally = Tally()
-            if names:
-                words = rules.words_for_proof(command, list(names))
-                again = await context.finding.run(words, "/", tally.take)
-                ended = ended._replace(is_timeout=ended.is_timeout or again.is_timeout)
-            proven |= {names[name]: count for name, count in tally.counts if name in names}
+            if not names:
+                continue
+            tally, words = Tally(), rules.words_for_proof(command, list(names))
+            again = await context.finding.run(words, "/", tally.take)
+            counted = {names[name]: count for name, count in tally.counts if name in names}
+            proven |= counted
+            if again.is_timeout:
+                # It counts one after the other: behind the last that it told nothing is known.
+                last = list(counted)[-1] if counted else told[begin - 1] if begin else None
+                collector.last = collector.places[last] if last is not None else None
+                ended = ended._replace(is_timeout=True)
+                break
     collector.files = [path for path in collector.files if path in proven]
-    counted = [one.path for one in collector.counts if one.path in proven]
-    collector.counts = [FileCount(path=path, count=proven[path]) for path in counted]
+    counts = [one.path for one in collector.counts if one.path in proven]
+    collector.counts = [FileCount(path=path, count=proven[path]) for path in counts]
     return ended
 
 
