@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,10 @@ def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
         (["statsu"], 2, 'did you mean "status"?'),
         (["logs", "--tial", "3"], 2, "did you mean --tail?"),
         (["stop", "--grace", "soon"], 2, "not a duration"),
-        (["events", "--since", "x"], 2, "not a number"),
+        (["stat"], 2, 'did you mean "status"?'),
+        (["events", "--since", "x"], 2, "not a time"),
+        (["logs", "-n", "-1"], 2, "a whole number"),
+        (["runs", "web", "--tail", "x"], 2, "a whole number"),
         (["--color", "red", "status"], 2, "auto, always, never"),
         (["pause"], 2, "needs SERVICE…"),
         (["wait", "a", "b"], 2, "unexpected b"),
@@ -205,6 +209,17 @@ def test_usage_errors_name_the_next_step(
     err = capsys.readouterr().err
     assert err.startswith("holdfast: ")
     assert said in err
+
+
+def test_events_are_chosen_by_time(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--since` takes a time as `logs` does; what is older is read and not told."""
+    old = {"seq": 7, "time": 1.0, "kind": "exit", "service": "web", "data": {"code": 1}}
+    new = {**old, "seq": 8, "time": time.time(), "data": {"code": 2}}
+    daemon.answers["events"] = {"events": [old, new], "last": 8}
+    assert main(["events", "--since", "10m"]) == 0
+    assert daemon.last("events")["since"] == 0
+    out = capsys.readouterr().out
+    assert "exit 2" in out and "exit 1" not in out
 
 
 def test_an_error_in_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,9 +144,11 @@ def _store(
         return
     try:
         if option.kind == "number":
-            options[option.name] = int(text)
+            options[option.name] = durations.parse_count(text)
         elif option.kind == "duration":
             options[option.name] = durations.parse(text)
+        elif option.kind == "place":
+            options[option.name] = durations.parse_place(text)
         elif option.kind == "when":
             options[option.name] = durations.parse_when(text)
         elif option.kind == "pairs":
@@ -159,8 +161,7 @@ def _store(
         else:
             options[option.name] = text
     except ValueError as error:
-        why = "not a number" if option.kind == "number" else str(error)
-        raise UsageError(f"{flag} {text}: {why}", _help_hint(verb)) from None
+        raise UsageError(f"{flag} {text}: {error}", _help_hint(verb)) from None
 
 
 def _check_count(verb: Verb, operands: list[str]) -> None:

@@ -11,6 +11,7 @@ from holdfast.cli.history import ended_how, events_in
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.reach import Outlived, SupervisorAway, keeper_facts, lock_is_held, reach
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
+from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.places import keeper_note
 
 GONE_SECONDS = 30.0
@@ -65,7 +66,7 @@ class Ends:
     def take(self, event: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
         """Note an event; answers the service and its end when that is now known."""
         service = event.get("service")
-        if not service:
+        if not service or service.startswith(OWN_NAMES):
             return None
         data: dict[str, Any] = event.get("data") or {}
         seen = self._seen.setdefault(service, {})

@@ -17,6 +17,21 @@ def parse(text: str) -> float:
         raise ValueError(_FORM) from None
 
 
+def parse_count(text: str) -> int:
+    """A whole number that is not below zero."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError("write a whole number, 0 or more")
+    return int(text)
+
+
+def parse_place(text: str) -> float:
+    """A place among events: the number of one, an int; or a moment, a float."""
+    try:
+        return parse_count(text)
+    except ValueError:
+        return parse_when(text)
+
+
 def parse_when(text: str) -> float:
     """Unix seconds of a moment: a duration ago, or a local time in ISO form."""
     try:

@@ -18,6 +18,7 @@ from holdfast.cli.first_process import reap_others
 from holdfast.cli.following import learn_secrets
 from holdfast.cli.history import describe_event
 from holdfast.cli.output import Followed, Printer, Style
+from holdfast.cli.screen import Paint
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.launch import KeeperProcess
 from holdfast.client.reach import SupervisorAway, lock_is_held, reach
@@ -59,11 +60,12 @@ class Foreground:
             timestamps=bool(call.options.get("timestamps")),
             is_json=call.is_json,
         )
-        known = [name for name in ends if not services or name in services]
         self._printer = Printer(style, names)
         self._followed = Followed(call.places.logs, self._printer, services)
-        for name in known:
+        for name in filter(self._followed.follows, ends):
             self._followed.add(name, ends[name])
+        self._plain = Paint(is_on=False)
+        """For words that are dimmed as a whole."""
         self._ended = Ends()
         self._interrupts = 0
         self._handled = 0
@@ -209,9 +211,10 @@ class Foreground:
         if self._call.is_json:
             self._call.emit_line({"event": event})
         elif ended is not None and self._is_stopping:
-            self._printer.say(ended[0], describe_end(ended[1], self._call.paint))
+            self._printer.say(ended[0], describe_end(ended[1], self._plain))
         elif service and event["kind"] in TOLD_EVENTS and not self._is_stopping:
-            self._printer.say(service, describe_event(event, self._call.paint))
+            if self._followed.follows(service):
+                self._printer.say(service, describe_event(event, self._plain))
         self._printer.flush()
         if ended is not None:
             self._check_all_ended()

@@ -23,6 +23,9 @@ def events(call: Call) -> int:
 def _events(call: Call, patient: Patience) -> int:
     """Follows over the supervisor's replacement: it goes on after the last number told."""
     since = call.options.get("since")
+    moment = 0.0
+    if isinstance(since, float):
+        since, moment = 0, since
     is_following = bool(call.options.get("follow"))
     # A replay is complete: it is read page by page, and its tail can be told only at its end.
     is_replay = since is not None
@@ -46,6 +49,8 @@ def _events(call: Call, patient: Patience) -> int:
                 told = events_in(frame)
                 for event in told:
                     since = event["seq"]
+                    if event["time"] < moment:
+                        continue
                     if newest is None:
                         show_event(call, event)
                     else:

@@ -19,6 +19,7 @@ from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
+from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.secrets import hider
 
 
@@ -64,6 +65,7 @@ def chosen_names(call: Call) -> list[str]:
     """The services asked for, or all that ever printed; raises for a name nobody knows."""
     printed = sorted(segments.list_all(call.places.logs))
     if not call.operands:
+        printed = [name for name in printed if not name.startswith(OWN_NAMES)]
         if not printed and not lock_is_held(call.places.state):
             raise nothing_runs(call.places)
         return printed

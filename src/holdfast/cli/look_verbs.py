@@ -50,13 +50,16 @@ LOOK_VERBS = (
         most=None,
         options=(
             Option("-f --follow", "go on with what happens from now on"),
-            Option("--since", "only events after this sequence number", "SEQ", "number"),
+            Option(
+                "--since", "only what is newer: 10m, a time, or an event's number", "TIME", "place"
+            ),
             Option("-n --tail", "only the newest", "N", "number"),
         ),
         commands=("events",),
         examples=(
             ("holdfast events -f", "watch everything happen"),
-            ("holdfast events --since 120 --json", "replay, for programs"),
+            ("holdfast events web --since 10m", "what happened to web just now"),
+            ("holdfast events --since 120 --json", "replay from an event on, for programs"),
         ),
     ),
     Verb(

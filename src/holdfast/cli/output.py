@@ -18,6 +18,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.printable import printable_colours
 from holdfast.vocabulary.secrets import hider
 
@@ -122,6 +123,10 @@ class Followed:
         self._followers: dict[str, LineFollower] = {}
         self._covers: dict[str, LineCover] = {}
 
+    def follows(self, service: str) -> bool:
+        """Those that were asked for; else all, but what Holdfast runs for itself."""
+        return service in self._only if self._only else not service.startswith(OWN_NAMES)
+
     def add(self, service: str, cursor: Cursor = cursors.BEGINNING) -> None:
         reader = Reader(self._directory, service)
         self._followers[service] = LineFollower(reader, cursor, self._stream)
@@ -130,6 +135,8 @@ class Followed:
     def wake(self, service: str) -> None:
         """Show what a service has printed since."""
         if service not in self._followers:
+            if not self.follows(service):
+                return
             self.add(service)
         for entry in self._added(service):
             self._printer.show(service, entry)
@@ -138,7 +145,7 @@ class Followed:
     def wake_all(self) -> None:
         """Show what all have printed since, interleaved by time; also those that are new."""
         for service in segments.list_all(self._directory):
-            if service not in self._followers and (not self._only or service in self._only):
+            if service not in self._followers and self.follows(service):
                 self.add(service)
         sources = [_named(service, self._added(service)) for service in self._followers]
         for service, entry in interleave(sources):
@@ -148,6 +155,8 @@ class Followed:
     def finish(self, service: str) -> None:
         """Show the unfinished line that a run left."""
         self.wake(service)
+        if service not in self._followers:
+            return
         for line in covered(self._followers[service].finish(), self._covers[service]):
             self._printer.show(service, line)
         self._printer.flush()

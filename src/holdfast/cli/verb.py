@@ -23,7 +23,8 @@ class Option:
         self.help = help
         self.metavar = metavar or "|".join(choices)
         self.kind = kind
-        """text, number, duration, when (a duration ago or a time), pairs, several, rest"""
+        """text, number, duration, when (a duration ago or a time), place (an event's number or
+        when), pairs, several, rest"""
         self.choices = choices
         self.name = self.flags[-1].lstrip("-").replace("-", "_")
 

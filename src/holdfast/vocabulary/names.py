@@ -43,5 +43,8 @@ def closest(word: str, known: list[str]) -> str | None:
     """The known word that the user probably meant, if one is near."""
     import difflib
 
+    begun = [name for name in known if name.startswith(word)]
+    if word and len(begun) == 1:
+        return begun[0]
     found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return found[0] if found else None
