@@ -8,6 +8,8 @@ import signal
 import subprocess
 import threading
 
+import pytest
+
 from tests.harness import Hold, is_alive, kill_9, wait_for
 
 
@@ -52,6 +54,17 @@ def test_lines_have_aligned_names_and_ends_are_told(hold: Hold) -> None:
     assert front.end() == 0, front.text
     assert "worker | -- stopped (exit 0)" in front.text
     assert "Holdfast is down" in front.text
+    assert not hold.marked_pids()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing(hold: Hold, number: int) -> None:
+    """Also while the keeper has only begun, which cannot be asked for anything then."""
+    hold.services(web=["sleep", "300"])
+    front = Front(hold)
+    wait_for(lambda: list((hold.folder / "s" / "holdfast").glob("project-*/lock")), what="a lock")
+    front.process.send_signal(number)
+    assert front.end() in (0, 128 + number), front.text
     assert not hold.marked_pids()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import wire
+from holdfast.keeper import main, wire
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -201,6 +201,32 @@ def test_two_keepers_on_one_folder(make_keeper: MakeKeeper) -> None:
     assert second.ready["error"]["code"] == "already_running"
     assert second.process.wait(30) == 1
     assert len(first.control().do("list")["runs"]) == 1
+
+
+def test_who_asks_for_the_lock_keeps_nobody_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Askers share it for as long as a busy machine lets them; a keeper is told from them."""
+    path = tmp_path / "lock"
+    path.touch()
+    looks = 0
+    with path.open() as asker:
+        fcntl.flock(asker, fcntl.LOCK_SH)
+
+        def look(_: float) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 100:
+                fcntl.flock(asker, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("time.sleep", look)
+        fd = main._lock(str(tmp_path))
+        try:
+            with pytest.raises(main.StartError, match="another keeper holds"):
+                main._lock(str(tmp_path))
+        finally:
+            os.close(fd)
+    assert looks == 100
 
 
 def test_shutdown(keeper: KeeperProcess) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.first_process import reap_others
+from holdfast.client.reach import lock_is_held
 from tests.harness import Hold, quick, read_until, started, wait_for
 
 UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -53,6 +54,20 @@ def test_orphans_are_reaped_and_sigterm_is_down(hold: Hold) -> None:
         os.kill(first, signal.SIGTERM)
         assert b"Holdfast is down" in read_until(outer, b"Holdfast is down")
         assert outer.wait(20) == 0
+
+
+@pytest.mark.parametrize("moment", ["lock", "keeper.json", "holdfast.db", "logs/web*"])
+def test_sigterm_is_heard_from_the_start(hold: Hold, moment: str) -> None:
+    """Whenever it comes while Holdfast starts, everything ends in order and nothing is left."""
+    code = "echo is up; trap exit TERM; while :; do sleep 0.02; done"
+    hold.services(web=quick(["sh", "-c", code]))
+    with first_process(hold, f"exec {shlex.join(hold.command('up'))}") as (outer, first):
+        places = hold.folder / "s" / "holdfast"
+        wait_for(lambda: list(places.glob(f"project-*/{moment}")), what=moment)
+        os.kill(first, signal.SIGTERM)
+        assert outer.wait(20) in (0, 128 + signal.SIGTERM)
+    assert not lock_is_held(str(hold.state))
+    assert not (hold.state / "keeper.json").exists()  # its last step
 
 
 def test_run_wait_passes_sigterm_on(hold: Hold) -> None:

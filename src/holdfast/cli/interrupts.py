@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def heed_sigterm() -> None:
+    """Take SIGTERM as Ctrl-C, so that what was begun is ended in order. The first process of a
+    container would not even hear it."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, _: object) -> None:
+    raise KeyboardInterrupt(number)
+
+
 class Patience:
     """Waits for the next frame of a connection, or for a signal."""
 

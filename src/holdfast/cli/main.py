@@ -20,6 +20,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code; as the program itself, end with it."""
     if argv is None:
         _have_standard_streams()
+        if os.getpid() == 1:
+            from holdfast.cli.interrupts import heed_sigterm
+
+            heed_sigterm()
     code = _main(sys.argv[1:] if argv is None else argv)
     if argv is None:
         # Taking the interpreter apart would cost a tenth of a `status`; nothing is left to do.
@@ -44,8 +48,9 @@ def _main(words: list[str]) -> int:
         # The reader has seen enough (`| head`); nothing may be said at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as interrupt:
+        number: int = interrupt.args[0] if interrupt.args else 2
+        return 128 + number
     except OSError as error:
         # It is the answer that cannot be written: the disk is full, say.
         sys.stderr.write(f"holdfast: {error}\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.first_process import reap_others
-from holdfast.cli.interrupts import patience
+from holdfast.cli.interrupts import heed_sigterm, patience
 from holdfast.cli.output import ends_of
 from holdfast.cli.services import tell
 from holdfast.cli.up import launch
@@ -27,6 +27,8 @@ OVER_STATES = frozenset({"exited", "failed", "stopped"})
 
 def run(call: Call) -> int:
     is_waiting = bool(call.options.get("wait"))
+    if is_waiting:
+        heed_sigterm()
     fields: dict[str, Any] = {
         "argv": call.operands,
         "working_dir": os.path.realpath(call.folder),
@@ -78,7 +80,6 @@ def environment_of(call: Call) -> dict[str, str]:
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:
     """Show its output on the same streams, until it is over for good; SIGTERM and Ctrl-C are
     for it."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     follower = ChunkFollower(Reader(call.places.logs, service), start)
     stopping: list[Connection] = []
     while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.client.connection import ConnectionLost
-from holdfast.client.launch import ensure_running
+from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.cli.call import Call
     from holdfast.client.connection import Connection
     from holdfast.client.launch import Launched
+    from holdfast.logbook.cursors import Cursor
 
 
 def up(call: Call) -> int:
@@ -24,12 +25,22 @@ def up(call: Call) -> int:
     _check_there_is_something(call)
     ends = {}
     if not is_detached:
+        from holdfast.cli.interrupts import heed_sigterm
         from holdfast.cli.output import ends_of
 
+        heed_sigterm()
         ends = ends_of(call.places.logs)
     launched, result = launch(call, lambda: _ask(call, _fields(call, is_detached=is_detached)))
     if is_detached:
         return _tell(call, result)
+    try:
+        return _stay(call, launched, result, ends)
+    except KeyboardInterrupt:
+        _undo(call, is_interrupted=True)
+        raise
+
+
+def _stay(call: Call, launched: Launched, result: dict[str, Any], ends: dict[str, Cursor]) -> int:
     from holdfast.cli.foreground import Foreground
 
     _tell_changes(call, result)
@@ -52,11 +63,24 @@ def start_quietly(call: Call) -> None:
 
 
 def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dict[str, Any]]:
-    """Have a Holdfast, and ask it. One that is on its way down is waited for, and another
-    started; one that was started here for nothing is ended again."""
-    is_again = False
+    """Have a Holdfast, and ask it; one that was started here for nothing is ended again."""
+    try:
+        return _launch(call, ask)
+    except NoDaemon:
+        raise
+    except (HoldfastError, KeyboardInterrupt) as error:
+        _undo(call, is_interrupted=isinstance(error, KeyboardInterrupt))
+        raise
+
+
+def _launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dict[str, Any]]:
+    """One that is on its way down is waited for, and another started."""
+    is_first, is_again = True, False
     while True:
         launched = ensure_running(call.places, call.environ, meanwhile=_load)
+        if not is_first and launched.keeper is None:
+            launched.keeper = own_keeper(call.places)  # of an earlier turn
+        is_first = False
         call.use(launched.connection)
         try:
             return launched, ask()
@@ -72,10 +96,6 @@ def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dic
             if is_again:
                 raise Failed("Holdfast was shut down again and again", error.hint) from error
             is_again = True
-        except (HoldfastError, KeyboardInterrupt) as error:
-            if launched.keeper is not None:
-                _undo(call, is_interrupted=isinstance(error, KeyboardInterrupt))
-            raise
 
 
 def _is_down(call: Call) -> bool:
@@ -146,6 +166,8 @@ def _undo(call: Call, *, is_interrupted: bool) -> None:
     """A Holdfast that this call started and that has nothing to hold is ended again."""
     from holdfast.cli.down import Ends, shut_down
 
+    if own_keeper(call.places) is None:
+        return
     try:
         if not is_interrupted and any(it["pid"] for it in call.ask("status")["services"].values()):
             return  # somebody else has joined it since

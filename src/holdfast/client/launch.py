@@ -104,6 +104,9 @@ def start_keeper(
         if meanwhile is not None:
             meanwhile()
         answer = _read_ready(ready)
+    except KeyboardInterrupt:
+        _read_ready(ready)  # half started, it could not be ended in order
+        raise
     finally:
         os.close(ready)
     if answer.get("ready"):
@@ -116,6 +119,21 @@ def start_keeper(
             return start_keeper(places, environ)
         return None
     raise Failed(f"the keeper could not start: {error.message}", error.hint or _err_hint(places))
+
+
+def own_keeper(places: Places) -> KeeperProcess | None:
+    """The keeper that is there, if this process started it."""
+    from holdfast.vocabulary.places import keeper_note
+
+    pid = keeper_note(places.state).get("pid")
+    if not isinstance(pid, int) or pid <= 0:
+        return None
+    try:
+        # A child's pid is nobody else's until its end was asked for.
+        has_ended = os.waitpid(pid, os.WNOHANG)[0]
+    except ChildProcessError:
+        return None
+    return None if has_ended else KeeperProcess(pid)
 
 
 def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> KeeperProcess:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from holdfast.keeper.keeper import Keeper
 
 _FLAGS = ("--no-supervisor",)
-LOCK_TRIES = 6
+ASKERS_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
 
 
 class StartError(Exception):
@@ -203,16 +204,24 @@ def _project_of_predecessor(state: str) -> str | None:
 def _lock(state: str) -> int:
     """One keeper per state folder: the lock is held as long as any copy of it is open."""
     fd = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Who only asks whether a keeper is there shares the lock for a moment.
-            time.sleep(0.01)
-        else:
-            return fd
-    os.close(fd)
-    raise StartError("already_running", f"another keeper holds {state}")
+    deadline = time.monotonic() + ASKERS_SECONDS
+    while not _takes(fd, fcntl.LOCK_EX):
+        # Who only asks whether a keeper is there shares the lock for a moment, which is a long
+        # one where the machine is busy. A keeper shares it with nobody.
+        if not _takes(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
+            os.close(fd)
+            raise StartError("already_running", f"another keeper holds {state}")
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(_LOOK_SECONDS)
+    return fd
+
+
+def _takes(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _tidy_descriptors(asked: dict[str, str]) -> None:
