@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.secrets import redact, redact_arguments
 from holdfast.vocabulary.service_spec import Settings
 from holdfast.vocabulary.workflow_spec import CommandSpec
 
 SHELL_WORDS = ("/bin/sh", "-c")
 LONGEST_SHOWN = 200
-_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
-_SHELL_ONLY = re.compile(r"[|&;<>`]+|\$[\w({]+")
+_QUOTED = pattern(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_SHELL_ONLY = pattern(r"[|&;<>`]+|\$[\w({]+")
 
 
 class Prepared(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.service_spec import WatchSpec
 
 IGNORED_NAMES = (
@@ -18,7 +19,7 @@ IGNORED_NAMES = (
     *("*.pyc", "*.pyo", "*.sw[a-z]", "*~", ".#*", "#*#", "4913", ".*.kate-swp", "*.tmp.[0-9]*"),
     *("*___jb_tmp___", "*___jb_old___", ".goutputstream-*"),
 )
-_MAGIC = re.compile(r"[*?\[]")
+_MAGIC = pattern(r"[*?\[]")
 Names = re.Pattern[str]
 
 

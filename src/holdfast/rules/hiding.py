@@ -14,22 +14,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.hiding import SHORTEST_VALUE
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.probe_spec import HttpTarget
 from holdfast.vocabulary.service_spec import ServiceSpec, Settings
 
 MOST_VALUES = 500
 LONGEST_VALUE = 4096
 _LEAST_LINE = 16
-_NAME = re.compile(
+_NAME = pattern(
     r"secret|token|passw|(^|_)pwd$|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)"
     r"|authorization|cookie|signature|(^|_)salt($|_)|dsn|(^|_)key($|_)|database_url|webhook"
     r"|connection_?str",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://(?:([^\s/@]*)@)?[^\s/?#@]*([^\s]*)", re.IGNORECASE)
-_SECRET_ADDRESS = re.compile(r"webhook|dsn|secret|token|credential|connection", re.IGNORECASE)
-_FLAG = re.compile(r"[\w.]{1,60}")
-_PATH = re.compile(r"(?:/|\./|\.\./|~/)[^\s]*")
+_ADDRESS = pattern(r"[a-z][a-z0-9+.-]*://(?:([^\s/@]*)@)?[^\s/?#@]*([^\s]*)", re.IGNORECASE)
+_SECRET_ADDRESS = pattern(r"webhook|dsn|secret|token|credential|connection", re.IGNORECASE)
+_FLAG = pattern(r"[\w.]{1,60}")
+_PATH = pattern(r"(?:/|\./|\.\./|~/)[^\s]*")
 _WORDS = frozenset({
     *("enabled", "disabled", "required", "optional", "default", "development", "production"),
     *("staging", "localhost", "testing", "strict", "verify-full", "changeme"),

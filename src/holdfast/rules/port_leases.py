@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.probe_spec import ExecTarget, HttpTarget, ProbeSpec, TcpTarget
 
 AUTO = 0
 SINGLE = "port"
 """The name of the port that `port:` asks for."""
 DEFAULT_RANGE = (8082, 9081)
-PLACEHOLDER = re.compile(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
+PLACEHOLDER = pattern(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
 
 
 class Holder(msgspec.Struct, frozen=True):

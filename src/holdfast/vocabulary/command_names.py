@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.patterns import pattern
 
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+_CAPITAL = pattern(r"(?<!^)(?=[A-Z])")
 _ALSO = {"health": "health_check", "reload_config": "reload"}
 
 

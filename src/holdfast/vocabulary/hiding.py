@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 
+from holdfast.vocabulary.patterns import pattern
+
 HIDDEN = b"[hidden]"
 SHORTEST_VALUE = 6
 """Shorter values would hide half of what is printed."""
@@ -21,7 +23,7 @@ _FEW_VALUES = 64
 _SHORT = 512
 _AWS_HINTS = (b"akia", b"asia", b"agpa", b"aida", b"aroa")
 # Capital letters: sought as it is written, which is quickest.
-_AWS = re.compile(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
+_AWS = pattern(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 
 # Where colours stand between a name and its value, they stay; no span holds an escape.
 _COLOURS = r"(?:\x1b\[[0-9;]{0,20}m){0,3}"
@@ -266,7 +268,7 @@ class _Finder:
                     yield place - cut, place - cut + len(value)
 
 
-_LONG_COVER = re.compile(re.escape(HIDDEN) + rb"\*+")
+_LONG_COVER = pattern(re.escape(HIDDEN) + rb"\*+")
 
 
 def _rarest(text: bytes) -> int:

@@ -7,8 +7,9 @@ a message that says what to write instead.
 from __future__ import annotations
 
 import math
-import re
 import signal
+
+from holdfast.vocabulary.patterns import pattern
 
 SECONDS = {
     "us": 1e-6,
@@ -53,11 +54,11 @@ SIZES = {
     "tb": 1000**4,
 }
 
-_NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
-_DURATION = re.compile(r"(?:\s*(?:\d+(?:\.\d*)?|\.\d+)\s*[a-zµ]+)+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]+)")
-_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)")
-_REAL_TIME = re.compile(r"RT(MIN\+|MAX-)(\d{1,2})")
+_NUMBER = pattern(r"\d+(?:\.\d*)?|\.\d+")
+_DURATION = pattern(r"(?:\s*(?:\d+(?:\.\d*)?|\.\d+)\s*[a-zµ]+)+")
+_DURATION_PART = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]+)")
+_SIZE = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)")
+_REAL_TIME = pattern(r"RT(MIN\+|MAX-)(\d{1,2})")
 
 
 def parse_duration(text: str | float, unit: str = "s") -> float:

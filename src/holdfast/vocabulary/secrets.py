@@ -14,15 +14,16 @@ from typing import Any
 
 from holdfast.vocabulary import hiding
 from holdfast.vocabulary.hiding import Hider
+from holdfast.vocabulary.patterns import pattern
 
 HIDDEN = hiding.HIDDEN.decode()
 _SHORTEST = 10
-SECRET_NAME = re.compile(
+SECRET_NAME = pattern(
     r"secret|token|passw|pwd|api_?key|apikey|access_?key|private|credential|auth|cookie"
     r"|signature|salt|dsn|(^|_)key($|_)|database_url|connection|webhook",
     re.IGNORECASE,
 )
-_FLAG = re.compile(r"-{1,2}[\w.-]+")
+_FLAG = pattern(r"-{1,2}[\w.-]+")
 _SHOWN_VARIABLES = frozenset({
     "CI", "COLUMNS", "DEBUG", "DISPLAY", "HOME", "HOST", "HOSTNAME", "LANG", "LANGUAGE", "LINES",
     "LOGNAME", "NODE_ENV", "PATH", "PORT", "PWD", "PYTHONPATH", "PYTHONUNBUFFERED", "RAILS_ENV",

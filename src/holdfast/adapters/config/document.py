@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.adapters.config.problems import Problem, excerpt_of
+from holdfast.vocabulary.patterns import pattern
 
 if TYPE_CHECKING:
     import yaml
@@ -24,9 +25,7 @@ NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 PLAIN_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
-_SURROGATES = re.compile(
-    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|[\s\S])"
-)
+_SURROGATES = pattern(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|[\s\S])")
 
 
 class Scalar(msgspec.Struct, frozen=True):

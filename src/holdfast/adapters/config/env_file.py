@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 
 from holdfast.adapters.config.problems import Problem
+from holdfast.vocabulary.patterns import pattern
 
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+VARIABLE_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.-]*")
 LARGEST_ENV_FILE = 1024 * 1024
-_START = re.compile(r"\s*(?:export\s+)?([^=\s]*)\s*=[ \t]*")
+_START = pattern(r"\s*(?:export\s+)?([^=\s]*)\s*=[ \t]*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "$": "$"}
 
 

@@ -20,8 +20,9 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.vocabulary.file_spec import BackupSpec, FilesSpec, RootSpec
+from holdfast.vocabulary.patterns import pattern
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_NAME = pattern(r"[a-z0-9][a-z0-9._-]{0,62}")
 _RESERVED = "uri"
 FILE_ROOT = Block(
     [

@@ -28,10 +28,11 @@ from holdfast.adapters.config.service_kinds import CommandLine, Url
 from holdfast.adapters.matching import check_expression
 from holdfast.rules.port_leases import PLACEHOLDER, names_in
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.patterns import pattern
 
 _HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_STATUS = re.compile(r"([1-5])xx|([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})")
+_STATUS = pattern(r"([1-5])xx|([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", re.IGNORECASE)
+_ADDRESS = pattern(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})")
 
 
 class Address(ScalarKind):

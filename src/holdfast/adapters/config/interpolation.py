@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from holdfast.adapters.config.problems import repeatable
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.patterns import pattern
 
-_HEAD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-?])?")
-_OPERATOR = re.compile(r"&&|\|\|?|;|&|\d?>{1,2}(&\d)?|<{1,2}|\d?>{1,2}\S+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_HEAD = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-?])?")
+_OPERATOR = pattern(r"&&|\|\|?|;|&|\d?>{1,2}(&\d)?|<{1,2}|\d?>{1,2}\S+")
+_ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BLANK = " \t\r\n"
 
 
@@ -212,7 +213,7 @@ def argv_of(text: str) -> list[str]:
     return words
 
 
-_INDEX = re.compile(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\s*\}\}")
+_INDEX = pattern(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\s*\}\}")
 
 
 def indexed(text: str, index: int) -> str:

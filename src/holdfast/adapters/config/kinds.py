@@ -15,6 +15,7 @@ from holdfast.adapters.config.interpolation import InterpolationError, expand, i
 from holdfast.adapters.config.problems import Problem, shown_value
 from holdfast.rules.port_leases import compact
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.quantities import (
     format_size,
     parse_duration,
@@ -25,8 +26,8 @@ from holdfast.vocabulary.quantities import (
 
 Schema = dict[str, Any]
 INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
-_INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d*)")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_INTEGER = pattern(r"[+-]?(?:0|[1-9]\d*)")
+_NUMBER = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
 
@@ -139,8 +140,8 @@ class Text(ScalarKind):
 
     wanted = "text"
 
-    def __init__(self, pattern: str = "", wanted: str = "") -> None:
-        self.pattern = re.compile(pattern) if pattern else None
+    def __init__(self, form: str = "", wanted: str = "") -> None:
+        self.pattern = pattern(form) if form else None
         self.wanted = wanted or self.wanted
 
     def convert(self, text: str) -> str:

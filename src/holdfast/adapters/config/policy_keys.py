@@ -29,6 +29,7 @@ from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.command_names import named, why_unknown
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Effect
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.policies import (
     ALL_DAY,
     FilterSpec,
@@ -39,7 +40,7 @@ from holdfast.vocabulary.policies import (
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = f"(?:{'|'.join(_DAYS)})"
-_TIMES = re.compile(
+_TIMES = pattern(
     rf"(?:(?P<days>{_DAY}(?:-{_DAY})?(?:,{_DAY}(?:-{_DAY})?)*)\s*)?"
     r"(?:(?P<begin>\d{1,2}:\d{2})-(?P<end>\d{1,2}:\d{2})\s*)?(?P<zone>[A-Za-z][\w+/-]*)?",
     re.IGNORECASE,

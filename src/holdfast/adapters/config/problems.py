@@ -6,14 +6,14 @@ Owns the wording and the secrecy of reports: a value that may be a secret is nev
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.secrets import is_secret_name
 
-_SECRET_LINE = re.compile(r"^(\s*(?:-\s*)?(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(\S.*)$")
+_SECRET_LINE = pattern(r"^(\s*(?:-\s*)?(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(\S.*)$")
 LONGEST_SHOWN_VALUE = 60
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from holdfast.adapters.config.blocks import Block, Key, Values
@@ -19,10 +18,11 @@ from holdfast.adapters.config.kinds import (
     Schema,
     Size,
 )
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
 
 SMALLEST_MEMORY = 1024 * 1024
-_PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%?")
+_PERCENT = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*%?")
 
 
 class Percent(ScalarKind):

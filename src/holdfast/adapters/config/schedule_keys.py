@@ -21,11 +21,12 @@ from holdfast.adapters.config.kinds import (
     Schema,
 )
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.quantities import parse_duration
 from holdfast.vocabulary.service_spec import ScheduleSpec
 
 SHORTEST_SECONDS = 1.0
-_EVERY = re.compile(r"@?every\s+(\S.*)", re.IGNORECASE)
+_EVERY = pattern(r"@?every\s+(\S.*)", re.IGNORECASE)
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 
 

@@ -18,10 +18,11 @@ from holdfast.adapters.config.interpolation import (
 from holdfast.adapters.config.kinds import INTERPOLATED, Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.problems import repeatable
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
+from holdfast.vocabulary.patterns import pattern
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
-_URL = re.compile(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
-_MODULE_LEVEL = re.compile(r"[\w.:*-]+=(\w+)")
+_URL = pattern(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
+_MODULE_LEVEL = pattern(r"[\w.:*-]+=(\w+)")
 
 
 class CommandLine(Kind):

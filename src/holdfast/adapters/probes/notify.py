@@ -10,7 +10,6 @@ import array
 import errno
 import math
 import os
-import re
 import socket
 import struct
 import sys
@@ -18,11 +17,13 @@ import zlib
 
 import msgspec
 
+from holdfast.vocabulary.patterns import pattern
+
 MESSAGE_BYTES = 8192
 MESSAGES_AT_ONCE = 64
 STATUS_CHARACTERS = 200
 METRICS_IN_MESSAGE = 64
-METRIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:]{0,63}")
+METRIC_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.:]{0,63}")
 _METRIC = "X_METRIC_"
 _DESCRIPTORS = 16
 _IS_LINUX = sys.platform.startswith("linux")
