@@ -56,6 +56,11 @@ def test_lines_stay_lines(lines: list[bytes]) -> None:
         (b"https://u:p@ss@h/x", b"https://u:[hidden]@h/x"),
         (b"git clone https://0123456789abcdef01234567@git.example/x", None),
         (b"Basic dXNlcjpwYXNzd29yZA==", b"Basic [hidden]"),
+        (b"${SUPERVISOR_TOKEN:-hunter2}", b"${SUPERVISOR_TOKEN:[hidden]}"),
+        (b"${API_TOKEN:-default-7}", b"${API_TOKEN:[hidden]}"),
+        (b"password=${HALF}hunter2", b"password=[hidden]"),
+        (b'password: "${HALF} hunter2"', b'password: "[hidden]"'),
+        (b"password='${HALF}hunter2'", b"password='[hidden]'"),
     ],
 )
 def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:
@@ -73,6 +78,11 @@ def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:
         b"see https://example.com/a:b@c",
         b"\x1b[31mred\x1b[0m text",
         b"0123456789abcdef0123456789abcdef01234567 HEAD",
+        b"set it, or write ${SUPERVISOR_TOKEN:-default}",
+        "write ${API_TOKEN:-…}, ${API_TOKEN:-} or ${API_TOKEN:?}".encode(),
+        b"in env: PASSWORD=${PASSWORD}, token: '${OTHER_TOKEN}'",
+        b'{"password": "${DB_PASSWORD}"}',
+        rb'{"e":"{\"token\":\"${TOKEN}\"}"}',
     ],
 )
 def test_what_is_no_secret(line: bytes) -> None:

@@ -28,7 +28,13 @@ _AWS = pattern(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 # Where colours stand between a name and its value, they stay; no span holds an escape.
 _COLOURS = r"(?:\x1b\[[0-9;]{0,20}m){0,3}"
 _SCHEME = r"(?:bearer|basic|token)"
-_BARE = r"[^\s,;&\"'}\])\x1b]+"
+_VARIABLE = r"\$\{\w{1,99}\}"
+_BARE = rf"(?:{_VARIABLE}|[^\s,;&\"'}}\])\x1b])+"
+# No secret is a variable alone, nor what a hint writes behind one: `${NAME:-default}`.
+_TO_FILL_IN = (
+    rf"\\?\"{_VARIABLE}\\?\"|'{_VARIABLE}'|{_VARIABLE}(?:\Z|\\?[\"']|[\s,;&}}\])\x1b])"
+    r"|[-?](?:default|…)?\}"
+)
 _GIVEN = rf"\\?[\"']?{_COLOURS}[ \t]{{0,3}}"
 _SET = rf"{_GIVEN}=>?[ \t]{{0,3}}{_COLOURS}"
 # Behind a colon there may be a sentence: a secret is quoted, or ends what is said.
@@ -38,7 +44,7 @@ _COLON = (
 )
 _VALUE = (
     # What is hidden already stays as it is: texts pass through here more than once.
-    r"(?!\\?[\"']?\[hidden\])"
+    rf"(?!\\?[\"']?\[hidden\]|{_TO_FILL_IN})"
     r"(?:\\\"([^\"\n\x1b]*?)\\\"|\"((?:[^\"\\\n\x1b]|\\.)*)\"|'((?:[^'\\\n\x1b]|\\.)*)'"
     rf"|({_SCHEME}[ \t]+[^\s\x1b\"']+)|[\"']?({_BARE}))"
 )
