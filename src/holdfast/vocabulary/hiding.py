@@ -29,7 +29,8 @@ _AWS = pattern(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 _COLOURS = r"(?:\x1b\[[0-9;]{0,20}m){0,3}"
 _SCHEME = r"(?:bearer|basic|token)"
 _VARIABLE = r"\$\{\w{1,99}\}"
-_BARE = rf"(?:{_VARIABLE}|[^\s,;&\"'}}\])\x1b])+"
+_PLAIN = r"[^\s,;&\"'}\])\x1b$]"
+_BARE = rf"(?:{_PLAIN}+|(?=\$))(?:(?:{_VARIABLE}|\$){_PLAIN}*)*"
 # No secret is a variable alone, nor what a hint writes behind one: `${NAME:-default}`.
 _TO_FILL_IN = (
     rf"\\?\"{_VARIABLE}\\?\"|'{_VARIABLE}'|{_VARIABLE}(?:\Z|\\?[\"']|[\s,;&}}\])\x1b])"
