@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,10 +10,23 @@ from tests.chaos.test_replaced import Installed
 from tests.harness import is_alive, wait_for
 
 _SPAWN = "        run, handed = keeper.children.spawn(message)\n"
+_DEATH = """\
+        if os.path.exists({flag!r}):
+            with open({flag!r}) as file:
+                who, left = file.read().split()
+            with open({flag!r}, "w") as file:
+                print(who, int(left) - 1, file=file)
+            if left == "1":
+                os.unlink({flag!r})
+                if who == "both":
+                    os.kill(keeper.supervisor.pid, 9)
+                os.kill(os.getpid(), 9)
+"""
 
 
 class Doomed(Installed):
-    """Its keeper dies right after it created a process, when the test asks for that."""
+    """Its keeper dies right after it created a process, when the test asks for that: the flag
+    says who dies, and at which spawn from now on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,16 +35,7 @@ class Doomed(Installed):
         words = self.site / "holdfast" / "keeper" / "words.py"
         text = words.read_text()
         assert text.count(_SPAWN) == 1
-        words.write_text(text.replace(_SPAWN, _SPAWN + self._death()))
-
-    def _death(self) -> str:
-        return (
-            f"        if os.path.exists({str(self.flag)!r}):\n"
-            f"            with open({str(self.flag)!r}) as file: asked = file.read()\n"
-            f"            os.unlink({str(self.flag)!r})\n"
-            f"            if asked == 'both': os.kill(keeper.supervisor.pid, {signal.SIGKILL:d})\n"
-            f"            os.kill(os.getpid(), {signal.SIGKILL:d})\n"
-        )
+        words.write_text(text.replace(_SPAWN, _SPAWN + _DEATH.format(flag=str(self.flag))))
 
     def started(self) -> list[int]:
         return [int(line) for line in self.truth.read_text().split()] if self.truth.exists() else []
@@ -57,7 +60,7 @@ def _die_at_restart(hold: Doomed, who: str) -> int:
     """The pid of the instance whose start nobody was told about."""
     hold.up()
     wait_for(lambda: len(hold.started()) == 1)
-    hold.flag.write_text(who)
+    hold.flag.write_text(f"{who} 1")
     hold.cli("restart", "web", expect=None)
     wait_for(lambda: len(hold.started()) == 2, what="the second instance")
     return hold.started()[1]
@@ -78,6 +81,23 @@ def test_keeper_dies_between_spawn_and_answer(hold: Doomed) -> None:
     assert not is_alive(pid)
     hold.cli("start", "web")
     assert len(wait_for(hold.living)) == 1
+
+
+def test_keeper_dies_in_the_middle_of_many_starts(hold: Doomed) -> None:
+    """Those it had created and not told of go on with all they print; the others are started."""
+    names = [f"s{number}" for number in range(40)]
+    hold.up("other")
+    code = f"echo $$$$ >>{hold.truth}; echo begun; exec sleep 300"
+    hold.services(other=["sleep", "300"], **{name: ["bash", "-c", code] for name in names})
+    keeper = hold.keeper_pid
+    hold.flag.write_text("keeper 25")
+    hold.cli("up", "-d", "--no-wait", expect=None)
+    wait_for(lambda: hold.keeper_pid != keeper, what="the successor")
+    pids = [hold.wait_status(name, "running")["pid"] for name in names]
+    assert sorted(hold.living()) == sorted(pids)
+    assert len(hold.started()) == len(names)
+    for name in names:
+        wait_for(lambda name=name: hold.raw(name) == b"begun\n", what=f"the output of {name}")
 
 
 def test_both_die_between_spawn_and_answer(hold: Doomed) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     OnClosed = Callable[["Connection"], None]
 
 _SLICE_SECONDS = 0.008
+_OWED_SECONDS = 0.05
 _RETRY_SECONDS = 0.01
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
@@ -58,6 +59,8 @@ class Connection:
         self._inbox = wire.Inbox(_CONTROL_LINE_LIMIT if role == "control" else 64 << 20)
         self._outbox = wire.Outbox()
         self._waiting: list[tuple[Message, list[int]]] = []
+        self._owed: list[tuple[Message, Run]] = []
+        self._owed_since = 0.0
         self._grown: dict[str, int] = {}
         self._has_sent = False
         self._retry: Timer | None = None
@@ -77,6 +80,8 @@ class Connection:
         same turn goes out together at its end: waking the peer costs more than most messages."""
         if not self.is_open:
             return
+        if self._owed:
+            self._pay()
         is_first, self._has_sent = not self._has_sent, True
         if is_first:
             self._loop.at_turn_end(self._end_turn)
@@ -87,6 +92,28 @@ class Connection:
             self._after_send(self._outbox.send_now(self._sock, message, fds))
         except OSError:
             self.close()
+
+    def owe(self, answer: Message, run: Run) -> None:
+        """An answer with copies of a run's descriptors, given as soon as no request waits: who
+        wants hundreds of runs has them sooner if nobody is busy with the first ones yet, and
+        every descriptor more makes each spawn dearer."""
+        if not self._owed:
+            self._owed_since = self._loop.now()
+        self._owed.append((answer, run))
+
+    def _pay(self) -> None:
+        owed, self._owed = self._owed, []
+        for answer, run in owed:
+            hand_parts(self, answer, run)
+
+    def _has_more(self) -> bool:
+        """Whether further requests are here, or in the socket."""
+        if self._waiting:
+            return True
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
     def grew(self, service: str, position: int) -> None:
         """Only the newest position is told to a peer that reads slowly."""
@@ -149,6 +176,10 @@ class Connection:
             self._on_message(self, message, fds)
             if self._loop.now() > deadline:
                 break
+        if self._owed and not (
+            self._has_more() and self._loop.now() < self._owed_since + _OWED_SECONDS
+        ):
+            self._pay()
         if self.is_open:
             self._watch()
             if self._waiting:
@@ -200,6 +231,7 @@ class Connection:
 
     def state(self) -> dict[str, Any]:
         """Everything a successor needs to go on with this peer."""
+        self._pay()
         data, fds = self._inbox.state()
         lines, carried = b"", []
         for message, own in self._waiting:

@@ -132,8 +132,11 @@ class Words:
             "enforced": run.enforced,
             "cgroup": run.tree.cgroup,
         }
-        hand_parts(connection, answer, run, handed)
-        close_all([*handed.values()])
+        if handed:
+            hand_parts(connection, answer, run, handed)
+            close_all([*handed.values()])
+        else:
+            connection.owe(answer, run)
 
     def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
         keeper = self.keeper
