@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import termios
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from holdfast.cli.attach import DetachKeys
+from tests.cli.person import Person
 from tests.harness import Hold, is_alive
 
 
@@ -31,39 +29,6 @@ def test_detach_keys(typed: list[bytes], sent: bytes, is_detached: bool) -> None
     seen = [keys.feed(data) for data in typed]
     assert b"".join(data for data, _ in seen) == sent
     assert seen[-1][1] == is_detached
-
-
-class Person:
-    """Somebody at a terminal."""
-
-    def __init__(self, hold: Hold, *words: str) -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(hold.project)
-            command = hold.command(*words)
-            os.execve(command[0], command, hold.environ)
-        self.seen = b""
-        self.modes = termios.tcgetattr(self.fd)
-
-    def type(self, data: bytes) -> None:
-        os.write(self.fd, data)
-
-    def see(self, wanted: bytes, seconds: float = 20.0) -> None:
-        """Wait for this on the screen, from here on."""
-        deadline = time.monotonic() + seconds
-        while wanted not in self.seen:
-            ready = select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))[0]
-            assert ready, (wanted, self.seen)
-            try:
-                piece = os.read(self.fd, 65536)
-            except OSError:
-                piece = b""
-            assert piece, (wanted, self.seen)
-            self.seen += piece
-        self.seen = self.seen.partition(wanted)[2]
-
-    def exit_code(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @pytest.fixture

@@ -35,6 +35,6 @@ METRIC_VERBS = (
             Option("--count", "end after so many looks", "N", "number"),
         ),
         commands=("metrics",),
-        examples=(("holdfast top", "until Ctrl-C; without a terminal, one table a look"),),
+        examples=(("holdfast top", "until q or Ctrl-C; without a terminal, one table a look"),),
     ),
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.quit_key import quit_key
 from holdfast.vocabulary.errors import Failed, UsageError
 
 HEADS = ("SERVICE", "STATE", "CPU", "MEMORY", "PROCS", "THREADS", "HANDLES", "READ", "WRITTEN")
@@ -37,10 +39,15 @@ def metrics(call: Call) -> int:
 
 
 def top(call: Call) -> int:
-    """Again and again, until Ctrl-C or so many times."""
+    """Again and again, until `q`, Ctrl-C or so many times."""
+    is_screen = sys.stdout.isatty() and not call.is_json
+    with quit_key(is_sought=is_screen) as leaves_within:
+        return _watch(call, leaves_within, is_screen=is_screen)
+
+
+def _watch(call: Call, leaves_within: Callable[[float], bool], *, is_screen: bool) -> int:
     interval = max(0.5, call.options.get("interval", 2.0))
     rounds = call.options.get("count")
-    is_screen = sys.stdout.isatty()
     done = 0
     while True:
         answer = call.ask("metrics", services=call.operands)
@@ -53,9 +60,8 @@ def top(call: Call) -> int:
             call.say(f"{CLEAR}{text}" if is_screen else text)
             sys.stdout.flush()
         done += 1
-        if rounds is not None and done >= rounds:
+        if (rounds is not None and done >= rounds) or leaves_within(interval):
             return 0
-        time.sleep(interval)
 
 
 def _by_use(entry: tuple[str, dict[str, Any]]) -> tuple[float, int]:

@@ -1,0 +1,58 @@
+"""Somebody at a terminal who uses the command line."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shlex
+import signal
+import termios
+import time
+
+from tests.harness import Hold, wait_for
+
+
+class Person:
+    """Somebody at a terminal."""
+
+    def __init__(self, hold: Hold, *words: str, through: str | None = None) -> None:
+        command = hold.command(*words)
+        if through is not None:
+            command = ["/bin/sh", "-c", f"{shlex.join(command)} | {through}"]
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(hold.project)
+            os.execve(command[0], command, hold.environ)
+        self.seen = b""
+        self.modes = termios.tcgetattr(self.fd)
+
+    def type(self, data: bytes) -> None:
+        os.write(self.fd, data)
+
+    def see(self, wanted: bytes, seconds: float = 20.0) -> None:
+        """Wait for this on the screen, from here on."""
+        deadline = time.monotonic() + seconds
+        while wanted not in self.seen:
+            ready = select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))[0]
+            assert ready, (wanted, self.seen)
+            try:
+                piece = os.read(self.fd, 65536)
+            except OSError:
+                piece = b""
+            assert piece, (wanted, self.seen)
+            self.seen += piece
+        self.seen = self.seen.partition(wanted)[2]
+
+    def exit_code(self) -> int:
+        try:
+            ended = wait_for(lambda: (it := os.waitpid(self.pid, os.WNOHANG))[0] and it)
+        except AssertionError:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise
+        return os.waitstatus_to_exitcode(ended[1])
+
+    def is_given_back(self) -> bool:
+        """Whether the terminal is as it was."""
+        return termios.tcgetattr(self.fd)[:4] == self.modes[:4]
