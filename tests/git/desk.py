@@ -80,6 +80,9 @@ class _Files:
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
 
+    async def made_roots(self) -> Roots:
+        return self.roots
+
 
 class _Settings:
     def __init__(self, now: Settings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +40,7 @@ from holdfast.engine.trouble import Trouble
 from holdfast.engine.watches import Watches
 from holdfast.engine.workflows import Workflows
 from holdfast.vocabulary.places import CONFIG_NAMES, folder_name
+from holdfast.vocabulary.service_spec import Configuration, HttpSpec
 
 if TYPE_CHECKING:
     from holdfast.adapters.files import Files
@@ -131,7 +132,9 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     def files(self) -> Files:
         from holdfast.adapters.files import Files
 
-        return Files(self.state, self.project, lambda: self.settings.now.files, self._never_opened)
+        now = self.settings
+        never = lambda: self.never_opened(self.config, now.now.http)  # noqa: E731
+        return Files(self.state, self.project, lambda: now.now.files, never)
 
     def settle_files(self) -> asyncio.Future[None] | None:
         """Take back what an earlier supervisor died in the middle of, if anything."""
@@ -145,13 +148,18 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
         return asyncio.ensure_future(settle(self))
 
-    def _never_opened(self) -> Sequence[tuple[str, str]]:
+    def foresee_files(self, configuration: Configuration) -> None:
+        """Look up what a configuration offers, before it is in force. Blocks: in a thread."""
+        if "files" in self.__dict__:
+            never = self.never_opened(configuration.path, configuration.settings.http)
+            self.files.foresee(configuration.settings.files, never)
+
+    def never_opened(self, config: str | None, http: HttpSpec | None) -> list[tuple[str, str]]:
         """Files and folders that no command opens, each with the reason."""
         configs = [os.path.join(self.project, name) for name in CONFIG_NAMES]
-        configs += [self.config] if self.config else []
+        configs += [config] if config else []
         never = [(path, "it is Holdfast's configuration") for path in configs]
         never.append((self._states, "it is Holdfast's own state"))
-        http = self.settings.now.http
         if http is not None and http.key:
             never.append((http.key, "it is a private key"))
         return never

@@ -51,9 +51,11 @@ class Stage:
         self.tree.mkdir(exist_ok=True)
         self.state = folder / "state"
         root = RootSpec(name="tree", path=str(self.tree), write=write)
-        spec = FilesSpec(roots=(root,), deny=tuple(deny), backups=backups)
+        self.spec = FilesSpec(roots=(root,), deny=tuple(deny), backups=backups)
         never = [(str(self.tree / "holdfast.yaml"), "it is Holdfast's configuration")]
-        self.files = Files(str(self.state), str(self.tree), lambda: spec, lambda: never, opener)
+        self.files = Files(
+            str(self.state), str(self.tree), lambda: self.spec, lambda: never, opener
+        )
         self.about = About("test", "somebody")
 
     def put(self, path: str, data: bytes | str) -> Path:

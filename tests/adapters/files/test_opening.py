@@ -129,8 +129,7 @@ def test_what_is_no_file_is_refused_at_once(stage: Stage) -> None:
         assert time.monotonic() - began < 20
     kinds = {entry.path: entry.kind for entry in stage.look().entries}
     assert (kinds["pipe"], kinds["sub"]) == ("other", "directory")
-    spec = FilesSpec(roots=(RootSpec(name="dev", path="/dev"),))
-    stage.files._settings = lambda: spec
+    stage.spec = FilesSpec(roots=(RootSpec(name="dev", path="/dev"),))
     with pytest.raises(Refused, match="device"):
         stage.read("dev:null")
 

@@ -196,3 +196,43 @@ class Roots:
         if self.denials.reason(meant) is not None:
             return "`list_files` lists what there is"
         return f'did you mean "{self.shown(meant)}"?'
+
+
+_Made = tuple[tuple[FilesSpec, tuple[tuple[str, str], ...]], Roots]
+
+
+class CurrentRoots:
+    """The roots of the settings in force. To make them, links are looked up on a disk that may
+    take long: in a thread."""
+
+    def __init__(
+        self, settings: Callable[[], FilesSpec], project: str, never: Never, opener: Opener
+    ) -> None:
+        self._settings = settings
+        self._project = project
+        self._never = never
+        self._opener = opener
+        self._made: _Made | None = None
+        self._foreseen: _Made | None = None
+
+    def made(self) -> Roots | None:
+        """Without waiting for anything; None: they are still to be made."""
+        key = self._settings(), tuple(self._never())
+        for made in (self._made, self._foreseen):
+            if made is not None and made[0] == key:
+                self._made = made
+                return made[1]
+        return None
+
+    def now(self) -> Roots:
+        if (roots := self.made()) is None:
+            self._made = self._make(self._settings(), self._never())
+            roots = self._made[1]
+        return roots
+
+    def foresee(self, spec: FilesSpec, never: Sequence[tuple[str, str]]) -> None:
+        """Make those of settings that are about to be in force."""
+        self._foreseen = self._make(spec, never)
+
+    def _make(self, spec: FilesSpec, never: Sequence[tuple[str, str]]) -> _Made:
+        return (spec, tuple(never)), Roots(spec, self._project, lambda: never, self._opener)

@@ -22,7 +22,7 @@ from holdfast.adapters.files.listing import Lister, Look
 from holdfast.adapters.files.patches import Planner
 from holdfast.adapters.files.reading import etag_of
 from holdfast.adapters.files.replacing import Seen
-from holdfast.adapters.files.roots import Never, Roots
+from holdfast.adapters.files.roots import CurrentRoots, Never, Roots
 from holdfast.adapters.files.store import ChangeStore, Entry, Record
 from holdfast.adapters.own_log import logger
 from holdfast.rules import differences, edits, texts
@@ -69,13 +69,13 @@ class Files:
         opener: Opener | None = None,
     ) -> None:
         self.project = os.path.realpath(project)
-        self._settings = settings
-        self._never = never
         self._opener = opener or best()
+        self._settings = settings
+        self._roots = CurrentRoots(settings, self.project, never, self._opener)
+        self.foresee = self._roots.foresee
         self._store = ChangeStore(os.path.join(state, "files"))
         self._changer = Changer(self._store)
         self._in_memory = InMemory(self._opener)
-        self._cached: tuple[Any, Roots] | None = None
         self._readers = ThreadPoolExecutor(READERS, "files")
         self._writer = ThreadPoolExecutor(1, "file-changes")
         self._waiting = 0
@@ -83,11 +83,13 @@ class Files:
 
     @property
     def roots(self) -> Roots:
-        """Those of the settings now."""
-        key = (self._settings(), tuple(self._never()))
-        if self._cached is None or self._cached[0] != key:
-            self._cached = key, Roots(key[0], self.project, lambda: key[1], self._opener)
-        return self._cached[1]
+        """Those of the settings now. May block, unless they are made."""
+        return self._roots.now()
+
+    async def made_roots(self) -> Roots:
+        """The same, for who is on the loop."""
+        made = self._roots.made()
+        return await self._in(self._readers, self._roots.now) if made is None else made
 
     async def settle(self) -> list[Record]:
         """Take back what a supervisor that died had begun; whoever reads waits for it."""
@@ -134,9 +136,8 @@ class Files:
 
     def read_at_once(self, command: ReadFile) -> FileContent | None:
         """The same without waiting for anything, where that is possible. On the loop."""
-        if self._settling is not None:
+        if self._settling is not None or (roots := self._roots.made()) is None:
             return None
-        roots = self.roots
         located = roots.locate(command.path, command.root)
         found = self._in_memory.read(located.root.path, located.parts)
         if found is None:

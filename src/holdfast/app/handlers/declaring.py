@@ -9,7 +9,11 @@ from holdfast.adapters import processes
 from holdfast.app.context import Context
 from holdfast.app.handlers.instances import fit_instances
 from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.reloading import check_removes_by_words, use_settings
+from holdfast.app.handlers.reloading import (
+    check_removes_by_words,
+    read_configuration,
+    use_settings,
+)
 from holdfast.app.handlers.requests import claim
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
@@ -28,17 +32,9 @@ EVERY_CODE = tuple(range(256))
 
 
 async def up(context: Context, command: Up, actor: Actor) -> UpResult:
-    from holdfast.adapters.config import load_instances, load_project
-
     context.shutdown.check_not_begun()
-
-    def read() -> Configuration:
-        configuration = load_project(
-            command.config, command.environment, command.settings, cwd=context.project
-        )
-        return context.scaling.fitted(configuration, command.environment, load_instances)
-
-    configuration: Configuration = await context.in_thread(read)
+    said = Caller(environment=command.environment, settings=command.settings)
+    configuration = await context.in_thread(read_configuration, context, command.config, said)
     check_removes_by_words(context, configuration)
     known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
     groups = configuration.settings.groups
@@ -46,7 +42,6 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     async with context.changes:
         added, changed, removed = _apply(context, configuration, command.environment)
         use_settings(context, configuration)
-        said = Caller(environment=command.environment, settings=command.settings)
         caller.remember(context.link, said)
         declared = list(configuration.services)
         await context.survivors.settle(declared)

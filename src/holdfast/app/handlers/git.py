@@ -43,7 +43,7 @@ async def chosen(
     context: Context, name: str | None, *, is_changed: bool = False, may_be_missing: bool = False
 ) -> Repository:
     """The repository that is meant; to be changed it must lie in a root that may be written."""
-    roots = offered(context)
+    roots = await offered(context)
     located = roots.locate(name or ".")
     if is_changed and not located.root.is_writable:
         raise Refused(
@@ -56,21 +56,21 @@ async def chosen(
 
 def inside(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
     """Paths of a request as git names them; raises for what is denied or elsewhere."""
-    roots = offered(context)
+    roots = context.files.roots
     return [repository.inside(roots.locate(path)) for path in paths]
 
 
 def told(context: Context, repository: Repository, path: str) -> str:
     end = "/" if path.endswith("/") else ""
-    return offered(context).told(repository.place_of(path)) + end
+    return context.files.roots.told(repository.place_of(path)) + end
 
 
 def named(context: Context, repository: Repository) -> str:
-    return offered(context).told(repository.place)
+    return context.files.roots.told(repository.place)
 
 
 async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
-    roots = offered(context)
+    roots = await offered(context)
     located = roots.locate(command.repository or ".")
     repository, answer = await context.known_status.ask(located, roots.roots)
     tree, under_way, whole = answer
@@ -197,7 +197,7 @@ async def _patch(
         listed.remove("--format=fuller")
     output = await git.check(repository, *listed, "--", *safety.literal_paths(paths))
     files = answers.parse_numstat(output.out)
-    hidden = _hidden(files, repository, offered(context).denials)
+    hidden = _hidden(files, repository, context.files.roots.denials)
     wanted = safety.literal_paths(paths, sorted(hidden))
     place = excerpts.decode(cursor)
     excerpt = Excerpt(place, most)

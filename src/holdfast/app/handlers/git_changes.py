@@ -23,7 +23,6 @@ from holdfast.app.handlers.git import (
     inside,
     named,
 )
-from holdfast.app.handlers.offered import offered
 from holdfast.engine.checkpoints import would_be_lost
 from holdfast.engine.known_status import STATUS
 from holdfast.engine.repositories import CHANGE_SECONDS, Output, failure_of
@@ -190,7 +189,7 @@ async def git_add(context: Context, command: GitAdd) -> GitChangeResult:
 async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
     """Paths to be staged, without untracked or changed files that are denied."""
     wanted = inside(change.context, change.repository, paths)
-    denials = offered(change.context).denials
+    denials = change.context.files.roots.denials
     status = (*STATUS, "--", *safety.literal_paths(wanted))
     words = [word.replace("files=normal", "files=all") for word in status]
     tree = answers.parse_status((await change.check(*words)).out)
@@ -311,7 +310,7 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
         wanted = inside(context, change.repository, command.paths)
         source = None if command.rev is None else await change.commit_of(command.rev)
         files = await _differing(change, wanted, source, is_staged=command.staged)
-        denials = offered(context).denials
+        denials = context.files.roots.denials
         denied = [
             one.path
             for one in files

@@ -6,5 +6,6 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
 
 
-def offered(context: Context) -> Roots:
-    return context.files.roots
+async def offered(context: Context) -> Roots:
+    """Asked by who begins to work; later on they are made."""
+    return await context.files.made_roots()

@@ -94,20 +94,21 @@ async def _load(context: Context, path: str | None) -> tuple[Configuration, Call
     said = caller.recall(context.link.kept)
     if said is None:
         raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
-
-    def read() -> Configuration:
-        from holdfast.adapters.config import load_instances, load_project
-
-        configuration = load_project(
-            path or context.config, said.environment, said.settings, cwd=context.project
-        )
-        return context.scaling.fitted(configuration, said.environment, load_instances)
-
-    configuration = await context.in_thread(read)
+    config = path or context.config
+    configuration = await context.in_thread(read_configuration, context, config, said)
     if configuration.declares == "nothing" and not configuration.services:
         _refuse_silence(configuration)
     check_removes_by_words(context, configuration)
     return configuration, said
+
+
+def read_configuration(context: Context, path: str | None, said: Caller) -> Configuration:
+    """Blocks: for a thread."""
+    from holdfast.adapters.config import load_instances, load_project
+
+    configuration = load_project(path, said.environment, said.settings, cwd=context.project)
+    context.foresee_files(configuration)
+    return context.scaling.fitted(configuration, said.environment, load_instances)
 
 
 def check_removes_by_words(context: Context, configuration: Configuration) -> None:

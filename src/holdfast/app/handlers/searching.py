@@ -37,7 +37,7 @@ class Ground(NamedTuple):
 
 
 async def search(context: Context, command: Search) -> SearchResult:
-    roots = offered(context)
+    roots = await offered(context)
     located = roots.locate(command.path or ".")
     place = rules.file_place(command.cursor)
     given = [glob for glob in context.settings.now.files.deny if "/" not in glob]
