@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.cli.init import write_config
+from holdfast.cli.main import main
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.service_spec import ServiceSpec
 
@@ -130,6 +132,23 @@ def test_every_commented_key_is_right(tmp_path: Path) -> None:
     assert web.terminal
     assert web.depends_on[0].service == "db"
     assert web.env == {"PORT": "3000"}
+
+
+def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line of a Procfile that says no service is named with its reason; the others count."""
+    lines = ["web: x", "", "# a note", "no colon", "db:", "a b: c", " job : y", "WEB: z", "-: q"]
+    (tmp_path / "Procfile").write_text("\n".join(lines))
+    assert main(["-C", str(tmp_path), "init"]) == 0
+    told = capsys.readouterr()
+    assert "from Procfile: web, job, app" in told.out
+    assert told.err.splitlines() == [
+        "holdfast: Procfile, line 1 is left out: line 8 is web, too",
+        "holdfast: Procfile, line 4 is left out: it is not NAME: COMMAND",
+        "holdfast: Procfile, line 5 is left out: db has no command",
+        "holdfast: Procfile, line 6 is left out: a name has letters, digits, - _ . and nothing else",
+    ]
+    assert main(["-C", str(tmp_path), "init", "--force", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["notes"]) == 4
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

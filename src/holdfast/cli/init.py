@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
+from holdfast.cli import procfile
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import is_service_name
 from holdfast.vocabulary.places import CONFIG_NAMES
@@ -36,6 +37,8 @@ class Written(NamedTuple):
     path: str
     services: tuple[str, ...]
     sources: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What was left out."""
 
     def __str__(self) -> str:
         return self.path
@@ -57,7 +60,8 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
         if force:
             raise Failed(f"{there} exists too", f"remove it, or call the new one {existing[0]}")
         raise Failed(f"{there} exists already", "`holdfast init --force` replaces it")
-    services = recognise(folder)
+    notes: list[str] = []
+    services = recognise(folder, notes)
     text = config_text(os.path.basename(folder), services)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
@@ -69,12 +73,12 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
             os.unlink(temporary)
         raise Failed(f"{path} cannot be written: {error.strerror}") from None
     sources = tuple(dict.fromkeys(found.source for found in services))
-    return Written(path, tuple(found.name for found in services), sources)
+    return Written(path, tuple(found.name for found in services), sources, tuple(notes))
 
 
-def recognise(folder: str) -> list[Found]:
+def recognise(folder: str, notes: list[str]) -> list[Found]:
     """The services that the files of this folder speak of; a Procfile says it all."""
-    declared = from_procfile(folder)
+    declared = from_procfile(folder, notes)
     if declared:
         return declared
     found: dict[str, Found] = {}
@@ -84,20 +88,21 @@ def recognise(folder: str) -> list[Found]:
     return list(found.values())
 
 
-def from_procfile(folder: str) -> list[Found]:
-    for name in ("Procfile.dev", "Procfile"):
-        services: list[Found] = []
-        for line in read(folder, name).splitlines():
-            parts = re.match(r"\s*([A-Za-z0-9_.-]+)\s*:\s*(\S.*)", line)
-            if parts and not line.lstrip().startswith("#"):
-                command = parts[2].strip()
-                is_shell = _SHELL_SIGNS.search(command) is not None or not is_lexable(command)
-                # The shell replaces its variables when the service starts, not we.
-                command = re.sub(r"\$(?=[${])", "$$", command)
-                services.append(Found(service_name(parts[1]), command, name, is_shell))
-        if services:
-            return list({found.name: found for found in services}.values())
+def from_procfile(folder: str, notes: list[str]) -> list[Found]:
+    for file in ("Procfile.dev", "Procfile"):
+        commands, left_out = procfile.parse(read(folder, file), service_name)
+        notes += [
+            f"{file}, line {number} is left out: {why}" for number, why in sorted(left_out.items())
+        ]
+        if commands:
+            return [from_line(name, command, file) for name, command in commands.items()]
     return []
+
+
+def from_line(name: str, command: str, file: str) -> Found:
+    is_shell = _SHELL_SIGNS.search(command) is not None or not is_lexable(command)
+    # The shell replaces its variables when the service starts, not we.
+    return Found(name, re.sub(r"\$(?=[${])", "$$", command), file, is_shell)
 
 
 def from_package_json(folder: str) -> list[Found]:

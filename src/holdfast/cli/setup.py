@@ -16,8 +16,11 @@ def init(call: Call) -> int:
     written = write_config(call.folder, force=bool(call.options.get("force")))
     if call.is_json:
         services, sources = list(written.services), list(written.sources)
-        call.emit({"config": written.path, "services": services, "sources": sources})
+        told = {"config": written.path, "services": services, "sources": sources}
+        call.emit({**told, "notes": list(written.notes)})
         return 0
+    for note in written.notes:
+        call.note(note)
     call.say(f"wrote {written.path}")
     if written.sources:
         call.say(f"from {', '.join(written.sources)}: {', '.join(written.services)}")
