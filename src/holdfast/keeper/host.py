@@ -372,6 +372,12 @@ def marks_of(pid: int, patience_seconds: float = 0.001) -> dict[str, str]:
     return marks
 
 
+def hides_marks(pid: int) -> bool:
+    """Whether the system keeps the environment of this process to itself, as macOS does with
+    its own programs."""
+    return sys.platform == "darwin" and b"=" not in (darwin.environment(pid) or b"")
+
+
 def _environment(pid: int, patience_seconds: float) -> bytes | None:
     if sys.platform == "darwin":
         return darwin.environment(pid)

@@ -153,7 +153,9 @@ class Words:
             raise Refusal("identity_mismatch", f"process {pid} is another one by now")
         if message.get("boot_id") not in (None, host.boot_id()):
             raise Refusal("identity_mismatch", "the machine was restarted since")
-        if message.get("cookie") and host.run_id_of(pid) != message["run_id"]:
+        is_marked = host.run_id_of(pid) == message["run_id"]
+        # Where the system hides the mark, the start time alone has to do.
+        if message.get("cookie") and not is_marked and not (wanted and host.hides_marks(pid)):
             raise Refusal("identity_mismatch", f"process {pid} does not belong to this run")
         if any(run.pid == pid and run.exit is None for run in keeper.children.runs.values()):
             raise Refusal("exists", f"process {pid} belongs to a run already")
