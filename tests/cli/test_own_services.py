@@ -19,4 +19,5 @@ def test_what_holdfast_runs_for_itself_is_shown_to_who_asks() -> None:
         front.process.send_signal(signal.SIGINT)
         assert front.end() == 0, front.text
         assert "web | -- stopped" in front.text
-        assert "gate" not in front.text and "listening" not in front.text
+        assert "gate" not in front.text
+        assert "listening" not in front.text

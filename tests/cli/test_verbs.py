@@ -195,6 +195,7 @@ def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
         (["logs", "--since"], 2, "--since needs TIME"),
         (["status", "--json=yes"], 2, "takes no value"),
         (["adopt", "web"], 2, "--pid"),
+        (["adopt", "me", "--pid", str(os.getppid())], 2, "your own shell"),
         (["restart", "--args", "x"], 2, "one service"),
         (["-C", "/nowhere/at/all", "status"], 2, "no such folder"),
         (["completion", "tcsh"], 2, "bash, zsh or fish"),
@@ -219,7 +220,8 @@ def test_events_are_chosen_by_time(daemon: FakeDaemon, capsys: pytest.CaptureFix
     assert main(["events", "--since", "10m"]) == 0
     assert daemon.last("events")["since"] == 0
     out = capsys.readouterr().out
-    assert "exit 2" in out and "exit 1" not in out
+    assert "exit 2" in out
+    assert "exit 1" not in out
 
 
 def test_an_error_in_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

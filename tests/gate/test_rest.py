@@ -72,6 +72,9 @@ def test_nobody_without_a_token(gate: Gate, hold: Hold) -> None:
         body: dict[str, object] | None = {} if method == "POST" else None
         assert gate.refused(401, method, path, token=None, body=body)["code"] == "unauthorized"
         assert gate.refused(401, method, path, token="wrong", body=body)["code"] == "unauthorized"
+    hint = gate.refused(401, "GET", "/api/status", token=None)["hint"]
+    assert "Bearer" in hint
+    assert "hidden" not in hint
     told = [one for one in hold.ask("audit", limit=5)["records"] if one["role"] == "stranger"]
     assert told[-1]["door"] == "rest", "who shows none is on record, too"
     assert gate.get("/health", token=None)["status"] == "ok"
@@ -130,7 +133,8 @@ def test_pages_of_other_sites_are_refused(lasting_gate: Gate, headers: dict[str,
 def test_a_form_cannot_be_sent(gate: Gate) -> None:
     """A body that a page of another site could send is refused."""
     headers = {"Content_Type": "application/x-www-form-urlencoded"}
-    gate.refused(400, "POST", "/api/services/stop", body=b"services=web", **headers)
+    found = gate.refused(400, "POST", "/api/services/stop", body=b"services=web", **headers)
+    assert "application/json" in found["hint"]
 
 
 def test_a_body_is_bounded(gate: Gate) -> None:

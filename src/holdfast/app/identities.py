@@ -99,7 +99,9 @@ class Identities:
         self.refuse_stranger(door, "token")
         raise Unauthorized(
             "a token is needed",
-            "send `Authorization: Bearer TOKEN`; `holdfast token create NAME` makes one",
+            # Not as one would write it: what looks like credentials is hidden on its way out.
+            "send a header `Authorization` of `Bearer` and the token; "
+            "`holdfast token create NAME` makes one",
         )
 
     def _of_session(self, text: str, door: Door, call: str | None) -> Actor | None:

@@ -98,7 +98,11 @@ ACT_VERBS = (
         least=1,
         most=1,
         options=(
-            Option("--for", "running (default), ready, healthy, exited, or log:REGEX", "WHAT"),
+            Option(
+                "--for",
+                "running (default), ready, healthy, exited, log:REGEX or silent:SECONDS",
+                "WHAT",
+            ),
             Option("--timeout", "give up after this; 30s by default", "TIME", "duration"),
         ),
         commands=("wait",),

@@ -53,7 +53,7 @@ def _tell_mode(call: Call, found: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(found)
         return 0
-    call.say(f"mode {found['runtime_mode']}, {found['service_count']} services")
+    call.say(f"mode {found['runtime_mode']}, {found['service_count']} parts loaded")
     call.say(f"core: {', '.join(found['proxy_services'])}")
     if found.get("advanced_services"):
         call.say(f"advanced: {', '.join(found['advanced_services'])}")

@@ -102,15 +102,20 @@ def _values(flag: str, verb: Verb | None) -> list[tuple[str, str]]:
     for option in known:
         if flag in option.flags:
             if option.name == "for":
-                return [("running", ""), ("exited", ""), ("log:", "a line that matches")]
+                states = [(state, "") for state in ("running", "ready", "healthy", "exited")]
+                return [*states, ("log:", "a line that matches")]
             return [(choice, "") for choice in option.choices]
     return []
 
 
 def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]]:
     has_operand = any(not word.startswith("-") for word in before[place + 1 :])
-    if verb.name == "completion":
-        return [(shell, "") for shell in SCRIPTS]
+    if not has_operand and (words := _first_words(verb)):
+        return [(word, "") for word in words]
+    if before[place:] == ["mcp", "config"]:
+        from holdfast.cli.mcp_config import CLIENTS
+
+        return [(name, "") for name in CLIENTS]
     if verb.name == "help":
         return [(known.name, known.summary) for known in every_verb()]
     if verb.name == "signal" and not has_operand:
@@ -121,6 +126,12 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
     if "SERVICE" in verb.operands:
         return service_names(before)
     return []
+
+
+def _first_words(verb: Verb) -> list[str]:
+    """What is written small among its operands stands for itself: `[run NAME|ls]`."""
+    words = [part.strip("[ ]").partition(" ")[0] for part in verb.operands.split("|")]
+    return [word for word in words if word.isalpha() and word.islower()]
 
 
 def service_names(before: list[str]) -> list[tuple[str, str]]:

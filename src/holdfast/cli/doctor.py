@@ -311,7 +311,8 @@ def check_daemon(call: Call) -> Check:
         return Check("daemon", "ok", "none runs for this project")
     supervisor: dict[str, Any] = facts.get("supervisor") or {}
     held = len(facts.get("runs", []))
-    found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds {held} runs"
+    found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds"
+    found += " 1 run" if held == 1 else f" {held} runs"
     if supervisor.get("state") == "running":
         allows = _keeper_limits(facts.get("host") or {})
         return Check("daemon", "ok", f"{found}, supervisor {supervisor.get('pid')}{allows}")

@@ -212,12 +212,14 @@ class Foreground:
             self._call.emit_line({"event": event})
         elif ended is not None and self._is_stopping:
             self._printer.say(ended[0], describe_end(ended[1], self._plain))
-        elif service and event["kind"] in TOLD_EVENTS and not self._is_stopping:
-            if self._followed.follows(service):
-                self._printer.say(service, describe_event(event, self._plain))
+        elif service and self._is_told(service, event["kind"]):
+            self._printer.say(service, describe_event(event, self._plain))
         self._printer.flush()
         if ended is not None:
             self._check_all_ended()
+
+    def _is_told(self, service: str, kind: str) -> bool:
+        return not self._is_stopping and kind in TOLD_EVENTS and self._followed.follows(service)
 
     def _check_all_ended(self) -> None:
         """When nothing is left to hold, the `up` that started Holdfast ends it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any
 
 from holdfast.cli import durations, screen
@@ -22,10 +23,8 @@ def events(call: Call) -> int:
 
 def _events(call: Call, patient: Patience) -> int:
     """Follows over the supervisor's replacement: it goes on after the last number told."""
-    since = call.options.get("since")
-    moment = 0.0
-    if isinstance(since, float):
-        since, moment = 0, since
+    given = call.options.get("since")
+    since, moment = (0, given) if isinstance(given, float) else (given, 0.0)
     is_following = bool(call.options.get("follow"))
     # A replay is complete: it is read page by page, and its tail can be told only at its end.
     is_replay = since is not None
@@ -33,6 +32,7 @@ def _events(call: Call, patient: Patience) -> int:
     newest: deque[dict[str, Any]] | None = None
     if is_replay and not is_following and "tail" in call.options:
         newest = deque(maxlen=call.options["tail"])
+    tell = partial(show_event, call) if newest is None else newest.append
     fields: dict[str, Any] = {"services": call.operands, "limit": limit}
     if is_following:
         fields["follow"] = True
@@ -49,12 +49,8 @@ def _events(call: Call, patient: Patience) -> int:
                 told = events_in(frame)
                 for event in told:
                     since = event["seq"]
-                    if event["time"] < moment:
-                        continue
-                    if newest is None:
-                        show_event(call, event)
-                    else:
-                        newest.append(event)
+                    if event["time"] >= moment:
+                        tell(event)
                 if "item" not in frame:
                     if is_replay and len(told) == limit:
                         break
@@ -191,19 +187,8 @@ def wait(call: Call) -> int:
     condition = call.options.get("for", "running")
     timeout = call.options.get("timeout", 30.0)
     result = call.ask("wait", service=service, condition=condition, timeout=timeout)
-    if not result["met"] and result["seconds"] < timeout:
-        raise Failed(
-            f"{service} will not be {condition}: it is {result['status']}",
-            f"holdfast logs {service} --tail 20",
-            {"service": service, "status": result["status"]},
-        )
     if not result["met"]:
-        raise TimedOut(
-            f"{service}: not {condition} within {durations.show(timeout)}, "
-            f"it is {result['status']}",
-            f"holdfast logs {service} --tail 20",
-            {"service": service, "status": result["status"]},
-        )
+        raise _unmet(service, condition, timeout, result)
     if call.is_json:
         call.emit(result)
     elif result.get("line"):
@@ -212,3 +197,19 @@ def wait(call: Call) -> int:
         how = f" (exit {result['exit_code']})" if result.get("exit_code") is not None else ""
         call.say(f"{service}: {result['status']}{how} after {durations.show(result['seconds'])}")
     return 0
+
+
+def _unmet(
+    service: str, condition: str, timeout: float, result: dict[str, Any]
+) -> Failed | TimedOut:
+    """Why a wait was in vain: it cannot be met any more, or was not in time."""
+    kind, _, what = condition.partition(":")
+    line = f"no line that matches {what}"
+    hint = f"holdfast logs {service} --tail 20"
+    details = {"service": service, "status": result["status"]}
+    if result["seconds"] < timeout:
+        will = f"print {line}" if kind == "log" else f"not be {condition}"
+        return Failed(f"{service} will {will}: it is {result['status']}", hint, details)
+    was = f"printed {line}" if kind == "log" else f"was not {condition}"
+    shown = f"{service} {was} within {durations.show(timeout)}; it is {result['status']}"
+    return TimedOut(shown, hint, details)

@@ -260,7 +260,9 @@ def config_text(project: str, services: list[Found]) -> str:
     """The whole file, comments and all."""
     sources = ", ".join(dict.fromkeys(found.source for found in services))
     origin = (
-        f"Made from {sources}." if services else "Nothing was recognised here: mend the example."
+        f"Made from {sources}."
+        if services
+        else "Nothing was recognised here: put in your own command."
     )
     lines = [
         f"# Services of {one_line(project)}. {origin}",

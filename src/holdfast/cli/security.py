@@ -140,4 +140,5 @@ def _line(call: Call, one: dict[str, Any]) -> str:
     if "unrecorded_before" in one:
         end += f" (after {one['unrecorded_before']} that are only counted)"
     who = f"{one['actor']} ({one['role']}, {one['door']})"
-    return f"{one['seq']:>6} {moment} {who}: {one['command']} {arguments} → {end}"
+    asked = f"{one['command']} {arguments}".rstrip()
+    return f"{one['seq']:>6} {moment} {who}: {asked} → {end}"

@@ -117,6 +117,11 @@ def adopt(call: Call) -> int:
         )
     way = ways[0]
     value = call.options[way]
+    if way == "pid" and value in (os.getpid(), os.getppid(), os.getsid(0)):
+        raise UsageError(
+            f"process {value} is your own shell: a stop would end you, too",
+            "name another process, or adopt this one from another terminal",
+        )
     if way == "pidfile":
         value = os.path.realpath(os.path.join(call.folder, value))
     from holdfast.client.launch import ensure_running

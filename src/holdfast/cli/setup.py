@@ -24,6 +24,8 @@ def init(call: Call) -> int:
     call.say(f"wrote {written.path}")
     if written.sources:
         call.say(f"from {', '.join(written.sources)}: {', '.join(written.services)}")
+    else:
+        call.say("nothing was recognised here: put your own command in place of the example")
     call.say("look at it, then: holdfast up")
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Any
 
@@ -176,7 +177,7 @@ def _quoted(lines: list[str]) -> list[str]:
 
 
 def _started_as(call: Call, one: dict[str, Any]) -> list[str]:
-    told = [f"command: {' '.join(one['command'])}", f"folder: {one['working_dir']}"]
+    told = [f"command: {shlex.join(one['command'])}", f"folder: {one['working_dir']}"]
     environment: dict[str, str | None] = one["environment"]
     if call.options.get("environment"):
         for name, value in environment.items():

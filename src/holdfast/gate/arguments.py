@@ -103,7 +103,7 @@ async def _from_body(request: Request) -> dict[str, Any]:
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON:
         # A form of another site can send anything but this.
-        raise UsageError(f'a body is {JSON}, not "{kind}"')
+        raise UsageError(f'a body is {JSON}, not "{kind}"', f"send `Content-Type: {JSON}`")
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
