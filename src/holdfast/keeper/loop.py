@@ -44,6 +44,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        # The selector knows them, too, but takes longer to say so than to wait for them.
+        self._watched: dict[int, selectors.SelectorKey] = {}
         self._timers: list[Timer] = []
         self._crowded_at = _CROWD
         self._turn_ends: list[Callback] = []
@@ -60,13 +62,12 @@ class Loop:
 
     def watch(self, fd: int, callback: Callback, events: int = READ) -> None:
         """Call back whenever the descriptor is ready; a second call replaces the first."""
-        if fd in self._selector.get_map():
-            self._selector.modify(fd, events, callback)
-        else:
-            self._selector.register(fd, events, callback)
+        known = self._watched.pop(fd, None)
+        put = self._selector.register if known is None else self._selector.modify
+        self._watched[fd] = put(fd, events, callback)
 
     def unwatch(self, fd: int) -> None:
-        if fd in self._selector.get_map():
+        if self._watched.pop(fd, None) is not None:
             self._selector.unregister(fd)
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
@@ -95,7 +96,7 @@ class Loop:
         while self._is_running:
             for key, _ in self._selector.select(self._patience()):
                 # A callback of this turn may have unwatched a later descriptor.
-                if self._selector.get_map().get(key.fd) is key and not _guarded(key.data):
+                if self._watched.get(key.fd) is key and not _guarded(key.data):
                     self._suspend(key)
             self._run_timers()
             while self._turn_ends:
@@ -105,12 +106,12 @@ class Loop:
 
     def _suspend(self, key: selectors.SelectorKey) -> None:
         """A descriptor whose callback failed would fail again at once, for ever."""
-        if self._selector.get_map().get(key.fd) is key:
+        if self._watched.get(key.fd) is key:
             self.unwatch(key.fd)
             self.call_later(_SUSPENSION_SECONDS, lambda: self._readmit(key))
 
     def _readmit(self, key: selectors.SelectorKey) -> None:
-        if key.fd not in self._selector.get_map():
+        if key.fd not in self._watched:
             self.watch(key.fd, key.data, key.events)
 
     def _patience(self) -> float | None:
