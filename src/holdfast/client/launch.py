@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 READY_SECONDS = 15.0
 TAIL_BYTES = 2000
 _LOOK_SECONDS = 0.01
+_IN_SESSION = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
 KEPT_VARIABLES = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ"})
 KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 
@@ -142,17 +143,18 @@ def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> 
     written = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     os.set_inheritable(ready_fd, True)
     words = [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_fd)]
-    pid = os.posix_spawn(
-        words[0],
-        words,
-        keeper_environment(environ),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, errors, written, 0o600),
-        ],
-        setsid=True,
-    )
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, errors, written, 0o600),
+    ]
+    given = keeper_environment(environ)
+    try:
+        pid = os.posix_spawn(words[0], words, given, file_actions=actions, setsid=True)
+    except NotImplementedError:
+        # A Python that was built for macOS before 10.15: the child has to do it.
+        words = [*python_prefix(), "-c", _IN_SESSION, *words]
+        pid = os.posix_spawn(words[0], words, given, file_actions=actions)
     return KeeperProcess(pid)
 
 

@@ -59,6 +59,7 @@ class Launch:
         "env",
         "keeps_high_limits",
         "nice",
+        "nofile",
         "passed",
         "ready",
         "rlimits",
@@ -92,6 +93,8 @@ class Launch:
         self.ready: tuple[int, int] | None = None
         """The number that the program finds a descriptor at, to say that it is ready."""
         self.keeps_high_limits = False
+        self.nofile: Limits | None = None
+        """To be set last: until then, descriptors beyond it may be needed."""
 
     def restrict(self, asked: dict[str, Any]) -> None:
         """Take user, limits, umask and niceness from a request."""

@@ -45,6 +45,7 @@ class Spawner:
             self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
             self._own_oom_score = os.read(self._oom_fd, 16)
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._only_forks = False
 
     def spawn(self, launch: Launch) -> int:
         """The pid of a program that has been executed; SpawnError otherwise."""
@@ -52,19 +53,29 @@ class Spawner:
             raise failure("exec", "running the command", errno.EINVAL, "it is empty")
         high = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowers = high != self.nofile and not launch.keeps_high_limits
+        # A descriptor beyond the service's limit cannot be spawned with: the C library says EBADF.
+        is_beyond = lowers and max(launch.stdio or (0,)) >= self.nofile[0]
+        forks = launch.needs_fork or self._only_forks or is_beyond
+        if forks and lowers:
+            # The child lowers it as its last step: before, it needs descriptors itself.
+            lowers, launch.nofile = False, self.nofile
         own_umask = os.umask(self.umask)
         try:
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, self.nofile)
             if self._oom_fd >= 0:
                 os.pwrite(self._oom_fd, b"%d" % (self.oom_score or 0), 0)
-            return _fork(launch) if launch.needs_fork else _posix_spawn(launch)
+            return _fork(launch) if forks else _posix_spawn(launch)
+        except NotImplementedError:
+            # A Python that was built for macOS before 10.15 cannot spawn into a session.
+            self._only_forks = True
         finally:
             os.umask(own_umask)
             if self._oom_fd >= 0:
                 os.pwrite(self._oom_fd, self._own_oom_score, 0)
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, high)
+        return self.spawn(launch)
 
 
 def find_program(name: str, env: dict[str, str]) -> str:
@@ -219,6 +230,8 @@ def _change_user(launch: Launch) -> None:
 
 def _execute(launch: Launch) -> None:
     program = find_program(launch.argv[0], launch.env)
+    if launch.nofile is not None and resource.RLIMIT_NOFILE not in launch.rlimits:
+        resource.setrlimit(resource.RLIMIT_NOFILE, launch.nofile)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.execve(program, launch.argv, launch.env)
 
