@@ -157,8 +157,8 @@ def _signal_number(text: str | int) -> int | None:
     if word.isdecimal():
         return int(word)
     word = word.removeprefix("SIG")
-    known = signal.Signals.__members__.get(f"SIG{word}")
-    if known is not None:
+    known = getattr(signal, f"SIG{word}", None)
+    if isinstance(known, signal.Signals):
         return int(known)
     found = _REAL_TIME.fullmatch(word)
     first, last = (signal.Signals.__members__.get(f"SIGRT{end}") for end in ("MIN", "MAX"))
