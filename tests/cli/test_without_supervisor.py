@@ -72,10 +72,25 @@ def test_other_verbs_say_what_still_works(
     assert "`status`, `logs`, `stop` and `down` still work" in said
     tries = "it failed 5 times in a row, and is tried again in [345] s: ImportError: broken"
     assert re.search(f"the supervisor cannot start: {tries}", said)
+    trace = 'Traceback (most recent call last):\n  File "x"\nImportError: broken\n'
+    keeper.supervisor.update(last_error=trace)
+    assert main(["start", "web"]) == 4
+    said = capsys.readouterr().err
+    assert "s: ImportError: broken\n" in said, "of a traceback, its last line"
     keeper.supervisor.update(last_error=None, next_in=None, failures=3)
     assert main(["start", "web"]) == 4
     said = capsys.readouterr().err
     assert "it failed 3 times in a row, and is tried again: exit code 1" in said
+
+
+def test_a_full_disk_is_told(
+    keeper: FakeKeeper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who finds no room cannot write why it ends; so the disk is looked at."""
+    keeper.supervisor.update(last_error=None)
+    monkeypatch.setattr("holdfast.client.reach.NEEDED_BYTES", 1 << 62)
+    assert main(["start", "web"]) == 4
+    assert "no room left" in capsys.readouterr().err
 
 
 def test_up_switches_the_supervisor_on(project: Path) -> None:

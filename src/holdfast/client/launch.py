@@ -80,8 +80,8 @@ def ensure_running(
     while True:
         try:
             return Launched(join(places), keeper)
-        except SupervisorAway as away:
-            raise _with_tail(away, places) from None
+        except SupervisorAway:
+            raise
         except NoDaemon:
             if keeper is not None or time.monotonic() > deadline:
                 raise _died(places, keeper) from None
@@ -298,13 +298,6 @@ def _died(places: Places, keeper: KeeperProcess | None) -> HoldfastError:
     ended = f" (exit {code})" if code is not None else ""
     words = _last_words(places, "keeper.err")
     return Failed(f"the keeper ended at once{ended}: {words}", _err_hint(places))
-
-
-def _with_tail(away: SupervisorAway, places: Places) -> HoldfastError:
-    words = tail_of(os.path.join(places.state, "supervisor.err"))
-    if words:
-        away.message += "\n" + words
-    return away
 
 
 def _last_words(places: Places, name: str) -> str:

@@ -26,6 +26,8 @@ SETTLED_SECONDS = 10.0
 POLL_SECONDS = 0.02
 KEEPER_CHECK_SECONDS = 0.25
 TRIES_BEFORE_AWAY = 3
+NEEDED_BYTES = 1 << 20
+"""What a database takes that has just begun."""
 
 
 class SupervisorAway(NoDaemon):
@@ -42,7 +44,9 @@ class SupervisorAway(NoDaemon):
                 "`holdfast up` starts the supervisor again",
             )
             return
-        why = supervisor.get("last_error") or _ended_how(supervisor.get("last_exit"))
+        # The last line of a traceback says it; the whole is in the file.
+        said = str(supervisor.get("last_error") or "").strip().rpartition("\n")[2]
+        why = said or _ended_how(supervisor.get("last_exit")) + _no_room(places.state)
         super().__init__(
             f"the supervisor cannot start: it failed {_tries(supervisor)}: {why}",
             f"its messages are in {errors}; `status`, `logs`, `stop` and `down` still work",
@@ -65,6 +69,13 @@ def _ended_how(last_exit: dict[str, Any] | None) -> str:
         return f"ended by signal {last_exit['signal']}"
     code = last_exit.get("code")
     return "why is unknown" if code is None else f"exit code {code}"
+
+
+def _no_room(state: str) -> str:
+    """Who finds the disk full cannot even write why it ends."""
+    disk = os.statvfs(state)
+    is_full = disk.f_bavail * disk.f_frsize < NEEDED_BYTES
+    return f"; {state} has no room left, free some" if is_full else ""
 
 
 class SupervisorHung(SupervisorAway):
