@@ -26,6 +26,7 @@ from holdfast.vocabulary.errors import KeeperGone
 PROTOCOL = 1
 RETRY_SECONDS = 0.05
 _FIRST_PIECE_BYTES, _PIECE_BYTES = 512, 8192
+_MOST_UNSENT = 64
 _log = logger("keeper_link")
 
 Message = dict[str, Any]
@@ -128,9 +129,14 @@ class KeeperLink:
             return
         else:
             self.kept[key] = value
-        # Travels with the next request: what is wanted and what is asked arrive together.
+        # Travels with the next request: what is wanted and what is asked arrive together. Of
+        # very much the keeper takes the first in already, while we go on.
         self._unsent[key] = value
-        self._cork()
+        if len(self._unsent) < _MOST_UNSENT:
+            self._cork()
+        else:
+            self.request({"do": "keep"}, log_refusal)
+            self.flush()
 
     def forget(self, run_ids: list[str]) -> None:
         self.request({"do": "forget", "run_ids": run_ids}, log_refusal)
