@@ -36,6 +36,7 @@ def test_a_supervisor_starts_and_ends_on_a_full_disk(hold: Hold, full_disk: Path
         after = hold.json("status")
         assert after["services"]["web"]["pid"] == before["services"]["web"]["pid"]
         hold.cli("restart", "web")
+        wait_for(lambda: "history cannot be written: " in hold.cli("status").stdout)
         assert not list((full_disk / "state").glob("*.corrupt-*"))
         (full_disk / "ballast").unlink()
         wait_for(
@@ -43,6 +44,7 @@ def test_a_supervisor_starts_and_ends_on_a_full_disk(hold: Hold, full_disk: Path
             what="the history to be written again",
         )
         assert hold.cli("events", "--json").stdout.splitlines()[: len(events)] == events
+        assert "history" not in hold.cli("status").stdout
     finally:
         pid = hold.json("status")["supervisor"]["keeper_pid"]
         hold.cli("down", "--now")

@@ -59,6 +59,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         """None while the file cannot be opened: history waits, services do not."""
         self._failing_since: float | None = None
+        self.failing: str | None = None
+        """Why nothing can be written now."""
         self._reminded_at = 0.0
         try:
             self._open_or_replace()
@@ -184,13 +186,14 @@ class Database:
                     break
         if self._failing_since is not None:
             _log.warning("history is written again")
-            self._failing_since = None
+            self._failing_since = self.failing = None
         for _, done in batch:
             done()
 
     def _tell_failing(self, error: Exception) -> None:
         """Once at first, then once a minute."""
         now = time.monotonic()
+        self.failing = str(error)
         if self._failing_since is None:
             self._failing_since = now
         elif now - self._reminded_at < _REMIND_SECONDS:

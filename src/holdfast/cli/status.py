@@ -76,6 +76,8 @@ def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
         since = f" since {_moment(lockdown['since'])}" if lockdown.get("since") else ""
         told = f"LOCKED DOWN{since} by {lockdown['by']}: {lockdown['reason']} (holdfast unlock)"
         lines.append(paint(told, "red"))
+    if why := supervisor.get("unrecorded"):
+        lines.append(paint(f"history cannot be written: {why} (holdfast doctor)", "red"))
     if waiting := supervisor.get("approvals"):
         lines.append(paint(f"waiting for approval: {waiting} (holdfast approvals)", "yellow"))
     return lines

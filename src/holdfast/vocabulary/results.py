@@ -37,6 +37,8 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     """The emergency lockdown in force: `reason`, `by`, `since`; unset: none."""
     approvals: int | msgspec.UnsetType = msgspec.UNSET
     """How many commands wait for somebody's approval; unset: none."""
+    unrecorded: str | msgspec.UnsetType = msgspec.UNSET
+    """Why history cannot be written now, as on a full disk; unset: it is."""
 
 
 class ServiceStatus(Result, frozen=True, kw_only=True):

@@ -46,6 +46,7 @@ def _status(context: Context, command: Status) -> StatusResult:
             **context.authority.status(),
             door_notes=context.door_notes or msgspec.UNSET,
             fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
+            unrecorded=context.store.database.failing or msgspec.UNSET,
         ),
         services={runner.name: runner.status() for runner in runners},
     )
