@@ -6,12 +6,18 @@ later: the files on disk may be another version by then.
 
 from __future__ import annotations
 
+import sys
+
 from holdfast.adapters import http_client, processes
 from holdfast.app import registry
 
 
 def preload() -> None:
+    import mmap  # noqa: F401 - the keeper's table is in one
     import secrets  # noqa: F401
+
+    if sys.platform == "darwin":
+        import _posixshmem  # type: ignore[import-not-found]  # noqa: F401
 
     from holdfast.adapters import config, file_watch, inotify, port_holders, time_zones  # noqa: F401
     from holdfast.adapters.metrics import linux, portable  # noqa: F401

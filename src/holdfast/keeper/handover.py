@@ -33,27 +33,30 @@ class HandoverError(Exception):
 
 def write(table: Table) -> int:
     """A descriptor of a memory file that holds the table; it survives `execv`."""
+    import mmap
+
     fd = _memory_file()
     data = json.dumps({"version": VERSION, **table}).encode("ascii")
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
+    os.ftruncate(fd, len(data))
+    # Shared memory of macOS can be mapped, but neither written nor read.
+    with mmap.mmap(fd, len(data)) as memory:
+        memory[:] = data
     os.set_inheritable(fd, True)
     return fd
 
 
 def read(fd: int) -> Table:
     """The table in the memory file, which is closed."""
-    pieces = []
-    os.lseek(fd, 0, os.SEEK_SET)
-    while piece := os.read(fd, 1 << 20):
-        pieces.append(piece)
-    os.close(fd)
+    import mmap
+
     try:
-        table = json.loads(b"".join(pieces))
-    except ValueError as error:
+        with mmap.mmap(fd, os.fstat(fd).st_size, access=mmap.ACCESS_READ) as memory:
+            # Whole pages, where the system counts in them.
+            table = json.loads(memory[:].rstrip(b"\0"))
+    except (OSError, ValueError) as error:
         raise HandoverError(f"the table is not readable: {error}") from None
+    finally:
+        os.close(fd)
     if not isinstance(table, dict) or table.get("version") != VERSION:
         raise HandoverError("the table has another version")
     return table
@@ -102,8 +105,10 @@ def recover_argv(
 def _memory_file() -> int:
     if hasattr(os, "memfd_create"):
         return int(os.memfd_create("holdfast-table"))
-    folder = os.environ.get("TMPDIR", "/tmp")
-    path = os.path.join(folder, f"holdfast-table-{os.getpid()}-{os.urandom(8).hex()}")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink(path)
+    import _posixshmem  # type: ignore[import-not-found]
+
+    # Never a file: the table holds environments, and so secrets. The name has 31 bytes at most.
+    name = f"/holdfast-{os.urandom(8).hex()}"
+    fd: int = _posixshmem.shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    _posixshmem.shm_unlink(name)
     return fd

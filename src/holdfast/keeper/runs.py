@@ -6,6 +6,7 @@ A plain value of the keeper's table. It takes no decision and starts nothing.
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -180,7 +181,7 @@ class Run:
             "started_at": self.started_at,
             "ended_at": time.time(),
             "seconds": time.monotonic() - self.began,
-            "rusage": {key: getattr(usage, name) for key, name in _RUSAGE} if usage else None,
+            "rusage": _rusage(usage) if usage else None,
             "log_bytes": self.log_bytes,
             "empty": not left,
             "leftovers": left,
@@ -200,6 +201,14 @@ class Run:
         for fd in self.parts.values():
             os.close(fd)
         self.parts.clear()
+
+
+def _rusage(usage: Any) -> Facts:
+    used = {key: getattr(usage, name) for key, name in _RUSAGE}
+    if sys.platform == "darwin":
+        # In bytes there, elsewhere in KiB.
+        used["max_rss"] //= 1024
+    return used
 
 
 def stop_of(asked: Facts | None) -> Facts:

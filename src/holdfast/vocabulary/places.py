@@ -134,10 +134,13 @@ def states_root(environ: Mapping[str, str]) -> str:
 
 
 def runtime_root(environ: Mapping[str, str]) -> str:
-    base = environ.get("XDG_RUNTIME_DIR")
-    if base and len(os.path.join(base, "holdfast", "0" * 12, "keeper.sock")) < LONGEST_SOCKET_PATH:
-        return os.path.join(base, "holdfast")
-    return os.path.join(environ.get("TMPDIR") or "/tmp", f"holdfast-{os.getuid()}")
+    own = f"holdfast-{os.getuid()}"
+    for name, folder in (("XDG_RUNTIME_DIR", "holdfast"), ("TMPDIR", own)):
+        root = os.path.join(environ.get(name) or "/", folder)
+        is_short = len(os.path.join(root, "0" * 12, "keeper.sock")) < LONGEST_SOCKET_PATH
+        if environ.get(name) and is_short:
+            return root
+    return os.path.join("/tmp", own)
 
 
 def folder_name(project: str) -> str:
