@@ -12,9 +12,9 @@ from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.files import ReadFile
 from holdfast.vocabulary.commands.output import Logs, SendInput
-from holdfast.vocabulary.commands.services import Stop
-from holdfast.vocabulary.errors import Failed, NotFound
-from holdfast.vocabulary.results import Done
+from holdfast.vocabulary.commands.services import Start, Stop
+from holdfast.vocabulary.errors import Failed, NotFound, UnknownService
+from holdfast.vocabulary.results import Done, Outcome, Outcomes
 from tests.app.test_application import Records
 
 ANN = Actor(Role.OPERATOR, "token ann", door=Door.WEBSOCKET)
@@ -132,7 +132,7 @@ def test_names_of_what_was_read_hide_secrets_too() -> None:
     """As arguments do that are told one by one."""
     told: list[Minute] = []
     minutes = Minutes(told.append, lambda _, call: None)
-    minutes.add_read(ANN, ReadFile(path="holdfast_0a1b2c3d_" + "s" * 43), "may", "ok")
+    minutes.add(ANN, ReadFile(path="holdfast_0a1b2c3d_" + "s" * 43), "may", "ok")
     minutes.close()
     assert "s" * 43 not in str(told[0].more)
 
@@ -148,3 +148,66 @@ def test_reads_that_fail_are_told_apart() -> None:
     assert len(desk.records.all) == MOST_READS + 20
     assert {one["outcome"] for one in desk.records.all} == {"not_found"}
     assert {one["session"] for one in desk.records.all} == {f"s{number}" for number in range(20)}
+
+
+def outcomes(**services: str) -> Outcomes:
+    return Outcomes(
+        services={name: Outcome(outcome=it, status="running") for name, it in services.items()}
+    )
+
+
+def test_what_changes_nothing_is_told_once_a_minute() -> None:
+    """The first at once, the same again with how often: real changes stay on the record."""
+    desk = Desk()
+    start, idle = Start(services=["web"]), outcomes(web="already_running", db="already_running")
+    for _ in range(1000):
+        desk.done(start, end=idle)
+        desk.done(Stop(services=["nothing"]), end=UnknownService("no nothing"))
+    assert [one["command"] for one in desk.records.all] == ["start", "stop"]
+    desk.auditor.close()
+    told = [(one["command"], one["outcome"], one["times"]) for one in desk.records.all[2:]]
+    assert told == [("start", "ok", 999), ("stop", "unknown_service", 999)]
+    assert desk.records.all[2]["arguments"] == {"services": ["web"]}
+
+
+def test_real_changes_are_told_each() -> None:
+    """Also between those that change nothing, of which the next is told at once again."""
+    desk, start = Desk(), Start(services=["web"])
+    for _ in range(3):
+        desk.done(start, end=outcomes(web="started", db="already_running"))
+        desk.done(start, end=outcomes(web="already_running"))
+        desk.done(start, end=outcomes(web="already_running"))
+        desk.done(start, end=Failed("it may have begun"))
+    told = [(one["outcome"], one.get("times", 1)) for one in desk.records.all]
+    assert told == [("ok", 1), ("ok", 1), ("ok", 1), ("failed", 1)] * 3
+    for over in desk.timers:
+        over()
+    assert len(desk.records.all) == 12
+
+
+def test_other_arguments_and_actors_are_told_apart() -> None:
+    """As long as they are not too many; then they are told together, and nothing grows."""
+    desk = Desk()
+    for name in ("a", "b"):
+        for actor in (ANN, Actor(Role.ADMIN, "token bob", door=Door.WEBSOCKET)):
+            desk.done(Start(services=[name]), actor, outcomes(**{name: "already_running"}))
+    assert len(desk.records.all) == 4
+    for number in range(2 * MOST_READS):
+        desk.done(Start(services=[f"x{number}"]), end=UnknownService("no such service"))
+    assert len(desk.records.all) == MOST_READS + 2
+    huge = Start(services=["y" * 100] * 1000)
+    desk.done(huge, Actor(Role.ADMIN, "token eve"), UnknownService("no"))
+    assert not any(one.command is huge for one in desk.auditor._minutes._minutes.values())
+    desk.auditor.close()
+    assert desk.records.all[-1]["times"] == MOST_READS + 2
+
+
+def test_what_changed_nothing_is_not_under_way_any_more() -> None:
+    """Whether it is told at once or later."""
+    desk, kept = Desk(), dict[str, str | None]()
+    desk.auditor._keep = kept.__setitem__
+    for number in range(MOST_READS + 2):
+        command = Start(services=[f"x{number // 2}"])
+        request = desk.auditor.begin(ANN, command, "may")
+        desk.auditor.done(ANN, command, "may", 0.0, outcomes(web="already_running"), request)
+    assert set(kept.values()) == {None}

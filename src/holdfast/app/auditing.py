@@ -19,8 +19,8 @@ from holdfast.app.minutes import MINUTE_SECONDS, Minute, Minutes
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.results import Result, WorkflowResult
+from holdfast.vocabulary.errors import NOTHING_DONE, HoldfastError
+from holdfast.vocabulary.results import Outcomes, ReloadResult, Result, WorkflowResult
 from holdfast.vocabulary.secrets import HIDDEN, redact, redact_arguments, redact_value
 
 _encode = msgspec.json.Encoder().encode
@@ -36,8 +36,10 @@ MOST_STRANGERS = 30
 MOST_REFUSALS = 600
 """Refusals of one actor that are recorded in a minute; the rest is counted."""
 MOST_READS = 600
-"""Reads of one actor that are recorded one by one in a minute; the rest is told together."""
+"""Reads of one actor, and requests that change nothing, that are recorded one by one in a minute;
+the rest is told together."""
 _MOST_ACTORS = 1000
+_UNCHANGED = ("already_running", "already_stopped", "already_paused", "not_paused")
 UNDER_WAY = "under_way:"
 DIED = "the supervisor died while it was under way"
 
@@ -182,16 +184,26 @@ class Auditor:
         if outcome == "ok" and self._minutes.absorbs(actor, command, reason):
             self._over(request)
             return
+        is_read = command.effect is Effect.READS
+        is_idle = not is_read and _changed_nothing(end)
+        if is_idle and self._minutes.repeats(actor, command, outcome):
+            self._over(request)
+            return
         more = _facts_of(end) if request is None else {**_facts_of(end), "request": request}
-        if command.effect is Effect.READS:
+        if is_read or is_idle:
             count = self._reads.of(actor, now).count(now)
             if count > MOST_READS:
-                self._minutes.add_read(actor, command, reason, outcome)
+                self._minutes.add(actor, command, reason, outcome)
+                self._over(request)
                 return
             if count == MOST_READS:
                 more["more"] = "told together, for a minute"
+        else:
+            self._minutes.end_repeats()
         seconds = now - began
         self._record(actor, command, "allowed", reason, outcome, seconds, **more)
+        if is_idle:
+            self._minutes.expect_repeats(actor, command, reason, outcome)
         self._over(request)
 
     def _over(self, request: str | None) -> None:
@@ -309,6 +321,12 @@ def _facts_of(end: Any) -> dict[str, Any]:
     facts = {name: msgspec.to_builtins(getattr(end, name, None)) for name in names}
     told = {name: _short(value) for name, value in facts.items() if value is not None}
     return {"result": told} if told else {}
+
+
+def _changed_nothing(end: Any) -> bool:
+    if isinstance(end, Outcomes):
+        return all(one.outcome in _UNCHANGED for one in end.services.values())
+    return isinstance(end, NOTHING_DONE) or (isinstance(end, ReloadResult) and not end.changes)
 
 
 def _outcome(end: Any) -> str:

@@ -22,12 +22,10 @@ from holdfast.engine.ports import Clock
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import (
-    ConfigError,
+    NOTHING_DONE,
     HoldfastError,
     OutcomeUnknown,
     Refused,
-    TooManyRequests,
-    UnknownService,
     UsageError,
 )
 from holdfast.vocabulary.results import Result
@@ -41,7 +39,6 @@ LONGEST_ANSWER = 128 * 1024
 KEPT_SECONDS = 600.0
 LONGEST_KEY = 200
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
-_NOTHING_DONE = (Refused, TooManyRequests, UsageError, UnknownService, ConfigError)
 _log = logger("repeats")
 
 
@@ -163,7 +160,7 @@ class Repeats:
         self._remember(name)
 
     def _failed(self, name: str, given: Given, error: Exception) -> None:
-        if isinstance(error, _NOTHING_DONE):
+        if isinstance(error, NOTHING_DONE):
             self._forget(name)
             return
         known = error if isinstance(error, HoldfastError) else HoldfastError(str(error))

@@ -165,6 +165,8 @@ class KeeperGone(HoldfastError):
     exit_code = 4
 
 
+NOTHING_DONE = (Refused, TooManyRequests, UsageError, UnknownService, ConfigError)
+"""What is raised before anything is changed."""
 EXIT_CODES: dict[str, int] = {
     kind.code: kind.exit_code
     for kind in (
