@@ -28,6 +28,13 @@ def test_closed_streams_change_nothing(tmp_path: Path, closed: str, words: str) 
     assert "Traceback" not in done.stderr
 
 
+def test_an_old_locale_is_written_as_well_as_it_can(tmp_path: Path) -> None:
+    """What its letters cannot say is a question mark, and no traceback."""
+    done = in_shell(f"PYTHONIOENCODING=ascii {HOLDFAST} help 2>&1", tmp_path)
+    assert done.returncode == 0
+    assert "holdfast [OPTIONS] VERB ?" in done.stdout
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("words", ["version", "version --json", "status --json", "help"])
 def test_an_output_that_is_full_is_said(tmp_path: Path, words: str) -> None:

@@ -194,6 +194,8 @@ def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
         (["wait", "a", "b"], 2, "unexpected b"),
         (["logs", "--since"], 2, "--since needs TIME"),
         (["status", "--json=yes"], 2, "takes no value"),
+        (["run", "echo hi | wc"], 2, "holdfast run -- sh -c 'echo hi | wc'"),
+        (["up", "-c", "/"], 7, "/ is a folder"),
         (["adopt", "web"], 2, "--pid"),
         (["adopt", "me", "--pid", str(os.getppid())], 2, "your own shell"),
         (["restart", "--args", "x"], 2, "one service"),

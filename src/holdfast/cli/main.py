@@ -39,6 +39,10 @@ def _have_standard_streams() -> None:
             if getattr(sys, name) is None:
                 os.open(os.devnull, os.O_RDWR)
                 setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        # In an old locale, an arrow that cannot be written is a question mark.
+        if stream.encoding != "utf-8":
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def _main(words: list[str]) -> int:

@@ -20,12 +20,13 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk
 from holdfast.logbook.follow import ChunkFollower
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.errors import Failed, UsageError
 
 OVER_STATES = frozenset({"exited", "failed", "stopped"})
 
 
 def run(call: Call) -> int:
+    _check_it_is_words(call)
     is_waiting = bool(call.options.get("wait"))
     if is_waiting:
         heed_sigterm()
@@ -59,6 +60,18 @@ def run(call: Call) -> int:
     if not code:
         call.say(call.paint(f"follow it: holdfast logs -f {service}", "dim"))
     return code
+
+
+def _check_it_is_words(call: Call) -> None:
+    """A whole line in quotes is for a shell; as a program it would only be looked for in vain."""
+    line = " ".join(call.operands)
+    if len(call.operands) > 1 or " " not in line:
+        return
+    if not os.path.exists(os.path.join(call.folder, line)):
+        from shlex import quote
+
+        hint = f"a shell takes it: holdfast run -- sh -c {quote(line)}"
+        raise UsageError(f'no program is called "{line}"', hint)
 
 
 def environment_of(call: Call) -> dict[str, str]:

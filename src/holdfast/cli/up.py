@@ -8,6 +8,7 @@ from holdfast.client.connection import ConnectionLost
 from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
+from holdfast.vocabulary.places import CONFIG_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _check_there_is_something(call: Call) -> None:
     places = call.places
+    named = places.config or os.path.join(places.project, CONFIG_NAMES[0])
+    if os.path.isdir(named):
+        raise ConfigError(f"{named} is a folder", "a configuration is a file: rename the folder")
     if places.config:
         if not os.path.isfile(places.config):
             raise ConfigError(f"{places.config}: no such file", "`holdfast init` writes one")
