@@ -13,7 +13,7 @@ still Linux's. Libraries of others (psutil, asyncio) see Linux as it is.
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import _socket
 import builtins
 import ctypes
@@ -224,7 +224,7 @@ def _check_address(address: Any) -> None:
 
 
 class _Plain(_socket.socket):
-    def getsockopt(self, level: int, name: int, size: int = 0) -> Any:  # type: ignore[override]
+    def getsockopt(self, level: int, name: int, size: int = 0) -> Any:
         return _told_of_peer(self, level, name, size, super().getsockopt)
 
     def connect(self, address: Any) -> None:
@@ -292,7 +292,7 @@ _OS = Facade(
         "pipe2", "fdatasync", "posix_fadvise", "posix_fallocate", "copy_file_range", "getrandom",
         "getxattr", "setxattr", "O_PATH", "O_TMPFILE", "O_DIRECT", "getresuid", "unshare",
     ),
-    path=Facade(os.path, **{it: _denying(getattr(os.path, it)) for it in _TESTS}),
+    path=Facade(os.path, (), **{it: _denying(getattr(os.path, it)) for it in _TESTS}),
     **{
         it: _refusing(getattr(os, it))
         for it in ("open", "stat", "lstat", "listdir", "scandir", "readlink", "access")
