@@ -81,7 +81,8 @@ def _on_failure(alerts: Open, event: Event) -> list[Change]:
     if known is not None and event.run_id is not None and known.run_id == event.run_id:
         return []
     reason = word(event.data.get("reason")) or "it ended as a failure"
-    reason = reason.rpartition("; last: ")[2]  # that it was the last is another alert
+    # That it was the last is another alert.
+    reason = reason.partition("; failed ")[0].rpartition("; last: ")[2]
     return raise_(alerts, event, _C.CRASH, "warning", f"{event.service} crashed: {reason}")
 
 

@@ -133,12 +133,12 @@ def decide(spec: ServiceSpec, before: Counters, ending: Ending, random: float) -
         return Stay(counters, reason, is_suppressed=True)
     if start_failures > spec.start_retries:
         words = f"failed to start {_times(start_failures)} (start_retries {spec.start_retries})"
-        return Stay(counters, f"{words}; last: {reason}", is_suppressed=True)
+        return Stay(counters, f"{reason}; {words}", is_suppressed=True)
     limit = spec.restart.max_restarts
     if limit != UNLIMITED and failures > limit:
         return Stay(
             counters,
-            f"failed {_times(failures)} (max_restarts {limit}); last: {reason}",
+            f"{reason}; failed {_times(failures)} (max_restarts {limit})",
             is_suppressed=True,
         )
     delay = spaced(back_off(spec, failures, random), ending.seconds)
