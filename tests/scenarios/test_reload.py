@@ -77,7 +77,7 @@ def test_only_what_differs_is_touched() -> None:
             "other": ("restart", ["env.TOKEN"]),
             "gone": ("remove", []),
             "soft": ("change", ["stop.signal", "stop.grace"]),
-            "resting": ("change", ["argv"]),
+            "resting": ("change", ["command"]),
             "new": ("add", []),
             "manual": ("add", []),
         }

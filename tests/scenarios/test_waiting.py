@@ -36,7 +36,7 @@ def test_up_is_answered_in_time(hold: Hold) -> None:
     assert time.monotonic() - began < 20
     assert 'web: waiting for db to print "^ready" (it is running)' in done.stdout
     assert "api: waiting for job to complete (it is running)" in done.stdout
-    assert "slow: waiting for itself to be ready (it is starting)" in done.stdout
+    assert "slow: waiting to be ready (it is starting)" in done.stdout
     assert "it starts by itself then; holdfast stop web ends that" in done.stdout
     assert "it goes on trying; holdfast stop slow ends that" in done.stdout
     assert "db: started" in done.stdout

@@ -158,8 +158,8 @@ def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
         "red" if what == "failed" else "dim" if what.startswith(("already", "not_")) else "green"
     )
     if what == "waiting":
-        awaited = str(outcome.get("reason") or "").removeprefix("it waits for ")
-        waits = call.paint("waiting", "yellow") + (f" for {awaited}" if awaited else "")
+        awaited = str(outcome.get("reason") or "").removeprefix("it waits")
+        waits = call.paint("waiting", "yellow") + awaited
         goes_on = "it goes on trying" if outcome.get("pid") else "it starts by itself then"
         hint = f"{goes_on}; holdfast stop {name} ends that"
         return [f"{name}: {waits}", "  " + call.paint(hint, "dim")]

@@ -139,7 +139,7 @@ class Service:
         elif self.state is State.STOPPING:
             awaited = "its old run to end"
         else:
-            awaited = f"itself to be ready (it is {self.state.value})"
+            return self.outcome("waiting", f"it waits to be ready (it is {self.state.value})")
         return self.outcome("waiting", f"it waits for {awaited}")
 
     def _stop_waiting(self) -> None:

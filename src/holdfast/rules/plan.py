@@ -175,7 +175,7 @@ def is_outdated(launched: ServiceSpec | None, declared: ServiceSpec) -> bool:
 
 
 def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[str, ...]:
-    """Names of the fields that differ, among those that apply so; never their values."""
+    """Names of the keys that differ, among those that apply so; never their values."""
     found: list[str] = []
     for name in ServiceSpec.__struct_fields__:
         if APPLIES.get(name, Applies.BY_RESTART) is not when:
@@ -188,7 +188,7 @@ def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[st
         elif name in BLOCKS and before is not None and after is not None:
             found += [f"{name}.{key}" for key in struct_differences(before, after)]
         else:
-            found.append(name)
+            found.append("command" if name == "argv" else name)
     return tuple(found)
 
 

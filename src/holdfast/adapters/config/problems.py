@@ -78,7 +78,7 @@ def error_of(problems: Iterable[Problem], file: str) -> ConfigError:
     lines = [f"{count} in {file}", *(f"  {p.shown(folder)}" for p in unique)]
     return ConfigError(
         "\n".join(lines),
-        "mend the configuration and try again; nothing was started and nothing was changed",
+        "fix the configuration and try again; nothing was started or changed",
         {
             "problems": [
                 {name: value for name, value in p._asdict().items() if name != "excerpt" or value}
