@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.logbook.entries import Note
+from holdfast.logbook.index import GAP_BEGINS
+from holdfast.logbook.lines import lines
+from holdfast.logbook.reader import Reader
 from tests.disk import fill, small_disk
 from tests.harness import Hold, is_alive, wait_for
 
@@ -37,6 +41,12 @@ def _empty(disk: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _gaps(disk: Path) -> list[int | None]:
+    """How many bytes each gap says it has; None for one whose keeper was killed."""
+    entries = lines(Reader(str(disk / "state" / "logs"), "web"))
+    return [it.lost for it in entries if isinstance(it, Note) and it.kind == "gap"]
+
+
 def _pids(hold: Hold) -> dict[str, int]:
     return {name: facts["pid"] for name, facts in hold.json("status")["services"].items()}
 
@@ -44,8 +54,10 @@ def _pids(hold: Hold) -> dict[str, int]:
 @pytest.mark.parametrize("succession", ["upgrade", "kill"])
 def test_full_disk(hold: Hold, disk: Path, succession: str) -> None:
     """An upgrade or a kill -9 of the keeper on a full disk: same pids, status answers, and
-    what could not be written is written once there is room."""
-    hold.services(web=["sh", "-c", "while :; do echo tick; sleep 0.05; done"], db=["sleep", "1000"])
+    what could not be written is written once there is room. What a killed keeper lost is said to
+    be of unknown size."""
+    say = "echo tick" if succession == "upgrade" else "printf %0400d 7"
+    hold.services(web=["sh", "-c", f"while :; do {say}; sleep 0.05; done"], db=["sleep", "1000"])
     hold.cli("up", "-d")
     before = _pids(hold)
     old = hold.json("status")["supervisor"]
@@ -56,6 +68,8 @@ def test_full_disk(hold: Hold, disk: Path, succession: str) -> None:
             hold.cli("upgrade")
             hold.cli("upgrade")
         else:
+            index = disk / "state" / "logs" / "web.000001.idx"
+            wait_for(lambda: GAP_BEGINS in index.read_bytes()[7::24], what="a gap")
             os.kill(keeper, signal.SIGKILL)
             wait_for(
                 lambda: (
@@ -77,6 +91,8 @@ def test_full_disk(hold: Hold, disk: Path, succession: str) -> None:
             lambda: json.loads(description.read_text())["pid"] == keeper,
             what="the description to be written",
         )
+        if succession == "kill":
+            wait_for(lambda: None in _gaps(disk), what="a gap of unknown size")
     finally:
         _empty(disk)
         hold.cli("down", "--now", expect=None)

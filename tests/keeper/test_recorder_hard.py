@@ -236,6 +236,99 @@ def test_an_open_gap_is_handed_over(stage: Stage) -> None:
     assert stage.notes() == [("gap", 5)]
 
 
+def gaps_of(stage: Stage) -> list[int | None]:
+    stage.recorder.flush()
+    return [it.lost for it in stage.entries() if isinstance(it, Note) and it.kind == "gap"]
+
+
+def lose_some(stage: Stage, count: int) -> None:
+    """The file system refuses what it has no room for, but not what has its place already."""
+    stage.recorder.refuse(OSError(errno.ENOSPC, "the free-space floor is reached"))
+    stage.recorder.lose(count)
+
+
+@pytest.mark.parametrize("is_recovered", [True, False])
+def test_a_killed_keeper_takes_its_count_along(stage: Stage, is_recovered: bool) -> None:
+    """Its successor does not know how much was lost, and says so, once; then it counts itself."""
+    stage.recorder.begin_run(3)
+    stage.say(b"first\n")
+    lose_some(stage, 7)
+    stage.lose_keeper()
+    if is_recovered:
+        stage.recorder.recover(3)
+    stage.say(b"kept\n")
+    assert gaps_of(stage) == [None]
+    assert stage.gaps[-1][:2] == ("end", None)
+    lose_some(stage, 9)
+    stage.recorder._retry_at = 0.0
+    stage.say(b"kept too\n")
+    assert gaps_of(stage) == [None, 9]
+    stage.lose_keeper()
+    stage.say(b"and this\n")
+    assert gaps_of(stage) == [None, 9]
+    assert stage.lines() == [b"first", b"kept", b"kept too", b"and this"]
+    assert "an unknown number of bytes" in next(
+        it.text for it in stage.entries() if isinstance(it, Note) and it.kind == "gap"
+    )
+
+
+def test_a_disk_that_is_still_full_for_the_successor(stage: Stage) -> None:
+    """What its predecessor lost is unknown, what it loses itself is counted; no event adds up."""
+    stage.say(b"first\n")
+    lose_some(stage, 7)
+    stage.lose_keeper()
+    stage.recorder.recover(0)
+    lose_some(stage, 9)
+    stage.recorder._retry_at = 0.0
+    stage.say(b"kept\n")
+    assert gaps_of(stage) == [None, 9]
+    assert [it[:2] for it in stage.gaps] == [("begin", 0), ("end", None)]
+
+
+def test_a_disk_without_room_for_the_mark(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is there any for the successor, who therefore says that the number is unknown."""
+    stage.say(b"first\n")
+    stage.recorder.flush()
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as full:
+        full.setattr("os.pwrite", refuse)
+        lose_some(stage, 7)
+        stage.lose_keeper()
+        stage.recorder.recover(0)
+        stage.recorder.lose(9)
+    stage.recorder._retry_at = 0.0
+    stage.say(b"kept\n")
+    assert gaps_of(stage) == [None, 9]
+
+
+def test_who_follows_sees_all_that_came_before_a_gap(stage: Stage) -> None:
+    """The mark takes pending records along: their readers are told."""
+    stage.recorder.watching = True
+    stage.say(b"first\n")
+    stage.say(b"second\n")
+    lose_some(stage, 7)
+    assert stage.grew[-1] == stage.recorder.position == len(stage.raw())
+
+
+def test_a_marked_gap_is_handed_over_with_its_count(stage: Stage) -> None:
+    """An upgrade knows what was lost before it, in whichever segment the gap began."""
+    stage.say(b"first\n")
+    lose_some(stage, 7)
+    stage.recorder._files.rotate(0)
+    stage.recorder.refuse(OSError(errno.ENOSPC, "the free-space floor is reached"))
+    state = json.loads(json.dumps(stage.recorder.state()))
+    stage.lose_keeper()
+    stage.recorder = stage.new_recorder(state)
+    stage.say(b"kept\n")
+    assert gaps_of(stage) == [7]
+    stage.lose_keeper()
+    stage.say(b"kept too\n")
+    assert gaps_of(stage) == [7]
+
+
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """Hundreds of megabytes pass through without being held; a reader needs no more."""
     (out, out_write), (err, err_write) = os.pipe(), os.pipe()

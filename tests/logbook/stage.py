@@ -25,7 +25,7 @@ class Stage:
     def __init__(self, directory: str, max_size: int = 1 << 20, total_size: int = PLENTY) -> None:
         self.directory = directory
         self.loop = Loop()
-        self.gaps: list[tuple[str, int, str]] = []
+        self.gaps: list[tuple[str, int | None, str]] = []
         self.grew: list[int] = []
         self.ended: list[str] = []
         self._limits = max_size, total_size

@@ -219,7 +219,7 @@ def test_removed_segments_are_told(stage: Stage) -> None:
     base = stage.reader.beginning().out
     for late in (list(follower.wake()), stage.entries(early[0].cursor)):
         notes = [e for e in late if isinstance(e, Note)]
-        lost = sum(note.lost for note in notes)
+        lost = sum(note.lost or 0 for note in notes)
         assert {note.kind for note in notes} == {"removed"}
         data = sum(len(e.data) + (not e.is_partial) for e in late if isinstance(e, Line))
         assert 6 + lost + data == stage.recorder.position
@@ -242,7 +242,7 @@ def test_segments_vanish_under_a_reader(stage: Stage) -> None:
     for number in segments.numbers(stage.directory, SERVICE)[:3]:
         segments.remove(stage.directory, SERVICE, number)
     rest = list(walk)
-    lost = sum(e.lost for e in rest if isinstance(e, Note))
+    lost = sum(e.lost or 0 for e in rest if isinstance(e, Note))
     data = sum(len(e.data) for e in rest if isinstance(e, Chunk))
     assert len(first.data) + lost + data == stage.recorder.position
     assert lost >= 65536

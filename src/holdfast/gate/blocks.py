@@ -254,7 +254,7 @@ def _told(item: Told) -> Tail:
     return gap(item.before, item.after, item.note.lost, item.note.kind, item.note.text)
 
 
-def gap(before: Cursor, after: Cursor, lost: int, reason: str, text: str) -> Tail:
+def gap(before: Cursor, after: Cursor, lost: int | None, reason: str, text: str) -> Tail:
     data = {
         "timestamp": now_ms(),
         "from": cursors.encode(before),

@@ -198,7 +198,7 @@ class Keeper:
             if service in connection.watched:
                 connection.grew(service, position)
 
-    def _on_gap(self, service: str, state: str, lost: int, why: str) -> None:
+    def _on_gap(self, service: str, state: str, lost: int | None, why: str) -> None:
         notice = {"notice": "gap", "service": service, "state": state, "lost": lost, "why": why}
         self.announce(notice)
 

@@ -27,7 +27,7 @@ class Logs:
         directory: str,
         loop: Loop,
         on_grew: Callable[[str, int], None],
-        on_gap: Callable[[str, str, int, str], None],
+        on_gap: Callable[[str, str, int | None, str], None],
     ) -> None:
         self._directory = directory
         self._loop = loop

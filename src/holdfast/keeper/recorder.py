@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import time
 
+from holdfast.keeper.gap import Gap
 from holdfast.keeper.intake import Source
 from holdfast.keeper.segment_files import SegmentFiles
 from holdfast.keeper.shelf import shelf_of
@@ -58,18 +59,16 @@ class Recorder:
         "_files",
         "_flush_timer",
         "_flushed_at",
+        "_gap",
         "_look_at",
         "_loop",
-        "_lost",
         "_max_size",
         "_newest",
-        "_on_gap",
         "_on_grew",
         "_retry_at",
         "_shelf",
         "_sources",
         "_total_size",
-        "_why",
         "last",
         "resting",
         "service",
@@ -84,13 +83,12 @@ class Recorder:
         total_size: int,
         loop: Loop,
         on_grew: Callable[[str, int], None],
-        on_gap: Callable[[str, str, int, str], None],
+        on_gap: Callable[[str, str, int | None, str], None],
         state: dict[str, int] | None = None,
     ) -> None:
         self.service = service
         self._loop = loop
         self._on_grew = on_grew
-        self._on_gap = on_gap
         self._shelf = shelf_of(directory)
         self._files = SegmentFiles(directory, service)
         self.limits(max_size, total_size)
@@ -111,8 +109,7 @@ class Recorder:
         written = state.get("current", self._newest.number)
         self._current = self._newest if written == self._newest.number else None
         self._files.run = written if self._newest.is_marked or self._current is None else 0
-        self._lost = state.get("lost", 0)
-        self._why = "recording was interrupted" if self._lost else ""
+        self._gap = Gap(self._files, lambda *told: on_gap(service, *told), state)
         self._retry_at = 0.0
         self._look_at = 0.0
 
@@ -170,8 +167,8 @@ class Recorder:
             "run": self._newest.number,
             "is_marked": int(self._newest.is_marked),
             "run_bytes": self._newest.bytes,
-            "lost": self._lost,
             "current": self._current.number if self._current else self._files.run,
+            **self._gap.state(),
         }
 
     def recover(self, run_number: int) -> Track:
@@ -183,9 +180,11 @@ class Recorder:
             if self._files.is_empty:
                 return track
             if not self._files.is_open:
-                self._files.open(_now(), is_replacement=True)
+                self._open(is_replacement=True)
             started_at = self._files.find_run(run_number)
         except OSError as error:
+            # Nor could the keeper before us write, it seems: what it lost is unknown.
+            self._files.has_mark = not self._files.is_open
             self.refuse(error)
             return track
         if started_at is not None:
@@ -221,7 +220,7 @@ class Recorder:
             return
         try:
             if not files.is_open:
-                files.open(_now())
+                self._open()
             self.flush()
             files.rotate(_now())
         except OSError:
@@ -244,8 +243,12 @@ class Recorder:
 
     def settle(self) -> None:
         """A stream ended: nothing may come any more that would write down an open gap."""
-        if self._why and self._lost and self.room() and self._is_gap_written():
-            self._end_gap()
+        if self._gap.why and self._gap.lost and self.room():
+            self._finish_chunk()
+            try:
+                self._gap.close_now()
+            except OSError as error:
+                self.refuse(error)
         self.flush()
 
     def close(self) -> None:
@@ -265,11 +268,11 @@ class Recorder:
     def room(self) -> int:
         """How many bytes the current segment takes; opens the next one when it is full.
         0 while the log refuses: then bytes are to be discarded and counted."""
-        if self._why and self._loop.now() < self._retry_at:
+        if self._gap.why and self._loop.now() < self._retry_at:
             return 0
         while True:
             room = self._try_room()
-            if room or self._why:
+            if room or self._gap.why:
                 return room
 
     def file(self, stream: int) -> int:
@@ -279,11 +282,9 @@ class Recorder:
         """These bytes are in the file now."""
         files = self._files
         now = _now()
-        if self._why:
-            if self._lost:
-                self._finish_chunk()
-                files.pending += index.pack_gap(now, files.position, self._lost)
-            self._end_gap()
+        if self._gap.why:
+            self._finish_chunk()
+            self._gap.close(now)
         if track is not self._current or not track.is_marked:
             self._mark_run(track, now)
         offset = files.ends[stream]
@@ -315,12 +316,13 @@ class Recorder:
             self._files.drop_oldest()
             return
         self._retry_at = self._loop.now() + RETRY_SECONDS
-        if not self._why:
-            self._why = error.strerror or str(error)
-            self._on_gap(self.service, "begin", 0, self._why)
+        self._gap.begin(error.strerror or str(error))
+        self._finish_chunk()
+        if self._gap.mark() and self.watching:
+            self._on_grew(self.service, self._files.position)
 
     def lose(self, count: int) -> None:
-        self._lost += count
+        self._gap.lost += count
 
     def on_detached(self, source: Source) -> None:
         self._sources.remove(source)
@@ -329,25 +331,9 @@ class Recorder:
 
     # How it is done.
 
-    def _end_gap(self) -> None:
-        lost, why = self._lost, self._why
-        self._lost = 0
-        self._why = ""
-        self._on_gap(self.service, "end", lost, why)
-
-    def _is_gap_written(self) -> bool:
-        """Try to write down what was lost, though no byte comes after it."""
-        files = self._files
-        self._finish_chunk()
-        files.pending += index.pack_gap(_now(), files.position, self._lost)
-        try:
-            files.write_index()
-        except OSError as error:
-            # Whole records are written in order, so the last one was not.
-            del files.pending[-index.RECORD_SIZE :]
-            self.refuse(error)
-            return False
-        return True
+    def _open(self, *, is_replacement: bool = False) -> None:
+        if self._files.open(_now(), is_replacement=is_replacement):
+            self._gap.inherit()
 
     def _try_room(self) -> int:
         try:
@@ -359,8 +345,8 @@ class Recorder:
     def _make_room(self) -> int:
         files = self._files
         if not files.is_open:
-            files.open(_now())
-        elif self._why or self._loop.now() >= self._look_at:
+            self._open()
+        elif self._gap.why or self._loop.now() >= self._look_at:
             self._look_at = self._loop.now() + LOOK_SECONDS
             if files.is_gone():
                 self._finish_chunk()
@@ -370,10 +356,10 @@ class Recorder:
             self._finish_chunk()
             files.rotate(_now())
             room = self._max_size
-        if self._why and files.pending:
+        if self._gap.why and files.pending:
             files.write_index()
         if self._shelf.unchecked_room <= 0:
-            while not self._shelf.has_space(is_resuming=bool(self._why)):
+            while not self._shelf.has_space(is_resuming=bool(self._gap.why)):
                 if not files.closed:
                     raise OSError(errno.ENOSPC, "the free-space floor is reached")
                 files.drop_oldest()
@@ -409,7 +395,7 @@ class Recorder:
             self._files.write_index()
         except OSError as error:
             self.refuse(error)
-        return not self._why
+        return not self._gap.why
 
     def _on_flush_due(self) -> None:
         self._flush_timer = None

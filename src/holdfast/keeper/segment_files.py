@@ -30,7 +30,9 @@ class SegmentFiles:
         "closed",
         "closed_bytes",
         "ends",
+        "has_mark",
         "index_end",
+        "is_mark_known",
         "number",
         "pending",
         "position",
@@ -52,6 +54,8 @@ class SegmentFiles:
         self.pending = bytearray()
         self.closed: list[tuple[int, int]] = []
         self.closed_bytes = 0
+        # Whether the index ends within a gap, and whether who writes knows how large that is.
+        self.has_mark = self.is_mark_known = False
 
     @property
     def is_open(self) -> bool:
@@ -89,13 +93,15 @@ class SegmentFiles:
         self.position = extent.end
         self.ends = list(extent.ends)
         self.index_end = extent.size
+        self.has_mark = extent.has_mark
 
-    def open(self, now: int, *, is_replacement: bool = False) -> None:
-        """Continue the newest segment, or begin the first."""
+    def open(self, now: int, *, is_replacement: bool = False) -> bool:
+        """Continue the newest segment, or begin the first. True where it was left within a gap of
+        which nobody knows any more how large it is: the index says so now."""
         self.locate()
         if not self.number:
             self._create(1, now)
-            return
+            return False
         if not self.run:
             self.run = self._last_run(self.number)
         sizes = [self._size("out"), self._size("err")]
@@ -103,8 +109,11 @@ class SegmentFiles:
             # Power was lost: the index knows of bytes that never reached the disk.
             self._retire(sum(sizes) + self.index_end)
             self._create(self.number + 1, now)
-            return
-        self._continue(sizes, now, is_replacement)
+            return False
+        is_unknown = self.has_mark and not self.is_mark_known
+        self._continue(sizes, now, is_replacement, is_unknown)
+        self.has_mark = False
+        return is_unknown
 
     def file(self, stream: int) -> int:
         """The descriptor to write this stream's bytes to; created at its first byte."""
@@ -184,12 +193,14 @@ class SegmentFiles:
         self.closed = []
         self.pending.clear()
 
-    def _continue(self, sizes: list[int], now: int, is_replacement: bool) -> None:
+    def _continue(self, sizes: list[int], now: int, is_replacement: bool, is_unknown: bool) -> None:
         """Index what was written but not indexed: its time and order are unknown."""
         position = self.position
         records = bytearray()
         if not self.index_end:
             records += self._header(now)
+        if is_unknown:
+            records += index.pack(index.GAP_UNCOUNTED, now, position, 0, 0)
         if is_replacement or sizes != self.ends:
             records += index.pack(index.REPLACED, now, position, 0, 0)
         for kind, end, size in (

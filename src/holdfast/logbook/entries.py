@@ -48,13 +48,13 @@ class Line(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something about the log itself at this place; `lost` counts bytes."""
+    """Something about the log itself at this place; `lost` counts bytes, None if unknown."""
 
     kind: NoteKind
     time: float | None
     position: int
     run: int
-    lost: int = 0
+    lost: int | None = 0
 
     @property
     def text(self) -> str:
@@ -62,7 +62,8 @@ class Note(NamedTuple):
             case "run":
                 return f"run {self.run} starts"
             case "gap":
-                return f"{self.lost} bytes were not recorded"
+                count = "an unknown number of" if self.lost is None else self.lost
+                return f"{count} bytes were not recorded"
             case "removed":
                 return f"{self.lost} bytes removed by the size limit"
             case "missing":

@@ -14,6 +14,8 @@ ERR = 1
 RUN = 2
 GAP = 3
 REPLACED = 4
+GAP_BEGINS = 5
+GAP_UNCOUNTED = 6
 OUT_RECOVERED = 8
 ERR_RECOVERED = 9
 HEADER = 255
@@ -23,6 +25,8 @@ HEADER = 255
 ALONE = 0
 GOES_ON = 1
 BESIDE = 2
+
+GAPS = (GAP, GAP_UNCOUNTED)
 
 VERSION = 1
 RECORD_SIZE = 24
@@ -44,8 +48,9 @@ def pack_gap(micros: int, position: int, lost: int) -> bytes:
     return pack(GAP, micros, position, lost & _WORD, lost >> 32 & _WORD)
 
 
-def lost_bytes(record: Record) -> int:
-    return record[3] | record[4] << 32
+def lost_bytes(record: Record) -> int | None:
+    """Of a gap; None where nobody knows: who counted was killed."""
+    return None if record[0] == GAP_UNCOUNTED else record[3] | record[4] << 32
 
 
 def unpack(data: bytes, at: int = 0) -> Record:
@@ -73,15 +78,19 @@ def stream_of(kind: int) -> int:
 
 def is_cut(record: Record) -> bool:
     """Whether what is unfinished here will not be finished: a run begins alone, or a gap."""
-    return record[0] == GAP or (record[0] == RUN and record[4] == ALONE)
+    return record[0] in GAPS or (record[0] == RUN and record[4] == ALONE)
 
 
 class Extent:
-    """What an index accounts for: positions from `base` to `end`, bytes of each stream."""
+    """What an index accounts for: positions from `base` to `end`, bytes of each stream. `has_mark`
+    says that it ends within a gap."""
 
-    __slots__ = ("base", "end", "ends", "run", "size")
+    __slots__ = ("base", "end", "ends", "has_mark", "run", "size")
 
-    def __init__(self, base: int, end: int, ends: tuple[int, int], run: int, size: int) -> None:
+    def __init__(
+        self, base: int, end: int, ends: tuple[int, int], run: int, size: int, has_mark: bool
+    ) -> None:
+        self.has_mark = has_mark
         self.base = base
         self.end = end
         self.ends = ends
@@ -107,20 +116,23 @@ def read_extent(fd: int) -> Extent | None:
     size = os.fstat(fd).st_size
     size -= size % RECORD_SIZE
     at = size
+    about_gap = 0
     while at > RECORD_SIZE:
         begin = max(RECORD_SIZE, at - 64 * RECORD_SIZE)
         for record in reversed(unpack_all(os.pread(fd, at - begin, begin))):
             kind, _, position, offset, length = record
             stream = stream_of(kind)
             if stream < 0:
+                if not about_gap and kind in (GAP_BEGINS, *GAPS):
+                    about_gap = kind
                 continue
             end = position + length
             this = offset + length
             other = end - base - this
             ends = (this, other) if stream == OUT else (other, this)
-            return Extent(base, end, ends, run, size)
+            return Extent(base, end, ends, run, size, about_gap == GAP_BEGINS)
         at = begin
-    return Extent(base, base, (0, 0), run, size)
+    return Extent(base, base, (0, 0), run, size, about_gap == GAP_BEGINS)
 
 
 def find_back(fd: int, kind: int, before: int) -> int:

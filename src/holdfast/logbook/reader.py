@@ -327,7 +327,7 @@ class Walk:
         if kind == index.RUN:
             self._run = offset
             return Note("run", time, position, offset) if how == index.ALONE else None
-        if kind == index.GAP:
+        if kind in index.GAPS:
             return Note("gap", time, position, self._run, index.lost_bytes(record))
         if kind == index.REPLACED:
             return Note("replaced", time, position, self._run)

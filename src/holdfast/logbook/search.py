@@ -65,7 +65,7 @@ def search(
                     break
             for entry in assembler.feed(item):
                 if isinstance(entry, Note):
-                    if entry.lost:
+                    if entry.lost != 0:
                         notes.append(entry)
                 elif _is_in_range(entry, query) and matches(entry.data):
                     lines.append(entry)

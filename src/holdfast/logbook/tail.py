@@ -68,7 +68,7 @@ class _Search:
 
     def skip(self, view: SegmentView, before: int) -> None:
         """Pass over records of which only the places matter where streams were cut off."""
-        for kind in (index.RUN, index.GAP):
+        for kind in (index.RUN, *index.GAPS):
             at = before
             while (at := view.find_back(kind, at)) > 0:
                 if not index.is_cut(record := view.record(at)):
