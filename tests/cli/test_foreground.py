@@ -80,6 +80,16 @@ def test_ctrl_c_in_one_that_joined_detaches(hold: Hold) -> None:
     assert is_alive(hold.service("web")["pid"])
 
 
+def test_a_closed_terminal_leaves_everything_running(hold: Hold) -> None:
+    """Also in the `up` that started Holdfast: nobody asked for an end."""
+    hold.services(web=["sh", "-c", "echo hi; exec sleep 300"])
+    front = Front(hold)
+    front.see("web | hi")
+    front.process.send_signal(signal.SIGHUP)
+    front.end()
+    assert is_alive(hold.service("web")["pid"])
+
+
 def test_ctrl_c_twice_is_at_once(hold: Hold) -> None:
     """A service that will not end is killed at the second Ctrl-C, before its grace is over."""
     hold.services(

@@ -32,7 +32,8 @@ BEGIN_VERBS = (
         about=(
             "What runs already is left alone; what was stopped by hand is started.\n"
             "In the foreground, Ctrl-C in the `up` that started Holdfast stops everything\n"
-            "(twice: at once); in one that joined it, it only detaches."
+            "(twice: at once); in one that joined it, it only detaches. So does closing the\n"
+            "terminal: services go on, and `holdfast up` shows them again."
         ),
         examples=(
             ("holdfast up", "start everything and show its output"),

@@ -312,7 +312,7 @@ def hints(facts: Facts) -> list[str]:
     elif has_failed:
         found += diagnosis.line_hints(facts.lines)
         if diagnosis.says_in_use(facts.lines) and not facts.holders:
-            found.append("its address is in use by another process: `holdfast ports PORT` says which")
+            found.append("its address is in use by another process; `holdfast ports N` says which")
     if has_failed and facts.changed_fields:
         found.append(
             f"since the last good run the configuration changed: {listed(facts.changed_fields)}"
