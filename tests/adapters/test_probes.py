@@ -232,6 +232,7 @@ def test_tcp() -> None:
         (b"WATCHDOG_USEC=2500000", {"watchdog_seconds": 2.5}),
         (b"EXTEND_TIMEOUT_USEC=1000000", {"extend_seconds": 1.0}),
         (b"EXTEND_TIMEOUT_USEC=-1\nWATCHDOG_USEC=soon", {}),
+        ("EXTEND_TIMEOUT_USEC=²".encode(), {}),
         (b"X_METRIC_jobs=3\nX_METRIC_q.depth=0.5", {"metrics": (("jobs", 3.0), ("q.depth", 0.5))}),
         (b"X_METRIC_bad name=3\nX_METRIC_=1\nX_METRIC_n=nan\nX_METRIC_i=inf\nX_METRIC_t=x", {}),
         (b"X_METRIC_" + b"n" * 65 + b"=1", {}),

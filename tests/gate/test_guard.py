@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.gate.guard import Allowed
+from holdfast.gate.guard import LARGEST_BODY, Allowed, _look
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,20 @@ def test_a_usual_port_may_be_left_out() -> None:
     here = allowed.at_address({"server": ("192.0.2.7", 443), "scheme": "https"})
     assert {"localhost", "192.0.2.7", "192.0.2.7:443"} <= here.hosts
     assert here.is_own("https://192.0.2.7", "192.0.2.7")
+
+
+@pytest.mark.parametrize(
+    ("length", "is_taken"),
+    [
+        (str(LARGEST_BODY).encode(), True),
+        (str(LARGEST_BODY + 1).encode(), False),
+        *((text, False) for text in (b"\xb2", b"9" * 5000, b"-1", b"", b"1 1")),
+    ],
+)
+def test_lengths_of_bodies(length: bytes, is_taken: bool) -> None:
+    """What is no number, or none that can be meant, is refused as others are that are too much."""
+    headers = [(b"host", b"localhost:3001"), (b"content-length", length)]
+    scope = {"type": "http", "method": "POST", "path": "/api/status", "headers": headers}
+    turned = _look(scope, Allowed.at("127.0.0.1", 3001, is_tls=False))
+    assert (turned is None) is is_taken
+    assert turned is None or turned.status == 413

@@ -139,7 +139,9 @@ def test_a_form_cannot_be_sent(gate: Gate) -> None:
 
 def test_a_body_is_bounded(gate: Gate) -> None:
     """Before it is read, or as soon as it is too much."""
-    gate.refused(413, "POST", "/api/services/stop", body=b"x", Content_Length=str(1 << 30))
+    huge = str(1 << 30)
+    found = gate.refused(413, "POST", "/api/services/stop", body=b"x", Content_Length=huge)
+    assert "8 MiB" in found["detail"]
     for path in ("/api/services/stop", "/login"):
         with socket.create_connection(("127.0.0.1", gate.port), timeout=20) as sock:
             sock.sendall(
@@ -149,6 +151,18 @@ def test_a_body_is_bounded(gate: Gate) -> None:
             for _ in range(9):
                 sock.sendall(b"100000\r\n" + bytes(1 << 20) + b"\r\n")
             assert sock.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("number", ["\xb2", "9" * 5000, "-1", "x"])
+def test_strange_numbers_of_the_last_event(gate: Gate, number: str) -> None:
+    """What is no number there is not one: the stream begins as if nothing was said."""
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=20)
+    headers = {"Authorization": f"Bearer {gate.token}", "Accept": "text/event-stream"}
+    for path in ("/api/events", "/api/audit?follow=true"):
+        connection.request("GET", path, headers={**headers, "Last-Event-ID": number})
+        answer = connection.getresponse()
+        assert answer.status == 200
+        connection.close()
 
 
 def test_events_are_streamed_and_resumed(gate: Gate, hold: Hold) -> None:

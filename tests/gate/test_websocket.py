@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from holdfast.gate import connection, desk, frames, rooms
 from tests.gate.conftest import Gate
 from tests.gate.ws_client import Ws
-from tests.harness import Hold, kill_9
+from tests.harness import Hold, kill_9, wait_for
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -326,9 +326,13 @@ def test_a_room_hears_of_alerts(gate: Gate, hold: Hold) -> None:
     """Every connection of the same actor, without asking."""
 
     async def story() -> None:
+        def looked() -> int:
+            return int(hold.ask("metrics")["supervisor"]["commands"].get("events", 0))
+
+        before = looked()
         one, other = await Ws.open(gate), await Ws.open(gate)
-        await one.ask("ping")
-        await asyncio.sleep(0.3)
+        # The room asks for the number of the newest event, and follows from there on.
+        await asyncio.to_thread(wait_for, lambda: looked() >= before + 2)
         hold.write(
             {
                 "services": {

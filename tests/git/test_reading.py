@@ -159,6 +159,10 @@ def test_a_cursor_of_another_text_is_refused(desk: Desk) -> None:
     for text in ("", "x", "1.zz", "-1.ab", "9" * 300, "ffffffffffff.00ff"):
         with pytest.raises(UsageError):
             desk.ask("git_diff", max_bytes=1000, cursor=text)
+    with pytest.raises(UsageError):
+        desk.ask("git_log", cursor="²")
+    with pytest.raises(UsageError):
+        desk.ask("git_blame", cursor="²", path="a.txt")
 
 
 def test_one_huge_line_is_bounded(desk: Desk) -> None:

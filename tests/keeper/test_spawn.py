@@ -66,9 +66,10 @@ def test_missing_interpreter(keeper: KeeperProcess, folder: Path) -> None:
 
 def test_unknown_user(keeper: KeeperProcess) -> None:
     """A user that does not exist fails at the stage user."""
-    error = _failure(keeper, "true", user="no-such-user")
-    assert error["stage"] == "user"
-    assert "no-such-user" in error["message"]
+    for name in ("no-such-user", "²", "0:²", "9" * 30):
+        error = _failure(keeper, "true", user=name)
+        assert error["stage"] == "user"
+        assert name in error["message"]
 
 
 @pytest.mark.parametrize("limits", [{"nofile": [100, 50]}, {"nonsense": [1, 1]}, {"core": "x"}])

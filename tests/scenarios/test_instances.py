@@ -113,7 +113,9 @@ def test_scale_says_what_it_cannot(hold: Hold) -> None:
     assert "instances: 1" in done.stderr
     assert 'did you mean "web"' in hold.cli("scale", "wep=2", expect=3).stderr
     assert "holdfast scale web=2" in hold.cli("scale", "web@1=2", expect=2).stderr
-    assert "not SERVICE=N" in hold.cli("scale", "web", expect=2).stderr
+    for text in ("web", "web=²"):
+        assert "not SERVICE=N" in hold.cli("scale", text, expect=2).stderr
+    assert "is no port" in hold.cli("ports", "²", expect=2).stderr
 
 
 def test_up_and_reload_scale_too(hold: Hold) -> None:

@@ -11,7 +11,7 @@ def scale(call: Call) -> int:
     instances: dict[str, int] = {}
     for operand in call.operands:
         name, equals, count = operand.partition("=")
-        if not equals or not name or not count.isdigit():
+        if not equals or not name or not count.isdecimal():
             raise UsageError(f'"{operand}" is not SERVICE=N', "holdfast scale web=4")
         instances[name] = int(count)
     wait = not call.options.get("no_wait")

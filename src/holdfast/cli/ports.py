@@ -15,7 +15,7 @@ def ports(call: Call) -> int:
     fields: dict[str, Any] = {"all": True} if call.options.get("all") else {}
     if call.operands:
         text = call.operands[0].lstrip(":")
-        if not text.isdigit():
+        if not text.isdecimal():
             raise UsageError(f'"{call.operands[0]}" is no port', "for example: holdfast ports 3000")
         fields["port"] = int(text)
     result = call.ask("ports", **fields)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate import frames
-from holdfast.gate.following import Subscription, follow, known
+from holdfast.gate.following import Subscription, follow
 from holdfast.gate.frames import Request, carried
 from holdfast.gate.learning import learn
 from holdfast.gate.pace import Window
@@ -27,6 +27,7 @@ from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.events import known_place
 
 _log = logging.getLogger("holdfast.gate")
 MOST_SESSIONS = 64
@@ -292,7 +293,7 @@ class Desk:
             raise TooMany(f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions")
         fields = {"limit": 1, "services": wanted.services}
         last = int((await self.ask("events", fields))["last"])
-        since = last if wanted.since is None else known(wanted.since, last)
+        since = last if wanted.since is None else known_place(wanted.since, last)
         self._count += 1
         number = self._count
         events = follow(self._new_channel, self._caller, since, wanted.services)

@@ -20,12 +20,6 @@ _MOST_WAITING = 256
 Event = dict[str, Any]
 
 
-def known(since: int, last: int) -> int:
-    """Where to go on: what is beyond the last number is of a history that is lost, and all of
-    this one is news."""
-    return since if since <= last else 0
-
-
 async def follow(
     new_channel: Callable[[], Channel], caller: Caller | None, since: int, services: list[str]
 ) -> AsyncGenerator[Event, None]:

@@ -23,6 +23,7 @@ from holdfast.gate.refusals import Refusals
 from holdfast.vocabulary.names import BROWSER_HOST
 
 LARGEST_BODY = 8 * 1024 * 1024
+_LONGEST_NUMBER = 18
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]", BROWSER_HOST)
 _EVERYWHERE = ("0.0.0.0", "[::]")
 _TOLD = ("/api/", "/dashboard/api/", "/metrics", "/session", "/mcp")
@@ -82,7 +83,7 @@ class _Turned(NamedTuple):
         return refusal(self.status, self.reason, self.code, self.hint)
 
 
-_TOO_LARGE = _Turned(413, f"a body has at most {LARGEST_BODY} bytes", "usage")
+_TOO_LARGE = _Turned(413, f"a body has at most {LARGEST_BODY >> 20} MiB", "usage")
 
 
 class Guard:
@@ -148,7 +149,8 @@ def _look(scope: Scope, allowed: Allowed) -> _Turned | None:
         if turned is not None:
             return turned
     length = headers.get("content-length", "0")
-    return None if length.isdigit() and int(length) <= LARGEST_BODY else _TOO_LARGE
+    is_number = length.isdecimal() and len(length) <= _LONGEST_NUMBER
+    return None if is_number and int(length) <= LARGEST_BODY else _TOO_LARGE
 
 
 def _look_at_cookie(

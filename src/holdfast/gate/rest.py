@@ -68,17 +68,18 @@ class RestDoor:
             if way.given is not None:
                 fields = way.given(fields)
             if wants_stream(request, way, fields):
-                leaving.forget()
                 if "idempotency-key" in request.headers and way.method == "POST":
                     raise UsageError("a key is not for a stream", "ask without `follow`")
                 told = await self._stories.begin(way.command, fields, caller, request.headers)
                 await response(told)(request.scope, request.receive, send)
                 return
+            leaving.watch()
             key = request.headers.get("idempotency-key")
             answer = await self._answer(way, fields, caller, key)
             if way.shape is not None:
                 answer = way.shape(answer, fields)
         except HoldfastError as error:
+            leaving.forget()
             is_unfit = error.code == UsageError.code and fields is not None
             if is_unfit and is_whole(fields or {}, way.command):
                 answered = problem(error, UNFIT)
@@ -135,12 +136,17 @@ class Leaving:
         self.has_left = False
         self._receive = receive
         self._task = asyncio.current_task()
+        self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """From now on, when the body is read: two who wait for it would share it."""
         self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._begin)
 
     def forget(self) -> None:
         """It is answered."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._watching is not None:
             self._watching.cancel()
 

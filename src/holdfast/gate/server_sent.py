@@ -15,10 +15,11 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.following import follow, known
+from holdfast.gate.following import follow
 from holdfast.gate.log_lines import follow_lines
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.events import known_place
 
 EVENT_STREAM = "text/event-stream"
 REFUSAL_SECONDS = 0.25
@@ -26,6 +27,7 @@ REFUSAL_SECONDS = 0.25
 ALIVE_SECONDS = 15.0
 LONGEST_SECONDS = 3600.0
 """Then a stream ends, between two events; clients come back by themselves."""
+_LONGEST_NUMBER = 18
 _RETRY = b"retry: 1000\n\n"
 _ALIVE = b": still here\n\n"
 _encode = msgspec.json.Encoder().encode
@@ -54,15 +56,16 @@ class Stories:
             case "logs":
                 story = self._lines(fields, caller, last)
             case _:
-                if last.isdigit() and "since" in command.__struct_fields__:
-                    fields["since"] = int(last)
+                number = _number(last)
+                if number is not None and "since" in command.__struct_fields__:
+                    fields["since"] = number
                 story = self._items(command, fields, caller)
         return await begun(story)
 
     async def _events(self, fields: dict[str, Any], caller: Caller, last: str) -> Story:
         fields = {name: value for name, value in fields.items() if name != "follow"}
-        if last.isdigit():
-            fields["since"] = int(last)
+        if (number := _number(last)) is not None:
+            fields["since"] = number
         if fields.get("since") is None:
             found = await self._channel.ask("events", fields, caller, is_repeatable=True)
             for event in found["events"]:
@@ -70,7 +73,7 @@ class Stories:
             fields["since"] = found["last"]
         else:
             found = await self._channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
-            fields["since"] = known(fields["since"], found["last"])
+            fields["since"] = known_place(fields["since"], found["last"])
         services = fields.get("services") or []
         async with aclosing(follow(self._new_channel, caller, fields["since"], services)) as events:
             async for event in events:
@@ -145,3 +148,7 @@ def server_sent(item: Any, place: object) -> bytes:
 def response(told: Story) -> StreamingResponse:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(told, headers=headers, media_type=EVENT_STREAM)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST_NUMBER else None

@@ -39,7 +39,7 @@ class User:
     def __init__(self, text: str) -> None:
         name, _, group = text.partition(":")
         try:
-            entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+            entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
         except KeyError:
             raise failure(
                 "user", f"changing to user {text}", errno.ENOENT, "no such user"
@@ -129,7 +129,7 @@ def _group_id(group: str, text: str) -> int:
     import grp
 
     try:
-        return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+        return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
     except KeyError:
         raise failure("user", f"changing to user {text}", errno.ENOENT, "no such group") from None
 

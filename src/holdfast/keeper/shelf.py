@@ -50,7 +50,7 @@ class Shelf:
 
 def _floor(total: int) -> int:
     override = os.environ.get("HOLDFAST_FREE_FLOOR", "")
-    if override.isdigit():
+    if override.isdecimal():
         return int(override)
     return min(FLOOR_BYTES, total // 100)
 

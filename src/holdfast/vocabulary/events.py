@@ -157,3 +157,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     service: str | None = None
     run_id: str | None = None
     data: dict[str, Any] = {}
+
+
+def known_place(since: int, last: int) -> int:
+    """Where to go on: a number beyond the last is of a history that is lost, and all of this one
+    is news."""
+    return since if 0 <= since <= last else 0

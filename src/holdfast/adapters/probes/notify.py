@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
 
 
 def _seconds(text: str) -> float | None:
-    return int(text) / 1e6 if text.isdigit() and 0 < len(text) <= 15 and int(text) else None
+    return int(text) / 1e6 if text.isdecimal() and 0 < len(text) <= 15 and int(text) else None
 
 
 def _metric(name: str, text: str) -> tuple[str, float] | None:

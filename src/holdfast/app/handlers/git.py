@@ -234,7 +234,7 @@ async def git_log(context: Context, command: GitLog) -> GitLogResult:
     skip, revision = 0, "HEAD" if command.rev is None else command.rev
     if command.cursor is not None:
         number, _, revision = command.cursor.partition(".")
-        if not number.isdigit() or len(number) > 9:
+        if not number.isdecimal() or len(number) > 9:
             raise UsageError("this is no cursor", "use the one that an answer gave")
         skip = int(number)
     ends = safety.split_range(revision)
@@ -278,7 +278,7 @@ async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
     commit = None if command.rev is None else await git.commit_of(repository, command.rev)
     first = command.line
     if command.cursor is not None:
-        if not command.cursor.isdigit() or len(command.cursor) > 12:
+        if not command.cursor.isdecimal() or len(command.cursor) > 12:
             raise UsageError("this is no cursor", "use the one that an answer gave")
         first = int(command.cursor)
     excerpt = Excerpt(excerpts.Place(), command.max_bytes)

@@ -11,6 +11,7 @@ from holdfast.adapters.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.errors import UnknownService
+from holdfast.vocabulary.events import known_place
 from holdfast.vocabulary.results import EventsResult, RunsResult
 
 _BATCH = 500
@@ -20,9 +21,9 @@ _MOST = 10_000
 def events(
     context: Context, command: Events
 ) -> Awaitable[EventsResult] | AsyncGenerator[dict[str, Any], None]:
-    since = None if command.since is None else max(0, command.since)
-    if since is not None and since > context.bus.last_seq:
-        since = 0  # a number of a history that is lost: all of this one is news
+    since = command.since
+    if since is not None:
+        since = known_place(since, context.bus.last_seq)
     names = _names(context, command.services)
     command = msgspec.structs.replace(command, services=names, since=since)
     if command.follow:
