@@ -165,6 +165,26 @@ def test_memory_travels_with_requests() -> None:
     with_link(story)
 
 
+def test_much_memory_is_there_before_what_follows() -> None:
+    """Hundreds of values of one turn arrive whole, in order, the first before the last is said."""
+
+    async def story(link: KeeperLink, peer: Peer, notices: list[Message]) -> None:
+        for number in range(300):
+            link.keep(f"key{number}", str(number))
+        link.request({"do": "spawn", "run_id": "r"}, lambda reply: None)
+        kept: dict[str, str] = {}
+        messages = []
+        while not messages or messages[-1]["do"] != "spawn":
+            messages.append((await peer.take())[0])
+            kept |= messages[-1].get("kept") or {}
+        assert kept == {f"key{number}": str(number) for number in range(300)} == link.kept
+        assert list(kept) == list(link.kept)
+        assert [message["do"] for message in messages[:-1]] == ["keep"] * (len(messages) - 1)
+        assert len(messages) > 3
+
+    with_link(story)
+
+
 def test_a_callback_that_fails_does_not_stop_the_next_notice() -> None:
     """The border catches what our own machinery does wrong."""
 
