@@ -173,7 +173,7 @@ def test_much_memory_is_there_before_what_follows() -> None:
             link.keep(f"key{number}", str(number))
         link.request({"do": "spawn", "run_id": "r"}, lambda reply: None)
         kept: dict[str, str] = {}
-        messages = []
+        messages: list[Message] = []
         while not messages or messages[-1]["do"] != "spawn":
             messages.append((await peer.take())[0])
             kept |= messages[-1].get("kept") or {}
