@@ -53,6 +53,16 @@ def test_attach_detach_attach_and_end(hold: Hold) -> None:
     os.close(first.fd)
     assert is_alive(pid)
 
+    looking = Person(hold, "attach", "shell")
+    looking.type(b"printf '\\033[?47h\\033[?1h'; echo full-$((40+2))\r")
+    looking.see(b"full-42")
+    looking.type(b"\x10\x11")
+    looking.see(b"\x1b[?1l")  # the keys are a shell's again
+    looking.see(b"\x1b[?47l")  # and so is the screen
+    looking.see(b"detached; shell goes on")
+    assert looking.exit_code() == 0
+    os.close(looking.fd)
+
     second = Person(hold, "attach", "shell")
     second.see(b"one-42")
     second.type(b"exit 0\r")

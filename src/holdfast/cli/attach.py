@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import select
 import signal
 import sys
@@ -24,8 +25,13 @@ from holdfast.logbook.reader import Reader, Walk
 from holdfast.vocabulary.errors import Failed, UsageError
 
 DETACH = b"\x10\x11"
-LEAVE_SCREEN = b"\x1b[?1049l"
-CALM = b"\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l"
+SCREEN = re.compile(rb"(\x1b\[\?(?:1049|1047|47))([hl])")
+"""Programs that fill the screen have one of their own."""
+CALM = (
+    b"\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1l\x1b>"  # colours, cursor, wrapping, plain keys
+    b"\x1b7\x1b[r\x1b8"  # the whole screen scrolls; the cursor stays where it is
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l"  # mouse, focus, pasting
+)
 
 
 def attach(call: Call) -> int:
@@ -88,7 +94,7 @@ class Attachment:
         self._call = call
         self._service = service
         self._keys = DetachKeys()
-        self._is_other_screen = False
+        self._leave_screen = b""
         self._is_resized = True
         self._walk = self._start()
 
@@ -113,7 +119,7 @@ class Attachment:
             return self._loop(stdin, wake)
         finally:
             termios.tcsetattr(stdin, termios.TCSADRAIN, saved)
-            self._write(CALM + (LEAVE_SCREEN if self._is_other_screen else b""))
+            self._write(CALM + self._leave_screen)
             for number, handler in before.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(before_wake)
@@ -169,10 +175,8 @@ class Attachment:
     def _show(self) -> None:
         for item in self._walk:
             if isinstance(item, Chunk):
-                opened = item.data.rfind(b"\x1b[?1049h")
-                closed = item.data.rfind(b"\x1b[?1049l")
-                if opened != closed:
-                    self._is_other_screen = opened > closed
+                for screen, way in SCREEN.findall(item.data):
+                    self._leave_screen = screen + b"l" if way == b"h" else b""
                 self._write(item.data)
 
     def _write(self, data: bytes) -> None:
