@@ -125,11 +125,11 @@ def test_what_changed_since_the_last_good_run() -> None:
             one = explained(hold, "web")
             assert one["changes"]["run"] == 1
             fields = {it["field"]: (it["before"], it["after"]) for it in one["changes"]["fields"]}
-            assert fields["argv"] == ("sleep 100", "sh -c exit 1")
+            assert fields["command"] == ("sleep 100", "sh -c exit 1")
             assert fields["env.KEY"] == (None, None)
             assert "env.PORT" not in fields
             shown = told(hold, "web")
-            assert "argv: sleep 100 → sh -c exit 1" in shown
+            assert "command: sleep 100 → sh -c exit 1" in shown
             assert "old-1" not in shown
             assert "new-2" not in shown
             pid = hold.supervisor_pid

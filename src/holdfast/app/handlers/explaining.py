@@ -331,7 +331,7 @@ def _changes(context: Context, runner: ServiceRunner) -> ConfigurationChange:
 
 def _shown(spec: ServiceSpec, name: str) -> str | None:
     """A field's value in words; None where it may hold a secret."""
-    if name == "argv":
+    if name == "command":
         return " ".join(redact_arguments(spec.argv))
     value: Any = spec
     for part in name.split("."):
