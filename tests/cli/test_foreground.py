@@ -80,6 +80,18 @@ def test_ctrl_c_in_one_that_joined_detaches(hold: Hold) -> None:
     assert is_alive(hold.service("web")["pid"])
 
 
+def test_who_was_started_and_who_could_not_be_is_told(hold: Hold) -> None:
+    """Also what happened before there was anything to follow: a silent service, a typing error."""
+    hold.services(web=["sleep", "300"], typo={"command": ["no-such-program"], "start_retries": 0})
+    front = Front(hold, "-t")
+    front.see("-- left failed: running no-such-program")
+    pid = hold.service("web")["pid"]
+    front.process.send_signal(signal.SIGINT)
+    assert front.end() == 0, front.text
+    assert f"-- started, pid {pid}" in front.text
+    assert "typo | --" not in front.text, "words of ours have a time, too"
+
+
 def test_a_closed_terminal_leaves_everything_running(hold: Hold) -> None:
     """Also in the `up` that started Holdfast: nobody asked for an end."""
     hold.services(web=["sh", "-c", "echo hi; exec sleep 300"])

@@ -37,7 +37,9 @@ TOLD_EVENTS = frozenset(
         "output:resumed",
     }
 )
+BAD_EVENTS = frozenset({"process:start_failed", "service:suppressed", "output:gap"})
 KEEPER_END_SECONDS = 10.0
+FIRST_EVENTS = 1000
 
 
 class Foreground:
@@ -50,7 +52,9 @@ class Foreground:
         ends: dict[str, Cursor],
         services: list[str],
         names: list[str],
+        since: int,
     ) -> None:
+        """`ends` and `since`: where logs and events ended before anything was asked for."""
         self._call = call
         self._keeper = keeper
         self._services = services
@@ -65,7 +69,7 @@ class Foreground:
         for name in filter(self._followed.follows, ends):
             self._followed.add(name, ends[name])
         self._plain = Paint(is_on=False)
-        """For words that are dimmed as a whole."""
+        """For words that have one colour as a whole."""
         self._ended = Ends()
         self._interrupts = 0
         self._handled = 0
@@ -74,7 +78,8 @@ class Foreground:
         self._hides: int | None = None
         self._hurry: Connection | None = None
         self._exit_code: int | None = None
-        self._last_event: int | None = None
+        self._last_event = since
+        self._is_first = True
 
     def stay(self) -> int:
         wake, self._wake_end = os.pipe()
@@ -124,8 +129,12 @@ class Foreground:
     def _begin(self, connection: Connection) -> None:
         learn_secrets(self._call)
         self._watched = connection.send("watch", services=self._services)
-        if self._last_event is None:
-            self._last_event = connection.ask("events", limit=1).get("last", 0)
+        if self._is_first:
+            # Before what they print: who was started, and who could not be.
+            asked = {"since": self._last_event, "services": self._services, "limit": FIRST_EVENTS}
+            for event in connection.ask("events", **asked)["events"]:
+                self._on_event(event)
+            self._is_first = False
         self._told = connection.send(
             "events", follow=True, since=self._last_event, services=self._services
         )
@@ -211,15 +220,19 @@ class Foreground:
         if self._call.is_json:
             self._call.emit_line({"event": event})
         elif ended is not None and self._is_stopping:
-            self._printer.say(ended[0], describe_end(ended[1], self._plain))
+            self._printer.say(ended[0], describe_end(ended[1], self._plain), event.get("time"))
         elif service and self._is_told(service, event["kind"]):
-            self._printer.say(service, describe_event(event, self._plain))
+            colour = "red" if event["kind"] in BAD_EVENTS else "dim"
+            words = describe_event(event, self._plain)
+            self._printer.say(service, words, event.get("time"), colour)
         self._printer.flush()
         if ended is not None:
             self._check_all_ended()
 
     def _is_told(self, service: str, kind: str) -> bool:
-        return not self._is_stopping and kind in TOLD_EVENTS and self._followed.follows(service)
+        if self._is_stopping or (self._is_first and kind == "service:waiting"):
+            return False  # the answer to `up` said so
+        return kind in TOLD_EVENTS and self._followed.follows(service)
 
     def _check_all_ended(self) -> None:
         """When nothing is left to hold, the `up` that started Holdfast ends it."""

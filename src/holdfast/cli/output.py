@@ -82,11 +82,11 @@ class Printer:
             reset = b"\x1b[0m" if self.style.paint.is_on and b"\x1b" in entry.data else b""
             self._out.write(self._head(service, entry.time) + entry.data + reset + b"\n")
 
-    def say(self, service: str, text: str) -> None:
+    def say(self, service: str, text: str, time: float | None, colour: str = "dim") -> None:
         """A word of ours about a service, between its lines."""
         sys.stdout.flush()
-        mark = printable_colours(self.style.paint(f"-- {text}", "dim"))
-        self._out.write(self._head(service, None) + mark.encode() + b"\n")
+        mark = printable_colours(self.style.paint(f"-- {text}", colour))
+        self._out.write(self._head(service, time) + mark.encode() + b"\n")
 
     def flush(self) -> None:
         self._out.flush()

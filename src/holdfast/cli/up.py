@@ -24,24 +24,35 @@ if TYPE_CHECKING:
 def up(call: Call) -> int:
     is_detached = bool(call.options.get("detach"))
     _check_there_is_something(call)
-    ends = {}
-    if not is_detached:
-        from holdfast.cli.interrupts import heed_sigterm
-        from holdfast.cli.output import ends_of
-
-        heed_sigterm()
-        ends = ends_of(call.places.logs)
-    launched, result = launch(call, lambda: _ask(call, _fields(call, is_detached=is_detached)))
     if is_detached:
-        return _tell(call, result)
+        return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
+    from holdfast.cli.interrupts import heed_sigterm
+    from holdfast.cli.output import ends_of
+
+    heed_sigterm()
+    ends = ends_of(call.places.logs)
+    since = 0
+
+    def ask() -> dict[str, Any]:
+        nonlocal since
+        since = call.ask("events", limit=1).get("last", 0)
+        return _ask(call, _fields(call, is_detached=False))
+
+    launched, result = launch(call, ask)
     try:
-        return _stay(call, launched, result, ends)
+        return _stay(call, launched, result, ends, since)
     except KeyboardInterrupt:
         _undo(call, is_interrupted=True)
         raise
 
 
-def _stay(call: Call, launched: Launched, result: dict[str, Any], ends: dict[str, Cursor]) -> int:
+def _stay(
+    call: Call,
+    launched: Launched,
+    result: dict[str, Any],
+    ends: dict[str, Cursor],
+    since: int,
+) -> int:
     from holdfast.cli.foreground import Foreground
 
     _tell_changes(call, result)
@@ -51,7 +62,8 @@ def _stay(call: Call, launched: Launched, result: dict[str, Any], ends: dict[str
     if any(name not in result["services"] for name in asked):
         # Groups, tags and instances: shown is what they stand for.
         asked = list(call.ask("status", services=asked)["services"])
-    return Foreground(call, launched.keeper, ends, asked, list(result["services"])).stay()
+    names = list(result["services"])
+    return Foreground(call, launched.keeper, ends, asked, names, since).stay()
 
 
 def start_quietly(call: Call) -> None:
