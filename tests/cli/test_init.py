@@ -145,7 +145,7 @@ def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
         "holdfast: Procfile, line 1 is left out: line 8 is web, too",
         "holdfast: Procfile, line 4 is left out: it is not NAME: COMMAND",
         "holdfast: Procfile, line 5 is left out: db has no command",
-        "holdfast: Procfile, line 6 is left out: a name has letters, digits, - _ . and nothing else",
+        "holdfast: Procfile, line 6 is left out: a name has only letters, digits, - _ .",
     ]
     assert main(["-C", str(tmp_path), "init", "--force", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 4

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.cli import durations
+from holdfast.cli import durations, systemd
 from holdfast.cli.call import Call
+from holdfast.client.reach import keeper_facts
 
 DESCRIPTORS_PER_SERVICE = 8
 OWN_DESCRIPTORS = 64
@@ -67,10 +68,12 @@ def all_checks(call: Call) -> Iterator[Check]:
     yield check_descriptors()
     yield check_state(call.places.state)
     yield check_runtime(call)
+    keeper = keeper_facts(call.places)
     if sys.platform == "linux":
-        yield from check_systemd(call.environ.get("INVOCATION_ID"))
+        cgroup = f"/proc/{keeper['pid'] if keeper else 'self'}/cgroup"
+        yield from check_systemd(cgroup, is_booted=os.path.isdir("/run/systemd/system"))
     yield check_desktop(call.environ)
-    yield check_daemon(call)
+    yield check_daemon(call, keeper)
     yield from check_doors(call)
 
 
@@ -278,16 +281,12 @@ def check_runtime(call: Call) -> Check:
     return Check("sockets", "ok", runtime)
 
 
-def check_systemd(invocation: str | None) -> Iterator[Check]:
-    """A unit's stop kills everything in its cgroup, the keeper and its services too."""
-    unit = os.path.basename(own_cgroup() or "")
-    if invocation and unit.endswith(".service") and not unit.startswith("user@"):
-        yield Check(
-            "systemd",
-            "warn",
-            f"inside {unit}: stopping it kills every service Holdfast holds",
-            "give it its own unit with KillMode=mixed and Delegate=yes",
-        )
+def check_systemd(cgroup: str, *, is_booted: bool) -> Iterator[Check]:
+    """A unit's stop kills what is in its cgroup, the keeper and its services too."""
+    unit = systemd.unit_of(_text(cgroup)) if is_booted else None
+    if unit is not None:
+        settings = systemd.settings_of(unit) if unit.name.endswith(".service") else None
+        yield Check("systemd", *systemd.judge(unit, settings, lingers=_lingers()))
 
 
 def check_desktop(environ: Mapping[str, str]) -> Check:
@@ -303,10 +302,7 @@ def check_desktop(environ: Mapping[str, str]) -> Check:
     return Check("desktop alerts", "warn", f"{program} is missing", fix)
 
 
-def check_daemon(call: Call) -> Check:
-    from holdfast.client.reach import keeper_facts
-
-    facts = keeper_facts(call.places)
+def check_daemon(call: Call, facts: dict[str, Any] | None) -> Check:
     if facts is None:
         return Check("daemon", "ok", "none runs for this project")
     supervisor: dict[str, Any] = facts.get("supervisor") or {}
@@ -353,7 +349,24 @@ def _keeper_limits(host: dict[str, Any]) -> str:
 
 def _number(path: str) -> int | None:
     try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
+        return int(_text(path))
+    except ValueError:
         return None
+
+
+def _lingers() -> bool:
+    import pwd
+
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return False
+    return os.path.exists(f"/var/lib/systemd/linger/{name}")
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -22,7 +22,7 @@ def parse(text: str, name_of: Callable[[str], str]) -> tuple[dict[str, str], dic
         if parts is None:
             left_out[number] = "it is not NAME: COMMAND"
         elif not _NAME.fullmatch(parts[1]):
-            left_out[number] = "a name has letters, digits, - _ . and nothing else"
+            left_out[number] = "a name has only letters, digits, - _ ."
         elif not parts[2]:
             left_out[number] = f"{parts[1]} has no command"
         else:
