@@ -46,7 +46,9 @@ def processes() -> list[Found]:
         data = _ask(everybody, _size(everybody) * 5 // 4)
         if data is not None:
             whole = len(data) // _KINFO.size * _KINFO.size
-            return [_found(*fields) for fields in _KINFO.iter_unpack(data[:whole])]
+            every = _KINFO.iter_unpack(data[:whole])
+            # Without the kernel itself: to ask for the session of 0 is to ask for one's own.
+            return [_found(*fields) for fields in every if fields[3] > 0]
     return []
 
 

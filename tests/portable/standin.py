@@ -18,6 +18,7 @@ import _socket
 import builtins
 import ctypes
 import errno
+import functools
 import os
 import resource
 import runpy
@@ -113,6 +114,7 @@ def _kinfo(pid: int) -> bytes:
     return bytes(kinfo)
 
 
+@functools.cache
 def _booted() -> int:
     text = Path("/proc/stat").read_text()
     return int(text.split("btime ", 1)[1].split()[0])

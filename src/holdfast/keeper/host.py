@@ -26,9 +26,11 @@ _PIDFD_INFO_SIZE = 64
 _EXIT_CODE_OFFSET = 60
 _SIGNAL_PROCESS_GROUP = 1 << 2
 _KEEPER_OOM_SCORE = -900
+ROUGH_SECONDS = 0.005
 
 _subreaper = [False]
 _has_children_files: list[bool] = []
+_everybody: tuple[float, list[Process]] = (0.0, [])
 
 
 class Process:
@@ -316,8 +318,17 @@ def _parse_stat(data: bytes) -> Process | None:
     )
 
 
-def all_processes() -> list[Process]:
-    """Every process that can be seen, in one pass; slow: only where nothing else works."""
+def all_processes(is_rough: bool = False) -> list[Process]:
+    """Every process that can be seen, in one pass; slow: only where nothing else works. Rough:
+    as they were a few milliseconds ago, for who asks a hundred times in a row."""
+    global _everybody
+    if not is_rough or time.monotonic() > _everybody[0]:
+        found = _list_processes()
+        _everybody = (time.monotonic() + ROUGH_SECONDS, found)
+    return _everybody[1]
+
+
+def _list_processes() -> list[Process]:
     if sys.platform == "darwin":
         return [Process(*found) for found in darwin.processes()]
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]

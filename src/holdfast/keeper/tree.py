@@ -21,7 +21,6 @@ from holdfast.keeper.host import Process
 
 _LISTINGS = 10
 _PATIENCE_SECONDS = 0.03
-_ROUGH_SECONDS = 0.005
 
 _living: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
 _cookies: dict[int, tuple[str, str | None]] = {}
@@ -238,7 +237,7 @@ class Tree:
         if self.is_walkable:
             self._walk(found, inside, is_rough)
         else:
-            self._scan(found, inside)
+            self._scan(found, inside, is_rough)
         for pid in (*inside, *self._seen):
             if pid in found or (process := host.process(pid)) is None or not process.is_alive:
                 continue
@@ -319,9 +318,9 @@ class Tree:
                 return False
         return True
 
-    def _scan(self, found: _Found, inside: frozenset[int]) -> None:
+    def _scan(self, found: _Found, inside: frozenset[int], is_rough: bool) -> None:
         """Look at every process of the machine: for runs whose orphans go to init."""
-        everybody = {process.pid: process for process in host.all_processes()}
+        everybody = {process.pid: process for process in host.all_processes(is_rough)}
         _forget_cookies(everybody)
         if (main := self._main()) is not None:
             found.add(main)
@@ -399,7 +398,7 @@ def _own_children(is_rough: bool) -> list[int]:
     now = time.monotonic()
     if not is_rough or now > _listing.until:
         _listing.pids = host.own_children()
-        _listing.until = now + _ROUGH_SECONDS
+        _listing.until = now + host.ROUGH_SECONDS
     return _listing.pids
 
 
