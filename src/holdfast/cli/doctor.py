@@ -63,7 +63,8 @@ def all_checks(call: Call) -> Iterator[Check]:
             "process trees",
             "warn",
             f"{sys.platform} has no cgroups, pidfd or subreaper",
-            "trees are followed by session and environment; that finds all but the most evasive",
+            "trees are followed by session and environment: daemons that empty theirs are missed,"
+            " and those that are programs of the system",
         )
     yield check_descriptors()
     yield check_state(call.places.state)
@@ -235,6 +236,11 @@ def check_descriptors() -> Check:
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if sys.platform == "darwin":
+        from holdfast.darwin import OPEN_MAX
+
+        # It says «infinite», and refuses more than that.
+        hard = min(hard, OPEN_MAX)
     if hard == resource.RLIM_INFINITY:
         return Check("open files", "ok", "unlimited")
     count = max(0, (hard - OWN_DESCRIPTORS) // DESCRIPTORS_PER_SERVICE)
