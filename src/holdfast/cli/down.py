@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.cli import durations, screen
@@ -26,7 +28,16 @@ def down(call: Call) -> int:
     started = time.monotonic()
     keep = bool(call.options.get("keep_running"))
     now = bool(call.options.get("now"))
-    ends, kept = Ends(), list[str]()
+    told = set[str]()
+
+    def tell(name: str, end: dict[str, Any]) -> None:
+        """As it happens: a grace may be long."""
+        if not call.is_json and name not in told:
+            told.add(name)
+            call.say(f"{name}: {describe_end(end, call.paint)}")
+            sys.stdout.flush()
+
+    ends, kept = Ends(tell), list[str]()
     try:
         kept = shut_down(call, ends, keep_running=keep, now=now)
     except SupervisorAway as away:
@@ -38,14 +49,17 @@ def down(call: Call) -> int:
         raise
     except NoDaemon:
         return _nothing_was_up(call)
+    except KeyboardInterrupt:
+        call.note("it goes down all the same; `holdfast down --now` kills at once")
+        raise
     seconds = time.monotonic() - started
     if call.is_json:
         outcome = "kept_running" if keep or kept else "down"
-        told = {"outcome": outcome, "services": ends.services, "kept": kept}
-        call.emit({**told, "seconds": round(seconds, 3)})
+        fields = {"outcome": outcome, "services": ends.services, "kept": kept}
+        call.emit({**fields, "seconds": round(seconds, 3)})
         return 0
     for name, end in ends.services.items():
-        call.say(f"{name}: {describe_end(end, call.paint)}")
+        tell(name, end)
     if keep:
         call.say("the supervisor is off; services go on, `holdfast up` joins them again")
     elif kept:
@@ -59,7 +73,8 @@ def down(call: Call) -> int:
 class Ends:
     """How each service ended, gathered from events."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, dict[str, Any]], None] | None = None) -> None:
+        self._tell = tell
         self.services: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, dict[str, Any]] = {}
 
@@ -82,6 +97,8 @@ class Ends:
             case "transition" if data.get("to") in ENDED_STATES:
                 seen["status"] = data["to"]
                 self.services[service] = seen
+                if self._tell is not None:
+                    self._tell(service, seen)
                 return service, seen
         return None
 

@@ -1,4 +1,4 @@
-"""What a start waits for, on one line of the terminal, until there is an answer.
+"""What a start or a stop waits for, on one line of the terminal, until there is an answer.
 
 Asks for it only when waiting takes long. Without a terminal nothing is shown: the answer
 says it all.
@@ -32,7 +32,7 @@ class Progress:
         self._has_line = False
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
-        """Ask for starts, as `Call.ask` does, and show what they wait for."""
+        """Ask, as `Call.ask` does, and show what is waited for."""
         if self.is_shown:
             self._call.meanwhile = self._show
         try:

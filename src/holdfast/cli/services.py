@@ -19,8 +19,10 @@ def stop(call: Call) -> int:
     fields: dict[str, Any] = {"services": call.operands}
     if "grace" in call.options:
         fields["grace"] = call.options["grace"]
+    from holdfast.cli.progress import Progress
+
     try:
-        result = call.ask("stop", **fields)
+        result = Progress(call).ask("stop", **fields)
     except SupervisorAway as away:
         from holdfast.cli import by_keeper
 
