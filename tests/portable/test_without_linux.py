@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.vocabulary.places import find_places
 from tests.harness import Hold, is_alive, kill_9, program, quick, wait_for
 from tests.portable import standin
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is no stand-in")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is no stand-in"),
+    pytest.mark.unprivileged,
+]
 
 
 class Portable(Hold):
@@ -212,6 +216,16 @@ def test_deleted_sockets(hold: Portable) -> None:
     pid = hold.service("web")["pid"]
     shutil.rmtree(hold.runtime)
     assert hold.json("status")["services"]["web"]["pid"] == pid
+
+
+def test_sockets_have_short_names() -> None:
+    """However deep the folder of temporary files is, as macOS has it or a build chooses it."""
+    usual = "/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T/"
+    deep = {"XDG_RUNTIME_DIR": "/x" * 60, "TMPDIR": "/y" * 60}
+    for environ, root in (({"TMPDIR": usual}, usual), (deep, "/tmp/")):
+        found = find_places("/", {"HOME": "/", **environ}).keeper_socket
+        assert found.startswith(f"{root}holdfast-{os.getuid()}/")
+        assert len(found) <= standin.LONGEST_PATH
 
 
 def test_python_that_cannot_spawn_into_a_session() -> None:
