@@ -253,7 +253,7 @@ def test_wait_in_vain_is_exit_6(daemon: FakeDaemon, capsys: pytest.CaptureFixtur
     answer = {"service": "web", "met": False, "status": "backoff", "seconds": 30.001}
     daemon.answers["wait"] = answer
     assert main(["wait", "web"]) == 6
-    assert "it is backoff" in capsys.readouterr().err
+    assert "it is in backoff" in capsys.readouterr().err
 
 
 def test_wait_for_what_cannot_come_is_exit_1(

@@ -43,7 +43,7 @@ def test_a_crash_loop() -> None:
         assert "flask is missing" in " ".join(one["hints"])
         assert texts(one)[-1].startswith("another start was planned in 30 s")
         shown = told(hold, "web")
-        for words in ("web is backoff", "next: it is started again in", "| ready", "before"):
+        for words in ("web is in backoff", "next: it is started again in", "| ready", "before"):
             assert words in shown
 
 

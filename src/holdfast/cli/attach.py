@@ -16,6 +16,7 @@ import termios
 import tty
 from typing import Any
 
+from holdfast.cli import screen
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how
 from holdfast.client.connection import Connection, ConnectionLost
@@ -64,7 +65,8 @@ def check_attachable(service: str, now: dict[str, Any]) -> None:
             f"holdfast logs -f {service}",
         )
     if now.get("pid") is None:
-        raise Failed(f"{service} does not run; it is {now['status']}", f"holdfast start {service}")
+        is_now = screen.being(now["status"])
+        raise Failed(f"{service} does not run; it is {is_now}", f"holdfast start {service}")
 
 
 class DetachKeys:

@@ -18,7 +18,7 @@ from holdfast.cli.first_process import reap_others
 from holdfast.cli.following import learn_secrets
 from holdfast.cli.history import describe_event
 from holdfast.cli.output import Followed, Printer, Style
-from holdfast.cli.screen import Paint
+from holdfast.cli.screen import PLAIN
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.launch import KeeperProcess
 from holdfast.client.reach import SupervisorAway, lock_is_held, reach
@@ -68,8 +68,6 @@ class Foreground:
         self._followed = Followed(call.places.logs, self._printer, services)
         for name in filter(self._followed.follows, ends):
             self._followed.add(name, ends[name])
-        self._plain = Paint(is_on=False)
-        """For words that have one colour as a whole."""
         self._ended = Ends()
         self._interrupts = 0
         self._handled = 0
@@ -220,10 +218,10 @@ class Foreground:
         if self._call.is_json:
             self._call.emit_line({"event": event})
         elif ended is not None and self._is_stopping:
-            self._printer.say(ended[0], describe_end(ended[1], self._plain), event.get("time"))
+            self._printer.say(ended[0], describe_end(ended[1], PLAIN), event.get("time"))
         elif service and self._is_told(service, event["kind"]):
             colour = "red" if event["kind"] in BAD_EVENTS else "dim"
-            words = describe_event(event, self._plain)
+            words = describe_event(event, PLAIN)
             self._printer.say(service, words, event.get("time"), colour)
         self._printer.flush()
         if ended is not None:

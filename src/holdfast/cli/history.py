@@ -207,9 +207,10 @@ def _unmet(
     line = f"no line that matches {what}"
     hint = f"holdfast logs {service} --tail 20"
     details = {"service": service, "status": result["status"]}
+    now = screen.being(result["status"])
     if result["seconds"] < timeout:
         will = f"print {line}" if kind == "log" else f"not be {condition}"
-        return Failed(f"{service} will {will}: it is {result['status']}", hint, details)
+        return Failed(f"{service} will {will}: it is {now}", hint, details)
     was = f"printed {line}" if kind == "log" else f"was not {condition}"
-    shown = f"{service} {was} within {durations.show(timeout)}; it is {result['status']}"
+    shown = f"{service} {was} within {durations.show(timeout)}; it is {now}"
     return TimedOut(shown, hint, details)

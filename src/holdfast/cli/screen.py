@@ -51,6 +51,14 @@ class Paint:
         return self(state, STATE_COLOURS.get(state))
 
 
+PLAIN = Paint(is_on=False)
+
+
+def being(state: str, paint: Paint = PLAIN) -> str:
+    """What a service is: `running`, but `in backoff`."""
+    return f"in {paint.state(state)}" if state == "backoff" else paint.state(state)
+
+
 def paint_for(when: str, environ: Mapping[str, str], *, is_terminal: bool) -> Paint:
     if when == "auto":
         is_dumb = environ.get("TERM") == "dumb"

@@ -101,7 +101,7 @@ def explain(call: Call) -> int:
 
 def _show_all(call: Call, found: list[dict[str, Any]], fine: list[str]) -> None:
     for one in found:
-        state = call.paint.state(one["status"])
+        state = screen.being(one["status"], call.paint)
         call.say(f"{one['service']} is {state}: {one['summary']}; next: {one['next']}")
     if found:
         names = ", ".join(one["service"] for one in found[:3])
@@ -114,7 +114,7 @@ def _show_all(call: Call, found: list[dict[str, Any]], fine: list[str]) -> None:
 
 def full(call: Call, one: dict[str, Any]) -> list[str]:
     """Everything about one service, in sections that have something to say."""
-    name, state = one["service"], call.paint.state(one["status"])
+    name, state = one["service"], screen.being(one["status"], call.paint)
     lines = [
         f"{name} is {state} since {durations.show_time(one['since'])}: {one['summary']}",
         f"next: {one['next']}",
