@@ -11,12 +11,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from holdfast.keeper import complaints
 from holdfast.keeper.connections import Connection
+from holdfast.keeper.descriptors import Descriptors
+from holdfast.keeper.keeper import Keeper
 from holdfast.keeper.loop import Loop
 from tests.disk import fill, small_disk
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
@@ -219,6 +222,31 @@ def test_a_slow_follower_is_told_after_an_upgrade() -> None:
     signal.set_wakeup_fd(-1)
     for it in (first, second, theirs, loop._wake, loop._waker, loop._selector):
         it.close()
+
+
+def test_gaps_are_told_to_the_next_supervisor() -> None:
+    """What began or ended while none was there: the newest of each, in order, and once."""
+    told: list[Message] = []
+    link: Any = SimpleNamespace(is_greeted=False, send=told.append)
+    keeper = Keeper.__new__(Keeper)
+    keeper.link, keeper.peers, keeper.held = None, [], Descriptors({})
+    keeper.children, keeper._untold_gaps = SimpleNamespace(runs={}), {}  # type: ignore[assignment]
+    keeper._on_gap("web", "begin", 0, "first")
+    keeper._on_gap("web", "end", 7, "first")
+    keeper._on_gap("db", "begin", 0, "full")
+    keeper.link = link
+    keeper._on_gap("web", "begin", 0, "second")
+    link.is_greeted = True
+    keeper.hand_spares(link)
+    gaps = [(it["service"], it["state"], it["why"]) for it in told if it["notice"] == "gap"]
+    assert gaps == [
+        ("web", "end", "first"),
+        ("db", "begin", "full"),
+        ("web", "begin", "second"),
+    ]
+    keeper._on_gap("web", "end", 9, "second")
+    keeper.hand_spares(link)
+    assert [it["lost"] for it in told if it["notice"] == "gap"] == [7, 0, 0, 9]
 
 
 def test_complaints_are_bounded(tmp_path: Path) -> None:

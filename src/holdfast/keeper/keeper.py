@@ -71,6 +71,7 @@ class Keeper:
         self._unrestored: list[Facts] = []
         logs_folder = os.path.join(options.state, "logs")
         self._begin("making the folder of logs", lambda: make_folder(logs_folder))
+        self._untold_gaps: dict[tuple[str, str], Facts] = {}
         self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
         self.journal = Journal(
             os.path.join(options.state, "exits.jsonl"),
@@ -200,6 +201,9 @@ class Keeper:
 
     def _on_gap(self, service: str, state: str, lost: int | None, why: str) -> None:
         notice = {"notice": "gap", "service": service, "state": state, "lost": lost, "why": why}
+        if self.link is None or not self.link.is_greeted:
+            self._untold_gaps.pop((service, state), None)
+            self._untold_gaps[service, state] = notice
         self.announce(notice)
 
     def facts(self) -> Facts:
@@ -217,12 +221,15 @@ class Keeper:
         }
 
     def hand_spares(self, connection: Connection) -> None:
-        """Copies of everything that must survive this process."""
+        """Copies of everything that must survive this process; and what nobody was told of."""
         for run in self.children.runs.values():
             hand_parts(connection, {"notice": "spare", "run_id": run.run_id}, run)
         for name, fd in self.held:
             connection.send({"notice": "held", "name": name}, [fd])
         connection.send({"notice": "spares_done"})
+        untold, self._untold_gaps = self._untold_gaps, {}
+        for notice in untold.values():
+            connection.send(notice)
 
     # Ending.
 
