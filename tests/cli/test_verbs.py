@@ -226,6 +226,13 @@ def test_events_are_chosen_by_time(daemon: FakeDaemon, capsys: pytest.CaptureFix
     assert "exit 1" not in out
 
 
+def test_no_events_are_said(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """Silence would look like an answer about a service that there is."""
+    daemon.answers["events"] = {"events": [], "last": 8}
+    assert main(["events", "wbe"]) == 0
+    assert "no events of wbe" in capsys.readouterr().err
+
+
 def test_an_error_in_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json an error is one object on standard output, and nothing else is said."""
     assert main(["status", "--json"]) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -54,13 +55,19 @@ def _events(call: Call, patient: Patience) -> int:
                 if "item" not in frame:
                     if is_replay and len(told) == limit:
                         break
-                    for event in newest or ():
-                        show_event(call, event)
-                    return 0
+                    return _conclude(call, newest or (), is_empty=since is None)
         except ConnectionLost:
             call.use(None)
             if not is_following:
                 raise
+
+
+def _conclude(call: Call, held: Iterable[dict[str, Any]], *, is_empty: bool) -> int:
+    for event in held:
+        show_event(call, event)
+    if is_empty and not call.is_json:
+        call.note(f"no events of {', '.join(call.operands) or 'anything'} yet")
+    return 0
 
 
 def events_in(frame: dict[str, Any]) -> list[dict[str, Any]]:
