@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -105,6 +106,15 @@ def test_own_log_tells_what_happened(hold: Hold) -> None:
     hold.wait_status("job", "failed")
     log = hold.state / "holdfast.log"
     wait_for(lambda: "exit service=job code=3" in log.read_text())
+
+
+def test_input_that_is_not_passed_on_is_said(hold: Hold, tmp_path: Path) -> None:
+    """`run --wait --stdin` with something piped in would else be a riddle."""
+    (tmp_path / "input").write_text("hello\n")
+    with (tmp_path / "input").open() as given:
+        done = hold.cli("run", "--wait", "--stdin", "--", "true", stdin=given)
+    assert "yours is not passed on" in done.stderr
+    assert not hold.cli("run", "--wait", "--stdin", "--", "true").stderr
 
 
 def test_tail_of_a_replay_is_its_newest_part(hold: Hold) -> None:

@@ -58,7 +58,7 @@ BEGIN_VERBS = (
                 "when to start it again; on_failure by default, with --wait never",
                 choices=("always", "on_failure", "never"),
             ),
-            Option("--stdin", "keep its standard input open, instead of empty"),
+            Option("--stdin", "keep its standard input open: it waits there, and meets no end"),
             NO_WAIT,
         ),
         commands=("run", "watch", "status", "wait"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 from typing import Any
 
@@ -47,6 +48,8 @@ def run(call: Call) -> int:
         fields["terminal"] = True
     if call.options.get("stdin"):
         fields["stdin"] = "pipe"
+        if is_waiting and _has_piped_input():
+            call.note("--stdin only keeps its input open: yours is not passed on to it")
     ends = ends_of(call.places.logs)
     launched, result = launch(call, lambda: call.ask("run", **fields))
     service, outcome = result["service"], result["outcome"]
@@ -72,6 +75,11 @@ def _check_it_is_words(call: Call) -> None:
 
         hint = f"a shell takes it: holdfast run -- sh -c {quote(line)}"
         raise UsageError(f'no program is called "{line}"', hint)
+
+
+def _has_piped_input() -> bool:
+    kind = os.fstat(0).st_mode
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
 
 
 def environment_of(call: Call) -> dict[str, str]:
