@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from holdfast.keeper import wire
+from holdfast.keeper.connections import Connection
 from holdfast.keeper.loop import Loop
 
 
@@ -87,3 +90,19 @@ def test_unwatched_in_the_same_turn(loop: Loop) -> None:
     assert len(seen) == 1
     for fd in (*first, *second):
         os.close(fd)
+
+
+def test_last_words_count(loop: Loop) -> None:
+    """What a peer said before it died is heard, though nothing can be told it any more."""
+    ours, theirs = socket.socketpair()
+    heard: list[str] = []
+    connection = Connection(
+        ours, "supervisor", loop, lambda _, it, __: heard.append(it["do"]), lambda _: loop.stop()
+    )
+    theirs.sendall(wire.encode({"do": "keep"}))
+    theirs.close()
+    connection.send({"notice": "exit"})
+    connection.send({"notice": "exit"})
+    loop.call_later(5.0, loop.stop)
+    loop.run()
+    assert (heard, connection.is_open) == (["keep"], False)

@@ -63,6 +63,7 @@ class Connection:
         self._owed_since = 0.0
         self._grown: dict[str, int] = {}
         self._has_sent = False
+        self._is_mute = False
         self._retry: Timer | None = None
         self._events = READ
         loop.watch(sock.fileno(), self._on_ready)
@@ -78,7 +79,7 @@ class Connection:
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send now or when there is room; descriptors stay the caller's. What follows in the
         same turn goes out together at its end: waking the peer costs more than most messages."""
-        if not self.is_open:
+        if not self.is_open or self._is_mute:
             return
         if self._owed:
             self._pay()
@@ -91,7 +92,7 @@ class Connection:
         try:
             self._after_send(self._outbox.send_now(self._sock, message, fds))
         except OSError:
-            self.close()
+            self._mute()
 
     def owe(self, answer: Message, run: Run) -> None:
         """An answer with copies of a run's descriptors, given as soon as no request waits: who
@@ -198,7 +199,13 @@ class Connection:
         try:
             self._after_send(self._outbox.flush(self._sock))
         except OSError:
-            self.close()
+            self._mute()
+
+    def _mute(self) -> None:
+        """The peer is gone: what it said before still counts, and is read to its end."""
+        self._is_mute = True
+        self._outbox.close()
+        self._watch()
 
     def _after_send(self, is_all_sent: bool) -> None:
         if is_all_sent:
