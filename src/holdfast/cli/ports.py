@@ -8,7 +8,7 @@ from holdfast.cli import screen
 from holdfast.cli.call import Call
 from holdfast.vocabulary.errors import UsageError
 
-HEADS = ("PORT", "SERVICE", "PID", "COMMAND", "PROJECT")
+HEADS = ("PORT", "SERVICE", "PID", "PROJECT", "COMMAND")
 
 
 def ports(call: Call) -> int:
@@ -32,8 +32,8 @@ def ports(call: Call) -> int:
             str(one["port"]),
             _service(one),
             "-" if one["pid"] is None else str(one["pid"]),
-            one["command"] or "-",
             "-" if one["ours"] else one["project"] or "-",
+            one["command"] or "-",
         )
         for one in result["ports"]
     ]
