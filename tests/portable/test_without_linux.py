@@ -125,8 +125,12 @@ def test_a_day(hold: Portable) -> None:
     wait_for(lambda: hold.json("metrics", "web")["services"]["web"].get("memory_bytes"))
     hold.cli("stop", "web")
     assert not is_alive(second["pid"])
+    secret = (hold.state / "notify.name").read_text()
+    names = Path(f"/tmp/holdfast-notify-{os.getuid()}")
+    assert [*names.glob(f"{secret}-*")]
     hold.cli("down")
     assert hold.marked_pids() == []
+    assert not [*names.glob(f"{secret}-*")]
 
 
 def test_supervisor_killed(hold: Portable) -> None:

@@ -278,7 +278,8 @@ class Keeper:
         self.journal.close()
         self.children.placement.remove_stale()
         self.cgroups.close()
-        for name in (self._description_path(), *map(self._socket_path, ("keeper", "line"))):
+        sockets = (*map(self._socket_path, ("keeper", "line")), *self.notes.addresses())
+        for name in (self._description_path(), *sockets):
             if os.path.exists(name):
                 os.unlink(name)
         try:

@@ -61,6 +61,15 @@ class Notes:
             self._loop.unwatch(sock.fileno())
             sock.close()
 
+    def addresses(self) -> list[str]:
+        """The names in the file system of those that have one."""
+        found = []
+        for name, fd in self._held:
+            if name.startswith(SOCKETS):
+                with socket.socket(fileno=os.dup(fd)) as sock:
+                    found.append(sock.getsockname())
+        return [it for it in found if isinstance(it, str) and it.startswith("/")]
+
     def _on_ready(self, name: str) -> None:
         sock = self._sockets[name]
         service = name[len(SOCKETS) :]
