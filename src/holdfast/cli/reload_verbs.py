@@ -6,6 +6,20 @@ from holdfast.cli.verb import Option, Verb
 
 RELOAD_VERBS = (
     Verb(
+        "check",
+        "Say what is wrong with the configuration; start nothing",
+        "check:check",
+        about=(
+            "Reads it as `holdfast up` would, in this environment: every mistake at once, with\n"
+            "file, line and what to write instead. Needs no running Holdfast; exits with 7 if\n"
+            "anything is wrong."
+        ),
+        examples=(
+            ("holdfast check", "before a commit, or in CI"),
+            ("holdfast check -c staging.yaml --json", "for another program"),
+        ),
+    ),
+    Verb(
         "plan",
         "Show what `holdfast reload` would do",
         "reload:plan",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def up(call: Call) -> int:
     is_detached = bool(call.options.get("detach"))
-    _check_there_is_something(call)
+    check_there_is_something(call)
     if is_detached:
         return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
     from holdfast.cli.interrupts import heed_sigterm
@@ -68,7 +68,7 @@ def _stay(
 
 def start_quietly(call: Call) -> None:
     """Start Holdfast and its services without a word, for who speaks another language."""
-    _check_there_is_something(call)
+    check_there_is_something(call)
     try:
         launch(call, lambda: call.ask("up", **_fields(call, is_detached=False)))
     finally:
@@ -134,6 +134,18 @@ def _load() -> None:
 def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
     from holdfast.cli.run import environment_of
 
+    return {
+        "config": call.places.config,
+        "services": call.operands,
+        "environment": environment_of(call),
+        "settings": given_settings(call),
+        "wait": is_detached and not call.options.get("no_wait"),
+        **({"timeout": call.options["timeout"]} if "timeout" in call.options else {}),
+    }
+
+
+def given_settings(call: Call) -> dict[str, str]:
+    """Those of the command line, which beat the configuration's."""
     settings: dict[str, str] = {
         name: str(call.options[name])
         for name in ("log_level", "log_format", "port", "http_port")
@@ -141,14 +153,7 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
     }
     if call.options.get("no_http"):
         settings["http"] = "false"
-    return {
-        "config": call.places.config,
-        "services": call.operands,
-        "environment": environment_of(call),
-        "settings": settings,
-        "wait": is_detached and not call.options.get("no_wait"),
-        **({"timeout": call.options["timeout"]} if "timeout" in call.options else {}),
-    }
+    return settings
 
 
 def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +164,7 @@ def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
     return Progress(call).ask("up", **fields)
 
 
-def _check_there_is_something(call: Call) -> None:
+def check_there_is_something(call: Call) -> None:
     places = call.places
     named = places.config or os.path.join(places.project, CONFIG_NAMES[0])
     if os.path.isdir(named):

@@ -32,7 +32,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "instance": ("scale", "rolling-restart"),
     "mcp": ("mcp",),
     "metric": ("metrics", "top"),
-    "reload": ("plan", "reload"),
+    "reload": ("check", "plan", "reload"),
     "security": ("token", "dashboard", "audit"),
     "session": ("ports", "sessions"),
     "trouble": ("explain", "alerts"),

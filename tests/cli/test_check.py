@@ -1,0 +1,74 @@
+"""`holdfast check`: what is wrong with a configuration, with nothing running."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.main import main
+
+PRESENT = "services:\n  web: sleep 100\n  db: {command: sleep 100, env: {TOKEN: '${SECRET}'}}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration, and nothing that it could write to unseen."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setenv("SECRET", "hunter2hunter2")
+    # It takes the path of imports over, as the program that it is.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "holdfast.yaml").write_text(PRESENT)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_what_is_in_order(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of what is declared, no values; nothing is written or started."""
+    assert main(["check"]) == 0
+    assert capsys.readouterr().out == "holdfast.yaml is in order: 2 services\n  web\n  db\n"
+    assert main(["check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["services"] == ["web", "db"]
+    assert "hunter2" not in str(found)
+    assert [path.name for path in project.parent.iterdir()] == ["project"]
+
+
+def test_every_mistake_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its place and what to write; exit code 7."""
+    text = "services:\n  web: {comand: x}\n  db: {command: y, stop: {grace: soon}}\n"
+    (project / "other.yaml").write_text(text)
+    assert main(["check", "-c", "other.yaml"]) == 7
+    said = capsys.readouterr().err
+    for words in ("other.yaml:2", 'did you mean "command"', "other.yaml:3", '"soon"'):
+        assert words in said
+    assert main(["check", "-c", "other.yaml", "--json"]) == 7
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "configuration"
+
+
+def test_settings_of_the_command_line_count(project: Path) -> None:
+    """As they would for `up`."""
+    assert main(["check", "--port", "8090"]) == 0
+    assert main(["check", "--log-level", "loud"]) == 7
+
+
+def test_no_configuration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Says how to get one."""
+    (project / "holdfast.yaml").unlink()
+    assert main(["check"]) == 7
+    assert "holdfast init" in capsys.readouterr().err
+
+
+def test_modules_of_the_project_are_not_imported(project: Path) -> None:
+    """Also where Python looks into the current folder first."""
+    (project / "yaml.py").write_text("raise SystemExit('taken')\n")
+    (project / "msgspec.py").write_text("raise SystemExit('taken')\n")
+    command = [sys.executable, "-m", "holdfast", "check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
