@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 
 from holdfast.keeper import host, wire
 from holdfast.keeper.loop import READ, WRITE
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     OnClosed = Callable[["Connection"], None]
 
 _SLICE_SECONDS = 0.008
-_OWED_SECONDS = 0.05
+# Long where a run that nobody was told of is found again by its environment, should we be killed.
+_OWED_SECONDS = 0.5 if sys.platform == "linux" else 0.01
 _RETRY_SECONDS = 0.01
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
