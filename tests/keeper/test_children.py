@@ -350,7 +350,7 @@ def test_a_failing_listener_costs_no_exit() -> None:
         raise OSError(24, "Too many open files")
 
     pids = [os.posix_spawn("/bin/true", ["true"], {}) for _ in range(3)]
-    children = SimpleNamespace(by_pid={}, runs={}, others={})
+    children = SimpleNamespace(by_pid={}, runs={}, others={}, identify=lambda: None)
     children.others = {pids[0]: fail, pids[1]: told.append, pids[2]: told.append}
     departures = Departures(cast("Any", children), *cast("Any", [None] * 4))
     for pid in pids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.keeper import host
 from tests.keeper.conftest import KeeperProcess
 
 
@@ -47,3 +48,14 @@ def test_an_upgrade_owes_nothing(keeper: KeeperProcess) -> None:
         assert "out" in keeper.link.wait(request)["spare"]
     assert keeper.link.wait(upgrade)["ok"]
     assert len(keeper.link.do("list")["runs"]) == 60
+
+
+def test_the_start_time_of_what_has_ended_is_its_own(keeper: KeeperProcess) -> None:
+    """It is learned before the end is collected: afterwards the pid may be another's."""
+    before = host.ticks_now()
+    asked = _ask_for_many(keeper, 100, "true")
+    for request in asked:
+        told = keeper.link.wait(request)["start_time"]
+        assert told, "unknown"
+        if before is not None:
+            assert int(told) >= before - 1

@@ -54,6 +54,7 @@ class Children:
         self.others: dict[int, Callable[[int], None]] = {}
         self.has_supervisor = False
         self.by_pid: dict[int, Run] = {}
+        self._new: list[Run] = []
         self._loop = loop
         self._spawner = spawner
         self._logs = logs
@@ -116,11 +117,12 @@ class Children:
     def _begin(self, asked: Facts, pid: int, parts: dict[str, int]) -> Run:
         """Make a process that was just created a run."""
         try:
-            run = self._make(asked, pid, host.start_time(pid) or "", is_child=True)
+            run = self._make(asked, pid, "", is_child=True)
         except BaseException:
             for fd in parts.values():
                 os.close(fd)
             raise
+        self._new.append(run)
         self._equip(run, parts, None)
         if run.kind != "task":
             self._record(run, None)
@@ -129,6 +131,12 @@ class Children:
         if run.tree.cgroup is None:
             self.placement.add(run)
         return run
+
+    def identify(self) -> None:
+        """Learn the start times of new children, while they are sure to have their pids."""
+        for run in self._new:
+            run.tree.identify()
+        self._new.clear()
 
     def _undo(self, run_id: str, pid: int) -> None:
         """Something failed when the process was there already: nobody would know of it."""

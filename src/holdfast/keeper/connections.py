@@ -340,11 +340,13 @@ def close_all(fds: Sequence[int]) -> None:
 def hand_parts(
     connection: Connection, message: Message, run: Run, handed: dict[str, int] | None = None
 ) -> None:
-    """Send a message with copies of a run's descriptors, which it names, and with a pidfd."""
+    """Send a message with copies of a run's descriptors, which it names, and with a pidfd; and
+    with its start time, which makes its pid an identity."""
     parts = {**(handed or {}), **run.parts}
     pidfd = host.pidfd_open(run.pid) if run.is_child and run.exit is None else None
     if pidfd is not None:
         parts["pidfd"] = pidfd
-    connection.send({**message, "parts": [*parts]}, [*parts.values()])
+    told = {**message, "start_time": run.start_time, "parts": [*parts]}
+    connection.send(told, [*parts.values()])
     if pidfd is not None:
         os.close(pidfd)

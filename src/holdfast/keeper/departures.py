@@ -103,6 +103,7 @@ class Departures:
         ended: list[tuple[Run, int | None, Any]] = []
         others: list[tuple[Callable[[int], None], int]] = []
         strangers = False
+        self._children.identify()
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)

@@ -69,7 +69,6 @@ class Run:
         "run_id",
         "service",
         "sources",
-        "start_time",
         "started_at",
         "stop",
         "track",
@@ -82,7 +81,6 @@ class Run:
         self.number = int(asked.get("number") or 0)
         self.kind: str = asked.get("kind") or "service"
         self.pid = tree.pid
-        self.start_time = tree.start_time
         age = float(asked.get("age") or 0.0)
         self.started_at = float(asked.get("started_at") or time.time() - age)
         self.began = time.monotonic() - age
@@ -108,6 +106,10 @@ class Run:
         self.exit: Facts | None = None
         self.report: list[Facts] | None = None
         self.tree = tree
+
+    @property
+    def start_time(self) -> str:
+        return self.tree.start_time
 
     @property
     def pidfd(self) -> int | None:

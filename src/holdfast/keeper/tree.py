@@ -59,23 +59,10 @@ class Tree:
     """The processes of one run, found anew at each question."""
 
     __slots__ = (
-        "__weakref__",
-        "_cgroups",
-        "_dead",
-        "_is_main_gone",
-        "_is_over",
-        "_known_children",
-        "_leads_session",
-        "_seen",
-        "_stopped_before",
-        "_zombies",
-        "cgroup",
-        "is_child",
-        "is_paused",
-        "pid",
-        "run_id",
-        "start_time",
-    )
+        "__weakref__", "_cgroups", "_dead", "_is_main_gone", "_is_over", "_known_children",
+        "_leads_session", "_seen", "_start_time", "_stopped_before", "_zombies", "cgroup",
+        "is_child", "is_paused", "pid", "run_id",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -89,7 +76,7 @@ class Tree:
     ) -> None:
         self.run_id = run_id
         self.pid = pid
-        self.start_time = start_time
+        self._start_time = start_time
         self.cgroup = cgroup
         self.is_child = is_child
         self.is_paused = False
@@ -104,6 +91,17 @@ class Tree:
         # An adopted process need not lead a session: then its number says nothing.
         self._leads_session = is_child or self._is_leader()
         _living[run_id] = self
+
+    @property
+    def start_time(self) -> str:
+        self.identify()
+        return self._start_time
+
+    def identify(self) -> None:
+        """Learn the start time of a new child. When it is first needed, or at the latest before
+        its end is collected: so long nobody else can have its pid, and starts go on meanwhile."""
+        if not self._start_time and self.is_child:
+            self._start_time = host.start_time(self.pid) or ""
 
     @property
     def is_walkable(self) -> bool:

@@ -127,7 +127,6 @@ class Words:
             "id": message.get("id"),
             "ok": True,
             "pid": run.pid,
-            "start_time": run.start_time,
             "started_at": run.started_at,
             "enforced": run.enforced,
             "cgroup": run.tree.cgroup,
