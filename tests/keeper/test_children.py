@@ -13,8 +13,11 @@ from typing import Any, cast
 import pytest
 
 from holdfast.keeper import host
+from holdfast.keeper.connections import hand_parts
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.launch_supervisor import Supervisor
+from holdfast.keeper.runs import Run
+from holdfast.keeper.tree import Tree
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 from tests.keeper.stage import in_a_subreaper
 
@@ -357,6 +360,25 @@ def test_a_failing_listener_costs_no_exit() -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     departures.reap()
     assert told == [0, 0]
+
+
+@in_a_subreaper
+def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
+    """Another process may have it: neither its start time nor a pidfd of it is the run's."""
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    tree = Tree("r", pid, "", None, True, cast("Any", None), lambda: ())
+    run = Run({"run_id": "r", "service": "s"}, tree)
+    # Nothing was learned in time, as where descriptors are short.
+    children = SimpleNamespace(by_pid={pid: run}, runs={}, others={}, identify=lambda: None)
+    departures = Departures(cast("Any", children), *cast("Any", [None] * 4))
+    told: list[Any] = []
+    link = cast("Any", SimpleNamespace(send=lambda message, _: told.append(message)))
+    departures._on_exits = lambda ended: hand_parts(link, {}, run)  # type: ignore[method-assign]
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    host.start_time = lambda pid: "another's"
+    host.pidfd_open = lambda pid: os.open(os.devnull, os.O_RDONLY)
+    departures.reap()
+    assert told == [{"start_time": "", "parts": []}]
 
 
 def test_a_supervisor_is_launched_again_when_descriptors_are_short() -> None:

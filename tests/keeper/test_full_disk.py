@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -247,6 +247,51 @@ def test_gaps_are_told_to_the_next_supervisor() -> None:
     keeper._on_gap("web", "end", 9, "second")
     keeper.hand_spares(link)
     assert [it["lost"] for it in told if it["notice"] == "gap"] == [7, 0, 0, 9]
+
+
+@pytest.mark.parametrize(("counts", "told_as"), [([7, 5], 12), ([7, None, 5], None)])
+def test_gaps_that_are_told_as_one_are_counted_together(
+    counts: list[int | None], told_as: int | None
+) -> None:
+    """Several may end while there is no supervisor; an unknown number makes the sum unknown."""
+    told: list[Message] = []
+    keeper = Keeper.__new__(Keeper)
+    keeper.link, keeper.peers, keeper.held = None, [], Descriptors({})
+    keeper.children, keeper._untold_gaps = SimpleNamespace(runs={}), {}  # type: ignore[assignment]
+    for count in counts:
+        keeper._on_gap("web", "end", count, "full")
+    keeper.hand_spares(cast("Any", SimpleNamespace(send=told.append)))
+    assert [it["lost"] for it in told if it["notice"] == "gap"] == [told_as]
+
+
+def test_a_new_supervisor_is_not_crossed_by_the_words_of_the_last() -> None:
+    """They are heard first: of a run that they ask for, it must know, or it starts another."""
+    heard: list[str] = []
+    loop = Loop()
+    keeper = Keeper.__new__(Keeper)
+    keeper.loop, keeper.link, keeper._late, keeper.peers = loop, None, None, []
+    keeper._words = SimpleNamespace(handle=lambda _, it, __: heard.append(it["do"]))  # type: ignore[assignment]
+    keeper.logs = cast("Any", SimpleNamespace(watch=lambda _: None))
+    keeper.notes = cast("Any", SimpleNamespace(listen=lambda: heard.append("listening")))
+    absent = SimpleNamespace(supervisor_present=lambda it: heard.append(f"present: {it}"))
+    keeper.children = cast("Any", absent)
+    keeper.supervisor = cast("Any", SimpleNamespace(hung_up=lambda: heard.append("hung up")))
+    pairs = [socket.socketpair() for _ in range(2)]
+    for (_, theirs), word in zip(pairs, ("spawn", "hello"), strict=True):
+        theirs.sendall(json.dumps({"do": word}).encode() + b"\n")
+    for ours, _ in pairs:
+        keeper._on_link(ours.detach())
+    loop.call_later(0.05, pairs[0][1].close)
+    loop.call_later(0.1, loop.stop)
+    loop.run()
+    assert heard == ["present: False", "listening", "spawn", "hello"]
+    link = cast("Any", keeper.link)
+    assert link.is_open
+    link._on_closed = lambda _: None
+    link.close()
+    signal.set_wakeup_fd(-1)
+    for it in (pairs[1][1], loop._wake, loop._waker, loop._selector):
+        it.close()
 
 
 def test_complaints_are_bounded(tmp_path: Path) -> None:

@@ -125,6 +125,14 @@ class Connection:
         else:
             self._grown[service] = position
 
+    def wait(self) -> None:
+        """Hear nothing until `go_on`."""
+        self._loop.unwatch(self._sock.fileno())
+
+    def go_on(self) -> None:
+        if self.is_open:
+            self._loop.watch(self._sock.fileno(), self._on_ready, self._events)
+
     def close(self) -> None:
         if not self.is_open:
             return
@@ -343,7 +351,8 @@ def hand_parts(
     """Send a message with copies of a run's descriptors, which it names, and with a pidfd; and
     with its start time, which makes its pid an identity."""
     parts = {**(handed or {}), **run.parts}
-    pidfd = host.pidfd_open(run.pid) if run.is_child and run.exit is None else None
+    is_there = run.is_child and run.exit is None and not run.tree.is_collected
+    pidfd = host.pidfd_open(run.pid) if is_there else None
     if pidfd is not None:
         parts["pidfd"] = pidfd
     told = {**message, "start_time": run.start_time, "parts": [*parts]}

@@ -112,6 +112,7 @@ class Departures:
             if pid == 0:
                 break
             if (run := self._children.by_pid.get(pid)) is not None:
+                run.tree.is_collected = True
                 ended.append((run, status, usage))
             elif (on_exit := self._children.others.pop(pid, None)) is not None:
                 others.append((on_exit, status))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 _LOOK_SECONDS = 1.0
+_LAST_WORDS_SECONDS = 3.0
 
 
 class Keeper:
@@ -57,6 +58,7 @@ class Keeper:
         self.memory = Memory(table.get("kept"))
         self.held = Descriptors(table.get("held"))
         self.link: Connection | None = None
+        self._late: Connection | None = None
         self.peers: list[Connection] = []
         self.exit_code = 0
         self.is_shutting_down = False
@@ -71,7 +73,8 @@ class Keeper:
         self._unrestored: list[Facts] = []
         logs_folder = os.path.join(options.state, "logs")
         self._begin("making the folder of logs", lambda: make_folder(logs_folder))
-        self._untold_gaps: dict[tuple[str, str], Facts] = {}
+        untold: list[Facts] = table.get("untold_gaps") or []
+        self._untold_gaps = {(it["service"], it["state"]): it for it in untold}
         self.logs = Logs(logs_folder, loop, self._on_grew, self._on_gap)
         self.journal = Journal(
             os.path.join(options.state, "exits.jsonl"),
@@ -151,7 +154,13 @@ class Keeper:
             raise OSError("the file refuses, the exits wait in memory")
 
     def _on_link(self, fd: int) -> None:
-        self.set_link(socket.socket(fileno=fd))
+        late, link = self.link, self.set_link(socket.socket(fileno=fd))
+        if late is not None:
+            # Heard out first: of what it still asks for, its successor must know.
+            self._late = late
+            link.wait()
+            self.loop.call_later(_LAST_WORDS_SECONDS, late.close)
+            self._on_absent()
 
     def set_link(self, sock: socket.socket) -> Connection:
         self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
@@ -173,12 +182,19 @@ class Keeper:
     def _on_closed(self, connection: Connection) -> None:
         if connection is self.link:
             self.link = None
-            self.children.supervisor_present(False)
-            self.notes.listen()
+            self._on_absent()
             self.supervisor.hung_up()
+        elif connection is self._late:
+            self._late = None
+            if self.link is not None:
+                self.link.go_on()
         elif connection in self.peers:
             self.peers.remove(connection)
         self.update_watches()
+
+    def _on_absent(self) -> None:
+        self.children.supervisor_present(False)
+        self.notes.listen()
 
     def update_watches(self) -> None:
         connections = [*self.peers, *([self.link] if self.link else [])]
@@ -200,11 +216,14 @@ class Keeper:
                 connection.grew(service, position)
 
     def _on_gap(self, service: str, state: str, lost: int | None, why: str) -> None:
-        notice = {"notice": "gap", "service": service, "state": state, "lost": lost, "why": why}
-        if self.link is None or not self.link.is_greeted:
-            self._untold_gaps.pop((service, state), None)
-            self._untold_gaps[service, state] = notice
+        notice: Facts = {"notice": "gap", "service": service, "state": state}
+        notice.update(lost=lost, why=why)
         self.announce(notice)
+        if self.link is None or not self.link.is_greeted:
+            if before := self._untold_gaps.pop((service, state), None):
+                is_known = lost is not None and before["lost"] is not None
+                notice["lost"] = lost + before["lost"] if is_known else None
+            self._untold_gaps[service, state] = notice
 
     def facts(self) -> Facts:
         return {
@@ -307,6 +326,7 @@ class Keeper:
             "oom_score": self.spawner.oom_score,
             "umask": self.spawner.umask,
             "logs": self.logs.states(),
+            "untold_gaps": [*self._untold_gaps.values()],
             "journal": self.journal.state(),
             "runs": self.children.table() + self._unrestored,
             "supervisor": self.supervisor.facts(),

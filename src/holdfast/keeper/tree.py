@@ -61,7 +61,7 @@ class Tree:
     __slots__ = (
         "__weakref__", "_cgroups", "_dead", "_is_main_gone", "_is_over", "_known_children",
         "_leads_session", "_seen", "_start_time", "_stopped_before", "_zombies", "cgroup",
-        "is_child", "is_paused", "pid", "run_id",
+        "is_child", "is_collected", "is_paused", "pid", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class Tree:
         self._start_time = start_time
         self.cgroup = cgroup
         self.is_child = is_child
+        self.is_collected = False  # then its pid may be another's
         self.is_paused = False
         self._cgroups = cgroups
         self._known_children = known_children
@@ -100,7 +101,7 @@ class Tree:
     def identify(self) -> None:
         """Learn the start time of a new child. When it is first needed, or at the latest before
         its end is collected: so long nobody else can have its pid, and starts go on meanwhile."""
-        if not self._start_time and self.is_child:
+        if not self._start_time and self.is_child and not self.is_collected:
             self._start_time = host.start_time(self.pid) or ""
 
     @property
