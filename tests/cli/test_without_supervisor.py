@@ -93,6 +93,20 @@ def test_a_full_disk_is_told(
     assert "no room left" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_gone_is_told(
+    keeper: FakeKeeper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it no supervisor can start, nor say why."""
+    keeper.supervisor.update(last_error=None)
+
+    def refuse(path: str) -> None:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr("os.statvfs", refuse)
+    assert main(["start", "web"]) == 4
+    assert "is gone" in capsys.readouterr().err
+
+
 def test_up_switches_the_supervisor_on(project: Path) -> None:
     """After `down --keep-running`, up asks the keeper for a supervisor and joins it."""
     places = find_places(str(project), os.environ)

@@ -73,7 +73,10 @@ def _ended_how(last_exit: dict[str, Any] | None) -> str:
 
 def _no_room(state: str) -> str:
     """Who finds the disk full cannot even write why it ends."""
-    disk = os.statvfs(state)
+    try:
+        disk = os.statvfs(state)
+    except OSError:
+        return f"; {state} is gone"
     is_full = disk.f_bavail * disk.f_frsize < NEEDED_BYTES
     return f"; {state} has no room left, free some" if is_full else ""
 
