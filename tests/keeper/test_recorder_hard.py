@@ -244,6 +244,7 @@ def gaps_of(stage: Stage) -> list[int | None]:
 def lose_some(stage: Stage, count: int) -> None:
     """The file system refuses what it has no room for, but not what has its place already."""
     stage.recorder.refuse(OSError(errno.ENOSPC, "the free-space floor is reached"))
+    stage.recorder.mark_gap()
     stage.recorder.lose(count)
 
 
@@ -311,6 +312,23 @@ def test_who_follows_sees_all_that_came_before_a_gap(stage: Stage) -> None:
     stage.say(b"second\n")
     lose_some(stage, 7)
     assert stage.grew[-1] == stage.recorder.position == len(stage.raw())
+
+
+def test_a_stream_that_says_nothing_loses_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends while the disk is full: no successor has to wonder how much was lost."""
+    write, source = stage.attach()
+    os.write(write, b"all\n")
+    source.drain(PLENTY)
+    with monkeypatch.context() as full:
+        full.setattr("holdfast.keeper.shelf.Shelf.has_space", lambda *_, **__: False)
+        stage.recorder._shelf.unchecked_room = 0
+        source.drain(PLENTY)
+        assert [what for what, _, _ in stage.gaps] == ["begin"]
+        stage.lose_keeper()
+    stage.say(b"more\n")
+    assert gaps_of(stage) == []
 
 
 def test_a_marked_gap_is_handed_over_with_its_count(stage: Stage) -> None:

@@ -350,6 +350,7 @@ class Source:
                 self._recorder.refuse(error)
                 if self._recorder.room():
                     continue
+                self._recorder.mark_gap()
                 self._recorder.lose(len(view))
                 break
             self._recorder.note(self.stream, count, self.track)
@@ -357,6 +358,9 @@ class Source:
         return len(data)
 
     def _discard(self, limit: int) -> int:
+        if (there := self._peek()) <= 0:
+            return there
+        self._recorder.mark_gap()
         null = _null() if self._can_splice else -1
         try:
             if null >= 0:

@@ -318,6 +318,9 @@ class Recorder:
         self._retry_at = self._loop.now() + RETRY_SECONDS
         self._gap.begin(error.strerror or str(error))
         self._finish_chunk()
+
+    def mark_gap(self) -> None:
+        """Something is about to be lost: whoever finds no count must find that."""
         if self._gap.mark() and self.watching:
             self._on_grew(self.service, self._files.position)
 
