@@ -175,6 +175,7 @@ class Children:
         run.exit = facts["exit"]
         if run.exit is None and facts.get("exited"):
             run.exit = run.describe_exit(None, None, ())
+        run.tree.is_collected = run.exit is not None
         if run.kind != "task":
             printed = int(facts.get("log_bytes") or 0)
             self._record(run, log_state or {}, is_recovery=log_state is None, printed=printed)

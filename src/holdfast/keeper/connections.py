@@ -351,8 +351,8 @@ def hand_parts(
     """Send a message with copies of a run's descriptors, which it names, and with a pidfd; and
     with its start time, which makes its pid an identity."""
     parts = {**(handed or {}), **run.parts}
-    is_there = run.is_child and run.exit is None and not run.tree.is_collected
-    pidfd = host.pidfd_open(run.pid) if is_there else None
+    is_ours = run.is_child and not run.tree.is_collected
+    pidfd = host.pidfd_open(run.pid) if is_ours else None
     if pidfd is not None:
         parts["pidfd"] = pidfd
     told = {**message, "start_time": run.start_time, "parts": [*parts]}
