@@ -21,7 +21,9 @@ BOUNDED = {
     "engine/restored_runner.py": "a planned start after a death of ours, at most max_delay",
     "engine/run_endings.py": "the stamp of the planned start; its timer is monotonic",
     "engine/survivors.py": "the age of a process that outlived all of us, never negative",
-    "keeper/recorder.py": "the unit of a stamp",
+    "keeper/gap.py": "the unit of a stamp",
+    "keeper/host.py": "the age of a process where the system tells its start by that clock alone",
+    "keeper/runs.py": "the stamp of a start that was before we knew of it",
     "keeper/strays.py": "the stamp of a start that nobody was told about",
 }
 

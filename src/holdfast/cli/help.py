@@ -8,7 +8,7 @@ from holdfast.cli.verb import Option, Verb
 from holdfast.cli.verbs import GLOBAL_OPTIONS, every_verb, verb_of
 
 GROUPS = (
-    ("Begin", ("init", "up", "plan", "reload", "run", "down")),
+    ("Begin", ("init", "check", "up", "plan", "reload", "run", "down")),
     ("Look", ("status", "health", "logs", "events", "ps", "runs", "attach", "ls")),
     ("Understand", ("explain", "alerts", "top", "metrics", "audit")),
     ("Act", ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm")),

@@ -58,7 +58,7 @@ class Gap:
         if not files.is_open or self._marked == files.number:
             return False
         try:
-            self._write(index.pack(index.GAP_BEGINS, _now(), files.position, 0, 0))
+            self._write(index.pack(index.GAP_BEGINS, stamp(), files.position, 0, 0))
         except OSError:
             return False
         self._marked = files.number
@@ -72,7 +72,7 @@ class Gap:
 
     def close_now(self) -> None:
         """The same where no byte comes any more: it is over only if that can be written."""
-        self._write(index.pack_gap(_now(), self._files.position, self.lost))
+        self._write(index.pack_gap(stamp(), self._files.position, self.lost))
         self._end()
 
     def _write(self, record: bytes) -> None:
@@ -93,5 +93,6 @@ class Gap:
         self._tell("end", lost, why)
 
 
-def _now() -> int:
+def stamp() -> int:
+    """Now, in the microseconds of the index."""
     return time.time_ns() // 1000

@@ -9,9 +9,8 @@ counted gap.
 from __future__ import annotations
 
 import errno
-import time
 
-from holdfast.keeper.gap import Gap
+from holdfast.keeper.gap import Gap, stamp
 from holdfast.keeper.intake import Source
 from holdfast.keeper.segment_files import SegmentFiles
 from holdfast.keeper.shelf import shelf_of
@@ -222,7 +221,7 @@ class Recorder:
             if not files.is_open:
                 self._open()
             self.flush()
-            files.rotate(_now())
+            files.rotate(stamp())
         except OSError:
             return  # a disk that is full: what was closed before goes, this stays
 
@@ -281,7 +280,7 @@ class Recorder:
     def note(self, stream: int, count: int, track: Track) -> None:
         """These bytes are in the file now."""
         files = self._files
-        now = _now()
+        now = stamp()
         if self._gap.why:
             self._finish_chunk()
             self._gap.close(now)
@@ -335,7 +334,7 @@ class Recorder:
     # How it is done.
 
     def _open(self, *, is_replacement: bool = False) -> None:
-        if self._files.open(_now(), is_replacement=is_replacement):
+        if self._files.open(stamp(), is_replacement=is_replacement):
             self._gap.inherit()
 
     def _try_room(self) -> int:
@@ -353,11 +352,11 @@ class Recorder:
             self._look_at = self._loop.now() + LOOK_SECONDS
             if files.is_gone():
                 self._finish_chunk()
-                files.replace(_now())
+                files.replace(stamp())
         room = self._max_size - files.ends[0] - files.ends[1]
         if room <= 0 or files.index_end + len(files.pending) >= self._max_size:
             self._finish_chunk()
-            files.rotate(_now())
+            files.rotate(stamp())
             room = self._max_size
         if self._gap.why and files.pending:
             files.write_index()
@@ -403,7 +402,3 @@ class Recorder:
     def _on_flush_due(self) -> None:
         self._flush_timer = None
         self.flush()
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
