@@ -61,6 +61,7 @@ def test_lines_stay_lines(lines: list[bytes]) -> None:
         (b"password=${HALF}hunter2", b"password=[hidden]"),
         (b'password: "${HALF} hunter2"', b'password: "[hidden]"'),
         (b"password='${HALF}hunter2'", b"password='[hidden]'"),
+        (rb'{"password": "${HALF}\"hunter2"}', b'{"password": "[hidden]"}'),
     ],
 )
 def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:

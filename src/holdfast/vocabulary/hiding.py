@@ -33,8 +33,8 @@ _PLAIN = r"[^\s,;&\"'}\])\x1b$]"
 _BARE = rf"(?:{_PLAIN}+|(?=\$))(?:(?:{_VARIABLE}|\$){_PLAIN}*)*"
 # No secret is a variable alone, nor what a hint writes behind one: `${NAME:-default}`.
 _TO_FILL_IN = (
-    rf"\\?\"{_VARIABLE}\\?\"|'{_VARIABLE}'|{_VARIABLE}(?:\Z|\\?[\"']|[\s,;&}}\])\x1b])"
-    r"|[-?](?:default|…)?\}"
+    rf"\"{_VARIABLE}\"|\\\"{_VARIABLE}\\\"|'{_VARIABLE}'"
+    rf"|{_VARIABLE}(?:\Z|\\?[\"']|[\s,;&}}\])\x1b])|[-?](?:default|…)?\}}"
 )
 _GIVEN = rf"\\?[\"']?{_COLOURS}[ \t]{{0,3}}"
 _SET = rf"{_GIVEN}=>?[ \t]{{0,3}}{_COLOURS}"
