@@ -153,7 +153,7 @@ def _signal_number(text: str | int) -> int | None:
         return None
     if isinstance(text, int):
         return text
-    word = text.strip().upper()
+    word = text.strip().upper().removeprefix("SIGNAL ")  # one without a name is called so
     if word.isdecimal():
         return int(word)
     word = word.removeprefix("SIG")
