@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from holdfast.keeper import handover
+from tests.disk import fill, small_disk
+from tests.keeper.stage import in_a_subreaper
 
 
 def test_round_trip() -> None:
@@ -34,3 +37,20 @@ def test_other_version() -> None:
     fd = handover.write({"version": 99})
     with pytest.raises(handover.HandoverError):
         handover.read(fd)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only a mapping can be written here")
+def test_without_memory_it_is_refused(tmp_path: Path) -> None:
+    """An error, after which everything goes on: a fatal signal would end the keeper."""
+    with small_disk(tmp_path / "memory") as memory:
+        fill(memory)
+        _write_to(str(memory / "table"))
+        assert (memory / "table-refused").exists()
+
+
+@in_a_subreaper
+def _write_to(path: str) -> None:
+    handover._memory_file = lambda: os.open(path, os.O_RDWR | os.O_CREAT)
+    with pytest.raises(OSError, match="No space"):
+        handover.write({"kept": {"key": "v" * 300_000}})
+    Path(f"{path}-refused").touch()

@@ -33,14 +33,19 @@ class HandoverError(Exception):
 
 def write(table: Table) -> int:
     """A descriptor of a memory file that holds the table; it survives `execv`."""
-    import mmap
-
     fd = _memory_file()
     data = json.dumps({"version": VERSION, **table}).encode("ascii")
-    os.ftruncate(fd, len(data))
-    # Shared memory of macOS can be mapped, but neither written nor read.
-    with mmap.mmap(fd, len(data)) as memory:
-        memory[:] = data
+    if hasattr(os, "memfd_create"):
+        # Without room this is an error, where a mapping would be a fatal signal.
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+    else:
+        import mmap
+
+        # Shared memory of macOS can be mapped, but neither written nor read.
+        os.ftruncate(fd, len(data))
+        with mmap.mmap(fd, len(data)) as memory:
+            memory[:] = data
     os.set_inheritable(fd, True)
     return fd
 
