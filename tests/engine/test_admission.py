@@ -198,7 +198,7 @@ def test_a_stopped_start_leaves_the_line(cast: Cast) -> None:
     cast.declare("db")
     cast.declare("api", need("db", "ready"))
     started = cast.start("api")
-    cast["api"].stop()
+    assert cast["api"].stop().result().outcome == "stopped"
     cast.advance(5.0)
     assert cast.spawned() == ["db"]
     assert started.result()["api"].reason == "a later request stopped it"

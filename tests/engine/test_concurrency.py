@@ -65,6 +65,19 @@ def test_a_stop_supersedes_a_start_and_says_so(make_stage: MakeStage) -> None:
     assert stopped.result().outcome == "stopped"
 
 
+def test_a_stop_that_ends_a_back_off_says_so(make_stage: MakeStage) -> None:
+    """Nothing ran, but something was about to: this stop has changed it, the next one nothing."""
+    stage = make_stage()
+    stage.runner.start()
+    stage.settle()
+    stage.advance(2.0)
+    stage.keeper.exit(code=1)
+    stage.settle()
+    assert stage.runner.state.value == "backoff"
+    assert stage.runner.stop().result().outcome == "stopped"
+    assert stage.runner.stop().result().outcome == "already_stopped"
+
+
 def test_a_start_during_a_stop_starts_when_the_tree_is_empty(make_stage: MakeStage) -> None:
     """Both are answered: the stop with stopped, the start with started, one after the other."""
     stage = make_stage()

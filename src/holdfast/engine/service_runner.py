@@ -88,6 +88,8 @@ class ServiceRunner(Redeclared):
         self, *, grace: float | None = None, because: str | None = None
     ) -> asyncio.Future[Outcome]:
         """Want it stopped; done when no process of it is left."""
+        has_ended = self.state in (State.EXITED, State.FAILED)
+        was_due = self.desired is Desired.RUNNING and not has_ended
         self._want(Desired.STOPPED)
         self._is_due, self._sentence = False, None
         self._ports.admission.withdraw(self)
@@ -97,7 +99,7 @@ class ServiceRunner(Redeclared):
         self._move(Cause.STOP)
         self._answers.failed(self.outcome("failed", because or "a later request stopped it"))
         if self.run is None:
-            return self._answers.at_once(self.outcome("already_stopped"))
+            return self._answers.at_once(self.outcome("stopped" if was_due else "already_stopped"))
         future = self._answers.await_stop()
         if not was_stopping or grace is not None:
             self._end(grace)
