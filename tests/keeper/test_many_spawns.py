@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
+
+import pytest
 
 from holdfast.keeper import host
 from tests.keeper.conftest import KeeperProcess
@@ -59,3 +62,14 @@ def test_the_start_time_of_what_has_ended_is_its_own(keeper: KeeperProcess) -> N
         assert told, "unknown"
         if before is not None:
             assert int(told) >= before - 1
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process")
+def test_few_descriptors_are_enough(keeper: KeeperProcess) -> None:
+    """Answers do not wait with copies of all descriptors at once: then the last would get none."""
+    _, hard = resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (500, hard))
+    asked = _ask_for_many(keeper, 150, "sleep", "300")
+    for request in asked:
+        answer = keeper.link.wait(request)
+        assert {"out", "err"} <= set(answer.get("spare", ())), answer

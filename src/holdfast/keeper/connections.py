@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     OnClosed = Callable[["Connection"], None]
 
 _SLICE_SECONDS = 0.008
+_LOT = 32
 # Long where a run that nobody was told of is found again by its environment, should we be killed.
 _OWED_SECONDS = 0.5 if sys.platform == "linux" else 0.01
 _RETRY_SECONDS = 0.01
@@ -106,8 +107,11 @@ class Connection:
 
     def _pay(self) -> None:
         owed, self._owed = self._owed, []
-        for answer, run in owed:
+        for number, (answer, run) in enumerate(owed, start=1):
             hand_parts(self, answer, run)
+            if number % _LOT == 0 and self.is_open:
+                # Each waits with copies of descriptors, of which there may be few.
+                self._outbox.try_flush(self._sock)
 
     def _has_more(self) -> bool:
         """Whether further requests are here, or in the socket."""

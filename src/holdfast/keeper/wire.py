@@ -191,7 +191,7 @@ class Outbox:
         return True
 
     def try_flush(self, sock: socket.socket) -> None:
-        """The last chance before the socket is closed."""
+        """The same, if the peer is still there; who waits for answers notices its end himself."""
         try:
             self.flush(sock)
         except OSError:
