@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 from holdfast.keeper import host, stdio, terminal
 from holdfast.keeper.cgroup_limits import prepare
@@ -245,7 +246,7 @@ class Children:
                 source = run.recorder.attach(
                     run.parts[part],
                     stream,
-                    on_eof=lambda part=part: self._on_output_end(run, part),  # type: ignore[misc]
+                    on_eof=partial(self._on_output_end, run, part),
                     transit=run.parts.get("transit"),
                     track=run.track,
                 )

@@ -62,7 +62,7 @@ class Connection:
         self._inbox = wire.Inbox(_CONTROL_LINE_LIMIT if role == "control" else 64 << 20)
         self._outbox = wire.Outbox()
         self._waiting: list[tuple[Message, list[int]]] = []
-        self._owed: list[tuple[Message, Run]] = []
+        self._owed: list[tuple[Any, Run]] = []
         self._owed_since = 0.0
         self._grown: dict[str, int] = {}
         self._has_sent = False
@@ -97,18 +97,18 @@ class Connection:
         except OSError:
             self._mute()
 
-    def owe(self, answer: Message, run: Run) -> None:
-        """An answer with copies of a run's descriptors, given as soon as no request waits: who
-        wants hundreds of runs has them sooner if nobody is busy with the first ones yet, and
-        every descriptor more makes each spawn dearer."""
+    def owe(self, name: Any, run: Run) -> None:
+        """The answer to a spawn, given as soon as no request waits: who wants hundreds of runs
+        has them sooner if nobody is busy with the first ones yet, and every copy of a descriptor
+        makes each spawn dearer."""
         if not self._owed:
             self._owed_since = self._loop.now()
-        self._owed.append((answer, run))
+        self._owed.append((name, run))
 
     def _pay(self) -> None:
         owed, self._owed = self._owed, []
-        for number, (answer, run) in enumerate(owed, start=1):
-            hand_parts(self, answer, run)
+        for number, (name, run) in enumerate(owed, start=1):
+            hand_parts(self, {"id": name, **run.beginning()}, run)
             if number % _LOT == 0 and self.is_open:
                 # Each waits with copies of descriptors, of which there may be few.
                 self._outbox.try_flush(self._sock)

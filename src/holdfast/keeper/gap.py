@@ -22,15 +22,17 @@ _INTERRUPTED = "recording was interrupted"
 class Gap:
     """Of one log; there is one while `why` says so."""
 
-    __slots__ = ("_files", "_is_counted", "_marked", "_tell", "lost", "why")
+    __slots__ = ("_files", "_is_counted", "_marked", "_service", "_tell", "lost", "why")
 
     def __init__(
         self,
         files: SegmentFiles,
-        tell: Callable[[str, int | None, str], None],
+        service: str,
+        tell: Callable[[str, str, int | None, str], None],
         state: dict[str, int],
     ) -> None:
         self._files = files
+        self._service = service
         self._tell = tell
         self._is_counted = True
         self._marked = state.get("marked", 0)  # in which segment
@@ -44,7 +46,7 @@ class Gap:
     def begin(self, why: str) -> None:
         if not self.why:
             self.why = why
-            self._tell("begin", 0, why)
+            self._tell(self._service, "begin", 0, why)
 
     def inherit(self) -> None:
         """The log was left within a gap, and how much was lost then nobody knows."""
@@ -90,7 +92,7 @@ class Gap:
         self.lost = self._marked = 0
         self.why = ""
         self._is_counted = True
-        self._tell("end", lost, why)
+        self._tell(self._service, "end", lost, why)
 
 
 def stamp() -> int:

@@ -108,7 +108,7 @@ class Recorder:
         written = state.get("current", self._newest.number)
         self._current = self._newest if written == self._newest.number else None
         self._files.run = written if self._newest.is_marked or self._current is None else 0
-        self._gap = Gap(self._files, lambda *told: on_gap(service, *told), state)
+        self._gap = Gap(self._files, service, on_gap, state)
         self._retry_at = 0.0
         self._look_at = 0.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,6 +120,16 @@ class Run:
     def log_bytes(self) -> int:
         return self.track.bytes if self.track is not None else 0
 
+    def beginning(self) -> Facts:
+        """What who asked for it is told, beside its start time and descriptors."""
+        return {
+            "ok": True,
+            "pid": self.pid,
+            "started_at": self.started_at,
+            "enforced": self.enforced,
+            "cgroup": self.tree.cgroup,
+        }
+
     def facts(self) -> Facts:
         """The run as the protocol describes it."""
         return {
@@ -216,15 +227,21 @@ def _rusage(usage: Any) -> Facts:
 def stop_of(asked: Facts | None) -> Facts:
     asked = asked or {}
     grace = asked.get("grace")
-    return {
-        "signal": int(asked.get("signal") or DEFAULT_STOP_SIGNAL),
-        "grace": DEFAULT_GRACE_SECONDS if grace is None else float(grace),
-    }
+    return _shared(
+        signal=int(asked.get("signal") or DEFAULT_STOP_SIGNAL),
+        grace=DEFAULT_GRACE_SECONDS if grace is None else float(grace),
+    )
 
 
 def log_of(asked: Facts | None) -> Facts:
     asked = asked or {}
-    return {
-        "max_size": int(asked.get("max_size") or DEFAULT_MAX_SIZE),
-        "total_size": int(asked.get("total_size") or DEFAULT_TOTAL_SIZE),
-    }
+    return _shared(
+        max_size=int(asked.get("max_size") or DEFAULT_MAX_SIZE),
+        total_size=int(asked.get("total_size") or DEFAULT_TOTAL_SIZE),
+    )
+
+
+@lru_cache(maxsize=100, typed=True)
+def _shared(**facts: float) -> Facts:
+    """One for all runs that are alike; nobody changes it."""
+    return facts

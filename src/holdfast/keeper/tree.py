@@ -87,8 +87,8 @@ class Tree:
         self._is_over = False
         self._seen: dict[int, str] = {}
         self._dead: set[int] = set()
-        self._zombies: set[int] = set()
-        self._stopped_before: set[tuple[int, str]] = set()
+        self._zombies: Collection[int] = ()
+        self._stopped_before: Collection[tuple[int, str]] = ()
         # An adopted process need not lead a session: then its number says nothing.
         self._leads_session = is_child or self._is_leader()
         _living[run_id] = self
@@ -168,7 +168,7 @@ class Tree:
         self.thaw()
         asleep = [p for p in self.processes() if p.identity not in self._stopped_before]
         self.is_paused = False
-        self._stopped_before = set()
+        self._stopped_before = ()
         return self._signal_each(asleep, signal.SIGCONT) > 0
 
     def thaw(self) -> None:
@@ -381,7 +381,7 @@ class Tree:
             dead = self._zombies = self._dead
             left_out = spared()
             self._find(_Found(reach))
-        self._zombies = set()
+        self._zombies = ()
         return count
 
 

@@ -123,19 +123,11 @@ class Words:
         if (key := message.get("environ")) is not None:
             message["env"] = {**keeper.memory.environment(key), **(message.get("env") or {})}
         run, handed = keeper.children.spawn(message)
-        answer = {
-            "id": message.get("id"),
-            "ok": True,
-            "pid": run.pid,
-            "started_at": run.started_at,
-            "enforced": run.enforced,
-            "cgroup": run.tree.cgroup,
-        }
         if handed:
-            hand_parts(connection, answer, run, handed)
+            hand_parts(connection, {"id": message.get("id"), **run.beginning()}, run, handed)
             close_all([*handed.values()])
         else:
-            connection.owe(answer, run)
+            connection.owe(message.get("id"), run)
 
     def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
         keeper = self.keeper
