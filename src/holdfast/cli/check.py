@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from holdfast.cli import screen
 from holdfast.cli.up import check_there_is_something, given_settings
 from holdfast.client.launch import import_path
 
@@ -26,11 +27,7 @@ def check(call: Call) -> int:
         return 0
     where = os.path.relpath(found["config"]) if found["config"] else "SUPERVISOR_TARGET_CMD"
     names = found["services"]
-    call.say(f"{where} is in order: {_counted(len(names), 'service')}")
+    call.say(f"{where} is in order: {screen.counted(len(names), 'service')}")
     for name in names:
         call.say(f"  {name}")
     return 0
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.cli import durations, systemd
+from holdfast.cli import durations, screen, systemd
 from holdfast.cli.call import Call
 from holdfast.client.reach import keeper_facts
 
@@ -313,8 +313,8 @@ def check_daemon(call: Call, facts: dict[str, Any] | None) -> Check:
         return Check("daemon", "ok", "none runs for this project")
     supervisor: dict[str, Any] = facts.get("supervisor") or {}
     held = len(facts.get("runs", []))
-    found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds"
-    found += " 1 run" if held == 1 else f" {held} runs"
+    found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds "
+    found += screen.counted(held, "run")
     if supervisor.get("state") == "running":
         allows = _keeper_limits(facts.get("host") or {})
         return Check("daemon", "ok", f"{found}, supervisor {supervisor.get('pid')}{allows}")

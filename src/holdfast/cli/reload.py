@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from holdfast.cli import screen
 from holdfast.cli.call import Call
 from holdfast.cli.services import describe
 
@@ -76,9 +77,9 @@ def render(call: Call, steps: dict[str, Any], settings: list[str]) -> list[str]:
             lines.append(call.paint(f"  {name}: unchanged, {_overridden(step)}", "dim"))
     unchanged = len(steps) - len(touched)
     if not touched and not settings:
-        lines.append(f"nothing to change ({_counted(unchanged)})")
+        lines.append(f"nothing to change ({screen.counted(unchanged, 'service')})")
     else:
-        lines.append(call.paint(f"{_counted(unchanged)} unchanged", "dim"))
+        lines.append(call.paint(f"{screen.counted(unchanged, 'service')} unchanged", "dim"))
     return lines
 
 
@@ -101,10 +102,6 @@ def _overridden(step: dict[str, Any]) -> str:
     others = [name for name, value in sorted(step["overrides"].items()) if value]
     words = "started with other " + " and ".join(others)
     return f"{words}, which ends" if step["action"] == "restart" else words
-
-
-def _counted(number: int) -> str:
-    return f"{number} service" + ("" if number == 1 else "s")
 
 
 def _fields(call: Call) -> dict[str, Any]:

@@ -54,6 +54,11 @@ class Paint:
 PLAIN = Paint(is_on=False)
 
 
+def counted(number: int, what: str) -> str:
+    """«1 service», «3 services»."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def being(state: str, paint: Paint = PLAIN) -> str:
     """What a service is: `running`, but `in backoff`."""
     return f"in {paint.state(state)}" if state == "backoff" else paint.state(state)
