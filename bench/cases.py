@@ -205,7 +205,7 @@ def idle(rounds: int, count: int = 500, seconds: float = 15.0) -> Finding:
     def once(peer: type[Peer]) -> dict[str, float]:
         with Trial(peer) as trial:
             trial.up(ready(trial, count))
-            time.sleep(4)
+            trial.settle()
             own = trial.peer.own_pids()
             cpu, begun = cpu_seconds(own), time.monotonic()
             time.sleep(seconds)
@@ -234,7 +234,7 @@ def status(rounds: int, count: int = 100, requests: int = 300) -> Finding:
     def once(peer: type[Peer]) -> list[float]:
         with Trial(peer) as trial:
             trial.up(ready(trial, count))
-            time.sleep(1)
+            trial.settle()
             trial.peer.control("all", 5)
             number = requests if peer is Holdfast else 50
             return [latency * 1000 for latency in trial.peer.control("all", number)]
@@ -258,7 +258,7 @@ def cli(rounds: int, count: int = 100) -> Finding:
     def once(peer: type[Peer]) -> list[float]:
         with Trial(peer) as trial:
             trial.up(ready(trial, count))
-            time.sleep(1)
+            trial.settle()
             argv = [str(word) for word in trial.peer.cli_status()]
             limits.wall_ms(argv, trial.work)
             return [limits.wall_ms(argv, trial.work) for _ in range(15)]
@@ -287,7 +287,7 @@ def stop(rounds: int, count: int = 100) -> Finding:
     def once(peer: type[Peer]) -> tuple[float, float]:
         with Trial(peer) as trial:
             trial.up(ready(trial, count))
-            time.sleep(1)
+            trial.settle()
             trial.peer.control("all", 1)
             pids = list(trial.reports.numbers().values())
             gone: list[float | None] = []
@@ -338,7 +338,7 @@ def small(rounds: int, count: int = 1_000_000) -> Finding:
             go = trial.work / "go"
             trial.up([Service("w", small_writer(trial, go, count))], 0)
             wait_until(trial.peer.answers, 20, "status")
-            time.sleep(1)
+            trial.settle()
             own = trial.peer.own_pids()
             cpu, begun = cpu_seconds(own), time.monotonic()
             go.touch()

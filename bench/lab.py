@@ -26,6 +26,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARKER = "HOLDFAST_BENCH_RUN"
 RUN = f"{os.getpid()}-{time.time_ns()}"
 PYTHON = sys.executable
+SETTLE_SECONDS = 4.0
 
 
 def program(name: str, *arguments: object) -> list[str]:
@@ -196,6 +197,11 @@ class Trial:
             self.peer.close()
             self.reports.close()
             shutil.rmtree(self.work, ignore_errors=True)
+
+    def settle(self) -> None:
+        """Until a peer's start is over, what it put off to its first seconds included: that is
+        part of no figure but the start's."""
+        time.sleep(SETTLE_SECONDS)
 
     def up(self, services: list[Service], reports: int | None = None) -> float:
         """Starts the peer with these services; seconds until all have reported."""
