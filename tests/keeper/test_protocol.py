@@ -42,6 +42,13 @@ def test_description(keeper: KeeperProcess) -> None:
         assert stat.S_IMODE((keeper.state / name).stat().st_mode) == 0o600
 
 
+def test_only_what_was_recorded(keeper: KeeperProcess) -> None:
+    """What a supervisor asks for again and again comes without the rest."""
+    keeper.spawn("sh", "-c", "printf 12345; sleep 300", run_id="r1", service="web")
+    expected = {"run_id": "r1", "service": "web", "log_bytes": 5}
+    wait_for(lambda: keeper.link.do("list", only="log_bytes")["runs"] == [expected])
+
+
 def test_unknown_word(keeper: KeeperProcess) -> None:
     """A word of a later version is answered, not ignored; unknown fields are."""
     assert keeper.link.ask("dance")["error"]["code"] == "unknown_word"
@@ -327,7 +334,8 @@ while b'retire' not in buffer:
 def test_keeper_imports_little() -> None:
     """The keeper loads nothing heavy: it is the process that is always there."""
     heavy = {"subprocess", "asyncio", "argparse", "typing", "dataclasses", "logging", "pathlib"}
-    code = "import sys; import holdfast.keeper.main; print(*sys.modules)"
+    heavy |= {"re", "json"}
+    code = "import sys; import holdfast.keeper.main, holdfast.keeper.keeper; print(*sys.modules)"
     source = str(Path(wire.__file__).parents[2])
     loaded = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {source!r}); {code}"],

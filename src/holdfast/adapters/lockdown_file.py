@@ -12,11 +12,12 @@ import msgspec
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.authority import LockdownInfo
+from holdfast.vocabulary.readers import reader
 
 NAME = "lockdown.json"
 _LARGEST = 64 * 1024
 _log = logger("lockdown")
-_decode = msgspec.json.Decoder(LockdownInfo).decode
+_decode = reader(LockdownInfo)
 
 
 class LockdownFile:

@@ -20,8 +20,9 @@ from holdfast.adapters.own_log import logger
 from holdfast.rules import port_leases
 from holdfast.rules.port_leases import Asked, Holder, Lease
 from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.readers import reader
 
-_decode = msgspec.json.Decoder(list[Lease]).decode
+_decode = reader(list[Lease])
 LOCK_SECONDS = 5.0
 """How long another Holdfast may hold the list: it does for milliseconds, unless it is stopped."""
 _AGAIN_SECONDS = 0.02

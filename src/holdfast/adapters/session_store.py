@@ -16,6 +16,7 @@ from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.tokens import LONGEST_TOKEN, PREFIX
 from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Fate
 
 ID_DIGITS = 32
@@ -41,7 +42,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """It is being closed, with this fate for what it started."""
 
 
-_decode = msgspec.json.Decoder(list[StoredSession]).decode
+_decode = reader(list[StoredSession])
 
 
 class SessionStore:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.own_log import logger
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import RunRecord
 
 _log = logger("state_tables")
@@ -94,7 +95,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """Single facts by name."""
 
 
-_decode_record = msgspec.json.Decoder(ServiceRecord).decode
+_decode_record = reader(ServiceRecord)
 
 
 def load(db: sqlite3.Connection, exits: list[str]) -> Loaded:

@@ -20,6 +20,7 @@ from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
+from holdfast.vocabulary.readers import reader
 
 PREFIX = "holdfast_"
 ADMIN_NAME = "first admin"
@@ -62,7 +63,7 @@ class NewToken(NamedTuple):
     text: str
 
 
-_decode = msgspec.json.Decoder(list[Token]).decode
+_decode = reader(list[Token])
 
 
 class Tokens:

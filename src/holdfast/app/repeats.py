@@ -28,6 +28,7 @@ from holdfast.vocabulary.errors import (
     Refused,
     UsageError,
 )
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Result
 
 KEPT = "repeat:"
@@ -65,7 +66,7 @@ class Given(msgspec.Struct, kw_only=True):
     is_too_long: bool = False
 
 
-_decode = msgspec.json.Decoder(Given).decode
+_decode = reader(Given)
 _encode = msgspec.json.Encoder().encode
 
 

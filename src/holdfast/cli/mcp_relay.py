@@ -14,7 +14,7 @@ import select
 import time
 
 from holdfast.cli.mcp_session import decide, nobody_there
-from holdfast.client.lean_json import dumps, encoded, loads
+from holdfast.lean_json import dumps, encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False

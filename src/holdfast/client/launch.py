@@ -13,8 +13,8 @@ import time
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
-from holdfast.client.lean_json import loads
 from holdfast.client.reach import SupervisorAway, lock_is_held, reach
+from holdfast.lean_json import loads
 from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, Refused, TimedOut
 from holdfast.vocabulary.places import Places, digest, states_root
 

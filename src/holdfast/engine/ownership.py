@@ -15,13 +15,14 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Keeper
 from holdfast.rules import sessions as rules
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import Desired, State
 
 OWNER = "owner:"
 _OVER = (State.STOPPED, State.EXITED, State.FAILED)
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode = msgspec.json.Decoder(Owner).decode
+_decode = reader(Owner)
 _log = logger("ownership")
 
 

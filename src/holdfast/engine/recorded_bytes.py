@@ -35,7 +35,7 @@ class RecordedBytes:
 
     async def _ask(self) -> None:
         try:
-            facts = await self._link.ask({"do": "list"})
+            facts = await self._link.ask({"do": "list", "only": "log_bytes"})
         except HoldfastError:
             return
         for run in facts.get("runs") or ():

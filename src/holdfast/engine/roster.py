@@ -24,6 +24,7 @@ from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.vocabulary.commands.services import START_SECONDS
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
@@ -31,8 +32,8 @@ from holdfast.vocabulary.states import Desired, State
 _log = logger("roster")
 _SPEC, _DESIRED = "spec:", "desired:"
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode_kept = msgspec.json.Decoder(Kept).decode
-_decode_environ = msgspec.json.Decoder(dict[str, str]).decode
+_decode_kept = reader(Kept)
+_decode_environ = reader(dict[str, str])
 
 
 class Roster:

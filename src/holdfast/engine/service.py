@@ -23,6 +23,7 @@ from holdfast.rules.health import Condition
 from holdfast.rules.restart import Counters, Ending
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Outcome, ServiceStatus
 from holdfast.vocabulary.service_spec import ServiceSpec
 from holdfast.vocabulary.sessions import Owner
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 Report = list[dict[str, Any]]
 _CONDITION = "condition:"
 PORTS = "ports:"
-_decode_ports = msgspec.json.Decoder(dict[str, int]).decode
-_decode_condition = msgspec.json.Decoder(tuple[str, Condition]).decode
+_decode_ports = reader(dict[str, int])
+_decode_condition = reader(tuple[str, Condition])
 
 
 class Service:

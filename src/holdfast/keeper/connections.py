@@ -32,6 +32,7 @@ _LOT = 32
 # Long where a run that nobody was told of is found again by its environment, should we be killed.
 _OWED_SECONDS = 0.5 if sys.platform == "linux" else 0.01
 _RETRY_SECONDS = 0.01
+_CALM_SECONDS = 2.0
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
 _BACKLOG = 512
@@ -112,6 +113,8 @@ class Connection:
             if number % _LOT == 0 and self.is_open:
                 # Each waits with copies of descriptors, of which there may be few.
                 self._outbox.try_flush(self._sock)
+        if len(owed) >= _LOT:
+            self._loop.call_later(_CALM_SECONDS, host.give_memory_back)
 
     def _has_more(self) -> bool:
         """Whether further requests are here, or in the socket."""

@@ -11,8 +11,9 @@ descriptor}], `pending` [spawn requests without an answer]; an upgrade adds `lis
 
 from __future__ import annotations
 
-import json
 import os
+
+from holdfast import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class HandoverError(Exception):
 def write(table: Table) -> int:
     """A descriptor of a memory file that holds the table; it survives `execv`."""
     fd = _memory_file()
-    data = json.dumps({"version": VERSION, **table}).encode("ascii")
+    data = lean_json.encoded({"version": VERSION, **table})
     if hasattr(os, "memfd_create"):
         # Without room this is an error, where a mapping would be a fatal signal.
         with open(fd, "wb", closefd=False) as file:
@@ -57,7 +58,7 @@ def read(fd: int) -> Table:
     try:
         with mmap.mmap(fd, os.fstat(fd).st_size, access=mmap.ACCESS_READ) as memory:
             # Whole pages, where the system counts in them.
-            table = json.loads(memory[:].rstrip(b"\0"))
+            table = lean_json.loads(memory[:].rstrip(b"\0"))
     except (OSError, ValueError) as error:
         raise HandoverError(f"the table is not readable: {error}") from None
     finally:

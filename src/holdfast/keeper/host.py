@@ -161,6 +161,16 @@ def set_subreaper() -> bool:
     return _subreaper[0]
 
 
+def give_memory_back() -> None:
+    """Free pages amidst our memory, of which much work at once leaves many, to the system."""
+    if sys.platform == "linux":
+        import ctypes
+
+        # Only glibc keeps them, and knows this.
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+            trim(0)
+
+
 def is_subreaper() -> bool:
     return _subreaper[0]
 

@@ -7,8 +7,9 @@ not even opened, waits in memory until `mend` finds the file willing.
 
 from __future__ import annotations
 
-import json
 import os
+
+from holdfast import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Journal:
         lines = []
         for ended in exits:
             self._exits[ended["run_id"]] = ended
-            lines.append(json.dumps({"exit": ended}))
+            lines.append(lean_json.encoded({"exit": ended}))
         self._append(lines)
 
     def forget(self, run_ids: Iterable[str]) -> None:
@@ -97,7 +98,7 @@ class Journal:
         if not gone or (not self._exits and self._empty()):
             return
         if self._size <= _COMPACT_ABOVE or not self._compact():
-            self._append([json.dumps({"forget": gone})])
+            self._append([lean_json.encoded({"forget": gone})])
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -125,7 +126,7 @@ class Journal:
         self._exits = {}
         for line in (data + self._pending).split(b"\n"):
             try:
-                entry = json.loads(line)
+                entry = lean_json.loads(line)
             except ValueError:
                 continue  # a torn line: the writer died inside it
             if not isinstance(entry, dict):
@@ -135,8 +136,8 @@ class Journal:
             for run_id in entry.get("forget", ()):
                 self._exits.pop(run_id, None)
 
-    def _append(self, lines: list[str]) -> None:
-        self._pending += "".join(line + "\n" for line in lines).encode("ascii")
+    def _append(self, lines: list[bytes]) -> None:
+        self._pending += b"".join(line + b"\n" for line in lines)
         self._write()
 
     def _write(self) -> None:
@@ -174,14 +175,16 @@ class Journal:
         if self._fd < 0:
             return False
         fresh = self._path + ".new"
-        data = "".join(json.dumps({"exit": ended}) + "\n" for ended in self._exits.values())
+        data = b"".join(
+            lean_json.encoded({"exit": ended}) + b"\n" for ended in self._exits.values()
+        )
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
             fd = os.open(fresh, flags, 0o600)
         except OSError:
             return False
         try:
-            if os.write(fd, data.encode("ascii")) < len(data):
+            if os.write(fd, data) < len(data):
                 return False
             os.rename(fresh, self._path)
             os.dup2(fd, self._fd, inheritable=False)

@@ -6,12 +6,12 @@ in `words`, the life of runs in `children`.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 
 import holdfast
+from holdfast import lean_json
 from holdfast.keeper import complaints, host
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.children import Children
@@ -406,7 +406,7 @@ class Keeper:
             "runtime": self._options.runtime,
             "started_at": self.started_at,
         }
-        replace_file(self._description_path(), json.dumps(description).encode() + b"\n")
+        replace_file(self._description_path(), lean_json.encoded(description) + b"\n")
 
 
 def _hash_of(state: str) -> str:

@@ -13,6 +13,7 @@ import sys
 import time
 
 import holdfast
+from holdfast import lean_json
 from holdfast.keeper import complaints
 from holdfast.keeper.launch_supervisor import Launcher
 from holdfast.keeper.options import Options
@@ -66,8 +67,6 @@ def _parse(arguments: list[str]) -> dict[str, str]:
 
 def _check(table_fd: int) -> int:
     """Rehearsal of an upgrade: everything can be imported, and the table is legible."""
-    import json
-
     from holdfast.keeper import handover, keeper  # noqa: F401
 
     table = handover.read(table_fd)
@@ -75,7 +74,7 @@ def _check(table_fd: int) -> int:
     program = os.path.join(os.path.dirname(holdfast.__file__), "supervisor.py")
     if not os.path.exists(program):
         raise StartError("start_failed", f"there is no {program}")
-    sys.stdout.write(json.dumps({"version": holdfast.__version__}) + "\n")
+    sys.stdout.write(lean_json.dumps({"version": holdfast.__version__}) + "\n")
     return 0
 
 
@@ -185,17 +184,13 @@ def _options(asked: dict[str, str]) -> Options:
 
 
 def _argv_of(text: str) -> list[str]:
-    import json
-
-    return [str(word) for word in json.loads(text)]
+    return [str(word) for word in lean_json.loads(os.fsencode(text))]
 
 
 def _project_of_predecessor(state: str) -> str | None:
-    import json
-
     try:
         with open(os.path.join(state, "keeper.json"), "rb") as file:
-            project = json.load(file).get("project")
+            project = lean_json.loads(file.read()).get("project")
     except (OSError, ValueError):
         return None
     return project if isinstance(project, str) else None
@@ -245,7 +240,5 @@ def _tidy_descriptors(asked: dict[str, str]) -> None:
 
 def _say(ready_fd: int | None, message: dict[str, object]) -> None:
     if ready_fd is not None:
-        import json
-
-        os.write(ready_fd, json.dumps(message).encode() + b"\n")
+        os.write(ready_fd, lean_json.encoded(message) + b"\n")
         os.close(ready_fd)

@@ -6,7 +6,7 @@ its key, so that it is sent once and not with every run. Never written to a disk
 
 from __future__ import annotations
 
-from holdfast.keeper import wire
+from holdfast.lean_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,5 +33,5 @@ class Memory:
         """A kept environment; KeyError where none is kept under this key."""
         found = self._environments.get(key)
         if found is None:
-            found = self._environments[key] = wire.load(self.values[key].encode())
+            found = self._environments[key] = loads(self.values[key].encode())
         return found

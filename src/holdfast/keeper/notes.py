@@ -7,12 +7,12 @@ the next supervisor is given. Decides nothing about what they mean.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
 import sys
 
+from holdfast import lean_json
 from holdfast.keeper import host
 from holdfast.keeper.peers import lineage
 
@@ -85,7 +85,7 @@ class Notes:
 
     def _note(self, service: str, run_id: str, data: bytes) -> None:
         key = HEARD + service
-        known = json.loads(self._memory.values.get(key) or "{}")
+        known = lean_json.loads((self._memory.values.get(key) or "{}").encode())
         if known.get("run_id") != run_id:
             known = {"run_id": run_id}
         for line in data.split(b"\n"):
@@ -94,7 +94,7 @@ class Notes:
             elif line.startswith(b"STATUS="):
                 known["status"] = line[:_STATUS_BYTES].decode(errors="replace")
         if len(known) > 1:
-            self._memory.keep({key: json.dumps(known)})
+            self._memory.keep({key: lean_json.encoded(known).decode()})
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:

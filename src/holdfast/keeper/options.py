@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from holdfast import lean_json
+
 
 class Options:
     """How this keeper was started."""
@@ -30,7 +32,5 @@ class Options:
         if self.project is not None:
             arguments += ["--project", self.project]
         if self.supervisor_argv is not None:
-            import json
-
-            arguments += ["--supervisor-argv", json.dumps(self.supervisor_argv)]
+            arguments += ["--supervisor-argv", lean_json.encoded(self.supervisor_argv).decode()]
         return arguments

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import array
 import errno
-import json
 import os
 import socket
+
+from holdfast import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ READ_SIZE = 64 * 1024
 _TOGETHER = 96
 _ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 _RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-_dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_parse = json.JSONDecoder().decode
 
 
 class WireError(Exception):
@@ -38,12 +37,7 @@ class WireError(Exception):
 
 def encode(message: Message) -> bytes:
     """One message as one line."""
-    return _dump(message).encode("ascii") + b"\n"
-
-
-def load(line: bytes) -> Any:
-    """A line's value; ValueError where it is none. Text at once: json would guess encodings."""
-    return _parse(line.decode())
+    return lean_json.encoded(message) + b"\n"
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
@@ -64,7 +58,7 @@ class Inbox:
 
     __slots__ = ("_fds", "_load", "_pieces", "_size", "max_line")
 
-    def __init__(self, max_line: int = 64 << 20, load: Load = load) -> None:
+    def __init__(self, max_line: int = 64 << 20, load: Load = lean_json.loads) -> None:
         self._load = load
         self._pieces: list[bytes] = []
         self._size = 0

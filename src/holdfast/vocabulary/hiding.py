@@ -21,6 +21,7 @@ _LONGEST_KEY = 16 * 1024
 _LEAST_BEGINNING = 3
 _FEW_VALUES = 64
 _SHORT = 512
+_MANY_LOOKS = 200
 _AWS_HINTS = (b"akia", b"asia", b"agpa", b"aida", b"aroa")
 # Capital letters: sought as it is written, which is quickest.
 _AWS = pattern(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
@@ -102,6 +103,7 @@ SHAPES: dict[str, str] = {
     "-----begin": _PRIVATE,
 }
 """The same for secrets that are known by how they begin."""
+_HINTS = tuple(hint.encode() for hint in (*NAMES, *SHAPES))
 
 _COMMON = b' 0123456789et\n"=.,/:saonirdlc-_[]()umphgfyb'
 """The most frequent characters of logs in lower case, the most frequent first."""
@@ -237,8 +239,6 @@ class _Finder:
     """Finds secrets by how they begin, and by their values."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        hints = [hint.encode() for hint in (*NAMES, *SHAPES)]
-        self._hints = _Probes(hints)
         self._values = values if len(values) <= _FEW_VALUES else ()
         self._probed: dict[bytes, list[tuple[bytes, int]]] = {}
         for value in values:
@@ -247,16 +247,26 @@ class _Finder:
             self._probed.setdefault(lower[cut : cut + _PROBE], []).append((value, cut))
         is_many = len(values) > _FEW_VALUES
         self._probes = _Probes(self._probed, is_many=True) if is_many else None
-        self._any = _Probes({*hints, *_AWS_HINTS, *self._probed}, is_many=True)
+        self._beginnings = {*_HINTS, *_AWS_HINTS, *self._probed}
+        # One expression is quicker, but takes as long to make as some hundred texts do without.
+        self._any: _Probes | None = None
+        self._looks = _MANY_LOOKS if is_many else 0
 
     def may_hold(self, data: bytes) -> bool:
         """Whether it is worth a closer look; quick for short texts, of which there are many."""
-        return len(data) > _SHORT or self._any.is_in(data.lower())
+        if len(data) > _SHORT:
+            return True
+        if self._any is None:
+            self._looks += 1
+            if self._looks < _MANY_LOOKS:
+                return any(map(data.lower().__contains__, self._beginnings))
+            self._any = _Probes(self._beginnings, is_many=True)
+        return self._any.is_in(data.lower())
 
     def spans(self, data: bytes, *, is_terminal: bool) -> Iterator[_Span]:
         known = _shapes() if is_terminal else _all()
         lower = data.lower()
-        for hint, place in self._hints.find(lower):
+        for hint, place in _hints().find(lower):
             pattern = known.get(hint)
             if pattern is not None and (secret := _pattern(pattern).match(data, place)):
                 start, end = secret.span(secret.lastindex or 0)
@@ -273,6 +283,12 @@ class _Finder:
             for value, cut in self._probed[probe]:
                 if place >= cut and data.startswith(value, place - cut):
                     yield place - cut, place - cut + len(value)
+
+
+@cache
+def _hints() -> _Probes:
+    """Made when there is something to look at closely: that takes milliseconds."""
+    return _Probes(_HINTS)
 
 
 _LONG_COVER = pattern(re.escape(HIDDEN) + rb"\*+")

@@ -57,7 +57,7 @@ class NotifyTarget(msgspec.Struct, frozen=True, kw_only=True, tag="notify"):
 Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget
 
 
-class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One question that is asked of a run again and again."""
 
     roles: tuple[Role, ...]
@@ -82,7 +82,7 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.target.__struct_config__.tag)
 
 
-class NotifySpec(msgspec.Struct, frozen=True, kw_only=True):
+class NotifySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a service tells about itself, beside the socket that NOTIFY_SOCKET names."""
 
     fd: int | None = None

@@ -9,7 +9,7 @@ import msgspec
 LimitAction = Literal["kill", "warn", "restart", "stop"]
 
 
-class MemoryLimit(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much memory a run may use over its whole tree, and what happens beyond that."""
 
     size: int

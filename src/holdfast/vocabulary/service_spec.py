@@ -27,7 +27,7 @@ RestartPolicy = Literal["always", "on_failure", "never"]
 UNLIMITED = -1
 
 
-class RestartSpec(msgspec.Struct, frozen=True, kw_only=True):
+class RestartSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a service that ended is started again."""
 
     delay: float = 5.0
@@ -38,14 +38,14 @@ class RestartSpec(msgspec.Struct, frozen=True, kw_only=True):
     reset_after: float = 60.0
 
 
-class StopSpec(msgspec.Struct, frozen=True, kw_only=True):
+class StopSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a service is asked to end, and for how long."""
 
     signal: str = "SIGTERM"
     grace: float = 5.0
 
 
-class LogSpec(msgspec.Struct, frozen=True, kw_only=True):
+class LogSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much output is kept."""
 
     max_size: int = 16 * 1024 * 1024
@@ -55,7 +55,7 @@ class LogSpec(msgspec.Struct, frozen=True, kw_only=True):
 NeedCondition = Literal["started", "ready", "healthy", "completed", "log"]
 
 
-class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Another service that this one needs first."""
 
     service: str
@@ -67,7 +67,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a new run of it, once the condition is met again, restarts this one."""
 
 
-class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
+class WatchSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Files whose change restarts a service, or sends it a signal."""
 
     paths: tuple[str, ...]
@@ -82,7 +82,7 @@ class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Look at the files again and again, for file systems that tell nobody of changes."""
 
 
-class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When a service is started; one of `cron` and `every`."""
 
     cron: str | None = None
@@ -96,7 +96,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether times that were missed are made good, once."""
 
 
-class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One service, ready to be run: nothing in it needs looking up again."""
 
     name: str

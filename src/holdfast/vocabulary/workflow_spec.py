@@ -67,7 +67,7 @@ RecoveryCause = Literal["unhealthy", "crash", "start_failure", "suppressed", "me
 RecoveryAction = Literal["restart", "stop", "notify", "signal", "command"]
 
 
-class RecoverySpec(msgspec.Struct, frozen=True, kw_only=True):
+class RecoverySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is done about one cause of trouble."""
 
     action: RecoveryAction

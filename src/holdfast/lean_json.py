@@ -1,4 +1,4 @@
-"""JSON as the standard library's, without what that loads: `re` and `enum`, a third of a start.
+"""JSON as the standard library's, without what that loads: `re`, a third of a command's start.
 
 The same compiled code does the work; where it is missing, the library itself does.
 """

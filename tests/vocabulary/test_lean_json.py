@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.client import lean_json
+from holdfast import lean_json
 from tests.harness import PYTHON
 
 VALUES = some.recursive(
