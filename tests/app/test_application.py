@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
+from holdfast import kinship
 from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
-from holdfast.adapters.processes import Peer, Process, lineage
+from holdfast.adapters.processes import Peer, Process
 from holdfast.app.application import Application
 from holdfast.app.auditing import MOST_REFUSALS, Auditor
 from holdfast.app.standing import SupervisedProcesses
@@ -126,7 +127,7 @@ def test_who_is_in_our_cgroup_is_an_agent(
     """Wherever it came from, and whatever it says."""
     desk = Desk(Link({}))
     desk.link.cgroup_root = root or None
-    monkeypatch.setattr(processes, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
+    monkeypatch.setattr(kinship, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
     assert (
         Application(desk, SupervisedProcesses(desk), Auditor(Records())).who.identify(peer()).role
         is role
@@ -143,7 +144,7 @@ def test_an_orphan_of_the_keeper_is_an_agent(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_lineage_begins_with_the_process_itself() -> None:
     """The chain goes from the process to its parents."""
-    line = lineage(process(os.getpid()))
+    line = kinship.lineage(process(os.getpid()), processes.process)
     assert [one.pid for one in line[:2]] == [os.getpid(), os.getppid()]
 
 

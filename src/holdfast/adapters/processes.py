@@ -5,16 +5,14 @@ psutil is imported by `preload`, in the background: nothing here needs it at sta
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 import socket
-import struct
 import sys
 import time
 
 import msgspec
 
+from holdfast import kinship
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.results import ProcessInfo
 from holdfast.vocabulary.secrets import redact_arguments
@@ -22,10 +20,7 @@ from holdfast.vocabulary.secrets import redact_arguments
 if sys.platform == "darwin":
     from holdfast import darwin
 
-_LOCAL_PEERCRED, _LOCAL_PEERPID, _SOL_LOCAL = 0x001, 0x002, 0
-_SO_PEERPIDFD = 77
 _LONGEST_COMMAND = 160
-_MAX_STEPS = 1000
 _ROOMY_TABLE = 4096
 
 
@@ -53,31 +48,9 @@ def preload() -> None:
 
 def peer_of(sock: socket.socket) -> Peer:
     """Who connected, as the kernel says."""
-    if sys.platform == "darwin":
-        # struct xucred: version, uid, group count, groups
-        data = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
-        uid = struct.unpack_from("=II", data)[1]
-        pid = struct.unpack("=i", sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))[0]
-        return Peer(uid, process(pid) if pid > 0 else None)
-    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", data)
+    uid, pid = kinship.credentials(sock)
     found = process(pid) if pid > 0 else None
-    # Asked after the look: while who connected lives, the pid is nobody else's.
-    return Peer(uid, None if _has_left(sock) else found)
-
-
-def _has_left(sock: socket.socket) -> bool:
-    """Whether the process that connected has ended, where the kernel (6.5) can tell."""
-    try:
-        pidfd: int = struct.unpack("i", sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))[0]
-    except OSError as error:
-        return error.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ENOSYS)
-    try:
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        return bool(poll.poll(0))
-    finally:
-        os.close(pidfd)
+    return Peer(uid, None if kinship.has_left(sock) else found)
 
 
 def process(pid: int) -> Process | None:
@@ -96,62 +69,6 @@ def process(pid: int) -> Process | None:
             return None
         return Process(pid, fields[19].decode(), int(fields[1]))
     except (OSError, ValueError, IndexError):
-        return None
-
-
-def lineage(first: Process) -> list[Process]:
-    """The process and its ancestors, nearest first; nothing where they change too fast."""
-    line = [first]
-    for _ in range(_MAX_STEPS):
-        last = line[-1]
-        if last.ppid <= 0:
-            return line
-        parent, again = process(last.ppid), process(last.pid)
-        if again is None or again.start_time != last.start_time:
-            line.pop()
-            if not line:
-                return []
-        elif again.ppid != last.ppid:
-            line[-1] = again
-        elif parent is None:
-            # It exists, since it is still the parent, and is hidden: another user's.
-            return line
-        else:
-            line.append(parent)
-    return []
-
-
-def is_in_cgroup(pid: int, root: str) -> bool:
-    """Whether a process is in a cgroup beneath this one; yes if nobody can tell."""
-    name = os.fsencode(os.path.basename(root))
-    try:
-        with open(f"/proc/{pid}/cgroup", "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return True
-    return any(line.startswith(b"0::") and name in line[3:].split(b"/") for line in lines)
-
-
-def is_leaving(pid: int) -> bool:
-    """Whether it has ended, or is about to: then nothing can be read of it any more."""
-    if sys.platform == "darwin":
-        return process(pid) is None
-    try:
-        os.readlink(f"/proc/{pid}/exe")
-    except PermissionError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
-def user_of(pid: int) -> int | None:
-    """Whose process it is."""
-    if sys.platform == "darwin":
-        return darwin.user_of(pid)
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Protocol
 
+from holdfast import kinship
 from holdfast.adapters import processes
 from holdfast.adapters.processes import Process
 
@@ -34,7 +35,7 @@ class SupervisedProcesses:
             return Standing(None)
         link = self._context.link
         claimed = processes.run_id_of(process.pid)
-        line = processes.lineage(process)
+        line = kinship.lineage(process, processes.process)
         mains = {(run.get("pid"), run.get("start_time")): name for name, run in link.runs.items()}
         for one in line:
             if (one.pid, one.start_time) in mains:
@@ -43,7 +44,7 @@ class SupervisedProcesses:
         if claimed in link.runs:
             return Standing(True, claimed)
         root = link.cgroup_root
-        if root is not None and processes.is_in_cgroup(process.pid, root):
+        if root is not None and kinship.is_in_cgroup(process.pid, root):
             return Standing(True, claimed)
         pids = {one.pid for one in line}
         # Orphans of runs become the keeper's children; so is the supervisor, but no client.

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import kinship
 from holdfast.adapters import processes
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
@@ -227,18 +228,7 @@ class NotifySockets(Attendant):
 
 
 def _belongs(sender: Sender | None, run: LiveRun) -> bool:
-    """Whether a process of this run sent it. One that ended meanwhile is believed if it was of
-    the run's user: the address is a secret of the run."""
-    if sender is None or sender.pid == run.pid:
+    if sender is None:
         return True
-    process = processes.process(sender.pid) if sender.pid > 0 else None
-    if process is not None:
-        if processes.run_id_of(sender.pid) == run.run_id:
-            return True
-        main = (run.pid, run.start_time)
-        if any((it.pid, it.start_time) == main for it in processes.lineage(process)):
-            return True
-        # Asked last: of a process that ends meanwhile, nothing above was read for sure.
-        if not processes.is_leaving(sender.pid):
-            return False
-    return sender.uid in (os.geteuid(), processes.user_of(run.pid or 0))
+    main, spoke = (run.pid or 0, run.start_time or ""), (sender.pid, sender.uid)
+    return kinship.speaks_for(main, run.run_id, spoke, processes.process, processes.run_id_of)

@@ -12,15 +12,15 @@ import socket
 import struct
 import sys
 
-from holdfast import lean_json
+from holdfast import kinship, lean_json
 from holdfast.keeper import host
-from holdfast.keeper.peers import lineage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.keeper.descriptors import Descriptors
+    from holdfast.keeper.host import Process
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.memory import Memory
     from holdfast.keeper.runs import Run
@@ -112,33 +112,12 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int]:
 
 
 def _is_of(run: Run, pid: int, uid: int) -> bool:
-    """Whether a process of this run spoke; the same rule as the supervisor's."""
-    if pid == run.pid or uid < 0:
+    if uid < 0:
         return True
-    process = host.process(pid) if pid > 0 else None
-    if process is not None and process.is_alive:
-        if host.run_id_of(pid) == run.run_id:
-            return True
-        if any(it.identity == (run.pid, run.start_time) for it in lineage(process)):
-            return True
-        # Asked last: of a process that ends meanwhile, nothing above was read for sure.
-        if not _is_leaving(pid):
-            return False
-    return uid in (os.geteuid(), _user_of(run.pid))
+    main = (run.pid, run.start_time)
+    return kinship.speaks_for(main, run.run_id, (pid, uid), _living, host.run_id_of)
 
 
-def _is_leaving(pid: int) -> bool:
-    try:
-        os.readlink(f"/proc/{pid}/exe")
-    except PermissionError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
-def _user_of(pid: int) -> int | None:
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return None
+def _living(pid: int) -> Process | None:
+    found = host.process(pid)
+    return found if found is not None and found.is_alive else None
