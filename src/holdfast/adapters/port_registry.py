@@ -20,6 +20,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.rules import port_leases
 from holdfast.rules.port_leases import Asked, Holder, Lease
 from holdfast.vocabulary.errors import Failed
+from holdfast.vocabulary.places import lock_is_held
 from holdfast.vocabulary.readers import reader
 
 _decode = reader(list[Lease])
@@ -43,7 +44,7 @@ class PortRegistry:
         """The ports of a service, the same as before if they are free; raises `Taken`."""
         asked = Asked(self._holder(service), self._project, ports, span, time.time())
         with self._locked():
-            found, leases = port_leases.assign(self._load(), asked, is_free, is_there)
+            found, leases = port_leases.assign(self._load(), asked, is_free, lock_is_held)
             try:
                 self._save(leases)
             except OSError as error:
@@ -142,18 +143,3 @@ def _binds(family: socket.AddressFamily, host: str, port: int) -> bool:
         # Other failures (no such address family, a port for root only) tell nothing of it.
         return error.errno != errno.EADDRINUSE
     return True
-
-
-def is_there(state: str) -> bool:
-    """Whether a keeper lives on this state folder."""
-    try:
-        lock = os.open(os.path.join(state, "lock"), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False

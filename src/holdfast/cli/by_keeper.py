@@ -11,8 +11,9 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.client.keeper_line import KeeperLine
-from holdfast.client.reach import SupervisorAway, SupervisorHung, lock_is_held
+from holdfast.client.reach import SupervisorAway, SupervisorHung
 from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
+from holdfast.vocabulary.places import lock_is_held
 
 STOP_MARGIN_SECONDS = 15.0
 

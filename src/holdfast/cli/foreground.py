@@ -21,9 +21,10 @@ from holdfast.cli.output import Followed, Printer, Style
 from holdfast.cli.screen import PLAIN
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.launch import KeeperProcess
-from holdfast.client.reach import SupervisorAway, lock_is_held, reach
+from holdfast.client.reach import SupervisorAway, reach
 from holdfast.logbook.cursors import Cursor
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
+from holdfast.vocabulary.places import lock_is_held
 
 TOLD_EVENTS = frozenset(
     {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.cli.call import Call
 from holdfast.cli.following import learn_secrets
 from holdfast.cli.output import Followed, Printer, Style, interleave
-from holdfast.client.reach import lock_is_held, nothing_runs
+from holdfast.client.reach import nothing_runs
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.cursors import Cursor
@@ -20,6 +20,7 @@ from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
 from holdfast.vocabulary.names import OWN_NAMES
+from holdfast.vocabulary.places import lock_is_held
 from holdfast.vocabulary.secrets import hider
 
 

@@ -13,10 +13,10 @@ import time
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
-from holdfast.client.reach import SupervisorAway, lock_is_held, reach
+from holdfast.client.reach import SupervisorAway, reach
 from holdfast.lean_json import loads
 from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, Refused, TimedOut
-from holdfast.vocabulary.places import Places, digest, states_root
+from holdfast.vocabulary.places import Places, digest, lock_is_held, states_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from holdfast import __version__
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.versions import check_versions
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
-from holdfast.vocabulary.places import Places, keeper_note
+from holdfast.vocabulary.places import Places, keeper_note, lock_is_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -198,23 +198,6 @@ def keeper_facts(places: Places) -> dict[str, Any] | None:
         return None
     line.close()
     return line.facts
-
-
-def lock_is_held(state: str) -> bool:
-    """Whether a keeper (or a supervisor that turns into one) lives on this state folder."""
-    import fcntl
-
-    try:
-        fd = os.open(os.path.join(state, "lock"), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def nothing_runs(places: Places) -> NoDaemon:

@@ -117,6 +117,23 @@ def keeper_note(state: str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
+def lock_is_held(state: str) -> bool:
+    """Whether a keeper (or a supervisor that turns into one) lives on this state folder."""
+    import fcntl
+
+    try:
+        fd = os.open(os.path.join(state, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _as_started(places: Places) -> Places:
     """With the sockets where the keeper has them: its starter's environment may have been another
     one (cron, sudo and ssh often have no XDG_RUNTIME_DIR)."""
