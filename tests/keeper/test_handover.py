@@ -41,7 +41,8 @@ def test_other_version() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only a mapping can be written here")
 def test_without_memory_it_is_refused(tmp_path: Path) -> None:
-    """An error, after which everything goes on: a fatal signal would end the keeper."""
+    """An error, after which everything goes on and no descriptor is left behind: a fatal signal
+    would end the keeper, and each attempt at an upgrade would cost a descriptor."""
     with small_disk(tmp_path / "memory") as memory:
         fill(memory)
         _write_to(str(memory / "table"))
@@ -51,6 +52,8 @@ def test_without_memory_it_is_refused(tmp_path: Path) -> None:
 @in_a_subreaper
 def _write_to(path: str) -> None:
     handover._memory_file = lambda: os.open(path, os.O_RDWR | os.O_CREAT)
+    before = sorted(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="No space"):
         handover.write({"kept": {"key": "v" * 300_000}})
+    assert sorted(os.listdir("/proc/self/fd")) == before
     Path(f"{path}-refused").touch()

@@ -34,20 +34,14 @@ class HandoverError(Exception):
 
 def write(table: Table) -> int:
     """A descriptor of a memory file that holds the table; it survives `execv`."""
-    fd = _memory_file()
     data = lean_json.encoded({"version": VERSION, **table})
-    if hasattr(os, "memfd_create"):
-        # Without room this is an error, where a mapping would be a fatal signal.
-        with open(fd, "wb", closefd=False) as file:
-            file.write(data)
-    else:
-        import mmap
-
-        # Shared memory of macOS can be mapped, but neither written nor read.
-        os.ftruncate(fd, len(data))
-        with mmap.mmap(fd, len(data)) as memory:
-            memory[:] = data
-    os.set_inheritable(fd, True)
+    fd = _memory_file()
+    try:
+        _fill(fd, data)
+        os.set_inheritable(fd, True)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 
@@ -106,6 +100,20 @@ def recover_argv(
     program = os.path.join(package_parent, "holdfast", "keeper", "__main__.py")
     places = ["--state", state, "--runtime", runtime, "--import-path", import_path]
     return [python, "-I", "-S", program, *places, "--recover", str(table_fd)]
+
+
+def _fill(fd: int, data: bytes) -> None:
+    if hasattr(os, "memfd_create"):
+        # Without room this is an error, where a mapping would be a fatal signal.
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+    else:
+        import mmap
+
+        # Shared memory of macOS can be mapped, but neither written nor read.
+        os.ftruncate(fd, len(data))
+        with mmap.mmap(fd, len(data)) as memory:
+            memory[:] = data
 
 
 def _memory_file() -> int:
