@@ -6,6 +6,7 @@ before the others have their turn. The words themselves are elsewhere.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -36,6 +37,7 @@ _CALM_SECONDS = 2.0
 _CONTROL_OUTPUT_LIMIT = 4 << 20
 _CONTROL_LINE_LIMIT = 1 << 20
 _BACKLOG = 512
+_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 
 class Connection:
@@ -95,8 +97,8 @@ class Connection:
             return
         try:
             self._after_send(self._outbox.send_now(self._sock, message, fds))
-        except OSError:
-            self._mute()
+        except OSError as error:
+            self._mute(error)
 
     def owe(self, name: Any, run: Run) -> None:
         """The answer to a spawn, given as soon as no request waits: who wants hundreds of runs
@@ -215,14 +217,17 @@ class Connection:
     def _flush(self) -> None:
         try:
             self._after_send(self._outbox.flush(self._sock))
-        except OSError:
-            self._mute()
+        except OSError as error:
+            self._mute(error)
 
-    def _mute(self) -> None:
-        """The peer is gone: what it said before still counts, and is read to its end."""
+    def _mute(self, error: OSError) -> None:
+        """Nothing can be said to it. If it is gone, what it said before still counts, and is read
+        to its end; one that lives must notice, or it would wait for its answers for ever."""
         self._is_mute = True
         self._outbox.close()
         self._watch()
+        if error.errno not in _GONE:
+            self._loop.call_later(0, self.close)
 
     def _after_send(self, is_all_sent: bool) -> None:
         if is_all_sent:

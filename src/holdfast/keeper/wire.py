@@ -29,6 +29,8 @@ READ_SIZE = 64 * 1024
 _TOGETHER = 96
 _ANCILLARY_SIZE = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
 _RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+# The peer lives, and so does the connection: the kernel has no room just now.
+_FOR_NOW = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM)
 
 
 class WireError(Exception):
@@ -132,7 +134,7 @@ class Outbox:
 
     def __init__(self, encode: Encode = encode) -> None:
         self._encode = encode
-        # Too many descriptors are in flight and unread: ask again by the clock.
+        # No memory, or too many descriptors in flight and unread: ask again by the clock.
         self.is_refused = False
         # Descriptors in the queue are our own copies, closed once they are sent.
         self._queue: list[tuple[bytes, list[int]]] = []
@@ -169,7 +171,7 @@ class Outbox:
         return False
 
     def flush(self, sock: socket.socket) -> bool:
-        """Send what the socket takes; true when nothing is left. OSError: the peer is gone."""
+        """Send what the socket takes; true when nothing is left. OSError: it takes no more."""
         while self._queue:
             data, fds, count = self._next()
             sent = self._send(sock, data, fds)
@@ -215,7 +217,7 @@ class Outbox:
         except BlockingIOError:
             return 0
         except OSError as error:
-            if error.errno not in (errno.ETOOMANYREFS, errno.ENOBUFS):
+            if error.errno not in _FOR_NOW:
                 raise
             self.is_refused = True
             return 0
