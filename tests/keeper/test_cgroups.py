@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.keeper.cgroups import Cgroups
+from tests.keeper.conftest import KeeperProcess
 from tests.keeper.stage import has_cgroups, wait_for
 
 needs_cgroups = pytest.mark.skipif(not has_cgroups(), reason="no writable cgroup v2 tree")
@@ -146,6 +148,71 @@ def test_remove_stays_inside(cgroups: Cgroups) -> None:
         assert os.path.isdir(cgroups.root)
     finally:
         os.rmdir(stranger)
+
+
+@needs_cgroups
+def test_what_killed_keepers_left_is_removed(
+    cgroups: Cgroups, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper that starts removes the empty folders of those that were killed; not that of one
+    that lives, though it is empty just now, none with a process in it, nobody else's."""
+    parent = cgroups.create("parent")
+    assert parent is not None
+    monkeypatch.setenv("HOLDFAST_CGROUP", parent)
+    keepers = {name: KeeperProcess(folder / name) for name in ("living", "killed", "populated")}
+    roots = {name: it.hello["host"]["cgroup"] for name, it in keepers.items()}
+    foreign = f"{parent}/holdfast-0123456789abcdef.service"
+    os.mkdir(foreign)
+    try:
+        pid = keepers["populated"].spawn("sleep", "300")["pid"]
+        wait_for(lambda: cgroups.is_populated(roots["populated"]))
+        for name in ("killed", "populated"):
+            keepers[name].process.kill()
+            keepers[name].process.wait(30)
+        os.mkdir(f"{roots['killed']}/run-1")
+        keepers["next"] = KeeperProcess(folder / "next")
+        wait_for(lambda: not os.path.exists(roots["killed"]))
+        for _ in (last := Cgroups("f" * 16)).remove_left():
+            pass  # once more from beginning to end, since the keeper may not be done
+        last.close()
+        assert cgroups.pids(roots["populated"]) == [pid]
+        assert os.path.isdir(foreign)
+        assert os.path.isdir(roots["living"])
+        keepers["living"].spawn("sleep", "300")
+        wait_for(lambda: cgroups.is_populated(roots["living"]))
+    finally:
+        os.rmdir(foreign)
+        for keeper in keepers.values():
+            keeper.end()
+        cgroups.kill(parent)
+
+
+@needs_cgroups
+def test_a_root_that_is_removed_while_a_keeper_begins(
+    cgroups: Cgroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever removes it is faster: it is made anew, and nobody else can remove it then."""
+    parent = cgroups.create("parent")
+    assert parent is not None
+    monkeypatch.setenv("HOLDFAST_CGROUP", parent)
+    root = f"{parent}/holdfast-{'0' * 16}"
+    flock = fcntl.flock
+    removed: list[str] = []
+
+    def late(fd: int, kind: int) -> None:
+        if not removed:
+            os.rmdir(root)
+            removed.append(root)
+        flock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    begun, other = Cgroups("0" * 16), Cgroups("1" * 16)
+    assert removed == [root]
+    assert begun.root == root
+    assert list(other.remove_left()) == [None]
+    assert os.path.isdir(root)
+    begun.close()
+    other.close()
 
 
 @pytest.mark.parametrize("wish", ["off", "/nowhere", "plain"])

@@ -2,24 +2,37 @@
 
 Owns `holdfast-HASH/` beneath the keeper's own cgroup and all that is in it. A machine
 without a writable tree is normal: `root` is None and every call answers quietly.
-Never moves the keeper itself and never touches a directory it did not make.
+Never moves the keeper itself and never touches a directory that no keeper made.
+
+A keeper shares a lock on its directory as long as it lives, and the kernel lets go of it
+when the keeper dies: whoever has the lock alone knows that the directory is nobody's.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 
 from holdfast.keeper import host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX, _HASH_DIGITS = "holdfast-", 16
+_TRIES, _LOOK_SECONDS = 20, 0.001
 
 
 class Cgroups:
     """Makes, fills, empties and removes the cgroups of one keeper."""
 
-    __slots__ = ("project", "root")
+    __slots__ = ("_lock", "project", "root")
 
     def __init__(self, project_hash: str) -> None:
         self.project = project_hash
         self.root = _make_root(project_hash)
+        self._lock = None if self.root is None else _share(self.root)
 
     @property
     def can_kill(self) -> bool:
@@ -63,11 +76,25 @@ class Cgroups:
             return
         _remove(path)
 
+    def remove_left(self) -> Iterator[None]:
+        """Remove the empty roots of keepers that were killed, a directory with each step."""
+        parent = None if self.root is None else os.path.dirname(self.root)
+        for path in _nested(parent) if parent else ():
+            if not _is_root(path) or path == self.root or self.is_populated(path):
+                continue
+            for part in (*_nested(path), path):
+                # Asked anew for each: its next keeper may have begun meanwhile.
+                _remove_if_left(path, part)
+                yield
+
     def close(self) -> None:
         """Remove our own root if no run is left in it."""
         if self.root is not None:
             _rmdir(self.root)
             self.root = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def _make_root(project_hash: str) -> str | None:
@@ -77,7 +104,7 @@ def _make_root(project_hash: str) -> str | None:
     parent = wish if wish.startswith("/") else _own_directory()
     if parent is None or not os.path.exists(f"{parent}/cgroup.procs"):
         return None
-    path = f"{parent.rstrip('/')}/holdfast-{project_hash}"
+    path = f"{parent.rstrip('/')}/{_PREFIX}{project_hash}"
     if not _make(path):
         return None
     # A cgroup v1 hierarchy has cgroup.procs too, but neither events nor our rules.
@@ -85,6 +112,52 @@ def _make_root(project_hash: str) -> str | None:
         return path
     _rmdir(path)
     return None
+
+
+def _share(path: str) -> int | None:
+    """Our lock on the directory, made anew if it was removed before we had it; None where nobody
+    lets us have one. Who is about to remove it has it to himself for a moment."""
+    for _ in range(_TRIES):
+        fd = _locked(path, fcntl.LOCK_SH)
+        try:
+            if fd is not None and os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except OSError:
+            pass  # removed
+        if fd is not None:
+            os.close(fd)
+        time.sleep(_LOOK_SECONDS)
+        _make(path)
+    return None
+
+
+def _locked(path: str, kind: int) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _remove_if_left(root: str, path: str) -> None:
+    """Remove this part of a root whose keeper is gone; what is busy or a living one's stays."""
+    fd = _locked(root, fcntl.LOCK_EX)
+    if fd is not None:
+        _remove(path)
+        os.close(fd)
+
+
+def _is_root(path: str) -> bool:
+    """Whether the name is one that a keeper gives: others may begin alike."""
+    name = os.path.basename(path)
+    digits = name[len(_PREFIX) :]
+    is_hash = len(digits) == _HASH_DIGITS and not digits.strip("0123456789abcdef")
+    return name.startswith(_PREFIX) and is_hash
 
 
 def _own_directory() -> str | None:

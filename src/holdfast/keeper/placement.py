@@ -13,6 +13,8 @@ from holdfast.keeper import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.keeper.cgroups import Cgroups
     from holdfast.keeper.children import Children
     from holdfast.keeper.loop import Loop
@@ -23,6 +25,7 @@ _LATEST_SECONDS = 1.0
 _SLICE_SECONDS = 0.004
 _PASS_AFTER_SECONDS = 0.005
 _REMOVE_AFTER_SECONDS = 0.05
+_CALM_SECONDS = 2.0
 _MAX_PASSES = 50
 
 
@@ -60,7 +63,7 @@ class Placement:
             self._cgroups.remove(path)
 
     def sweep(self) -> None:
-        """Remove what a keeper that was killed left behind; what still lives there stays."""
+        """Remove what keepers that were killed left behind; what still lives there stays."""
         root = self._cgroups.root
         if root is None:
             return
@@ -72,6 +75,16 @@ class Placement:
         for entry in found:
             if entry.name not in self._children.runs:
                 self._cgroups.remove(entry.path)
+        # What keepers of other projects left can wait until ours has started its services.
+        steps = self._cgroups.remove_left()
+        self._loop.call_later(_CALM_SECONDS, lambda: self._sweep_others(steps))
+
+    def _sweep_others(self, steps: Iterator[None]) -> None:
+        until = self._loop.now() + _SLICE_SECONDS
+        for _ in steps:
+            if self._loop.now() > until:
+                self._loop.call_later(_PLACE_AFTER_SECONDS, lambda: self._sweep_others(steps))
+                return
 
     def _place(self) -> None:
         now = self._loop.now()
