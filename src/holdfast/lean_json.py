@@ -19,7 +19,8 @@ def loads(line: bytes) -> Any:
     text = line.removeprefix(_MARK).decode("utf-8", "surrogatepass").strip(_SPACE)
     try:
         value, end = _scan(text, 0)
-    except StopIteration:
+    except (StopIteration, SystemError, ImportError):
+        # Of its own errors it says nothing where the library, whose they are, is not loaded.
         raise ValueError("this is no JSON") from None
     if end != len(text):
         raise ValueError("there is more than one value")
@@ -27,11 +28,11 @@ def loads(line: bytes) -> Any:
 
 
 def encoded(value: Any) -> bytes:
-    """The same as bytes."""
+    """The value in UTF-8."""
     try:
         return dumps(value).encode()
     except UnicodeEncodeError:
-        return _dumps_ascii(value).encode()  # half a character, which only an escape can tell
+        return dumps_ascii(value).encode()  # half a character, which only an escape can tell
 
 
 class _Rules:
@@ -58,16 +59,16 @@ def _dumper(text_of: Callable[[str], str]) -> Callable[[Any], str]:
 
 _scan: Callable[[str, int], tuple[Any, int]]
 dumps: Callable[[Any], str]
-_dumps_ascii: Callable[[Any], str]
+dumps_ascii: Callable[[Any], str]
 try:
     import _json
 
     _scan = _json.make_scanner(_Rules)  # type: ignore[arg-type]  # takes what has these names
     dumps = _dumper(_json.encode_basestring)
-    _dumps_ascii = _dumper(_json.encode_basestring_ascii)
+    dumps_ascii = _dumper(_json.encode_basestring_ascii)
 except (ImportError, AttributeError, TypeError):
     import json
 
     _scan = json.JSONDecoder().raw_decode
     dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-    _dumps_ascii = json.JSONEncoder(separators=(",", ":")).encode
+    dumps_ascii = json.JSONEncoder(separators=(",", ":")).encode

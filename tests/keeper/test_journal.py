@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from holdfast import lean_json
 from holdfast.keeper.journal import Journal
+from tests.keeper.conftest import KeeperProcess
 
 
 def _ended(name: str) -> dict[str, object]:
@@ -72,6 +75,18 @@ def test_torn_line(tmp_path: Path) -> None:
     assert _names(Journal(str(path))) == ["a", "b"]
 
 
+def test_a_keeper_starts_with_a_torn_line(
+    make_keeper: Callable[..., KeeperProcess], folder: Path
+) -> None:
+    """The same with a real one, which has loaded nothing but what it needs."""
+    (folder / "state").mkdir()
+    whole = b'{"exit": {"run_id": "a", "service": "web", "code": 3}}\n'
+    (folder / "state" / "exits.jsonl").write_bytes(whole + b'{"exit": {"run_id": "torn", "co')
+    keeper = make_keeper()
+    assert keeper.ready.get("ready"), keeper.ready
+    assert [it["code"] for it in keeper.link.do("list")["exits"]] == [3]
+
+
 def test_private(tmp_path: Path) -> None:
     """Nobody else may read it."""
     path = tmp_path / "exits.jsonl"
@@ -111,3 +126,15 @@ def test_handed_over_in_memory(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "nowhere")
     second.mend()
     assert _names(Journal(missing)) == ["a"]
+
+
+def test_a_name_in_any_script_is_handed_over(tmp_path: Path) -> None:
+    """What waits is told to the next program image in bytes, whatever stands in it."""
+    missing = str(tmp_path / "nowhere" / "exits.jsonl")
+    journal = Journal(missing, may_wait=True)
+    journal.add([_ended("größe-\udcff"), _ended("größe")])
+    state = lean_json.loads(lean_json.encoded(journal.state()))
+    second = Journal(missing, inherited=state, may_wait=True)
+    os.mkdir(tmp_path / "nowhere")
+    second.mend()
+    assert _names(Journal(missing)) == ["größe-\udcff", "größe"]

@@ -202,6 +202,17 @@ def test_deep_nesting_is_no_message(keeper: KeeperProcess) -> None:
     assert keeper.link.do("list")
 
 
+@pytest.mark.parametrize("line", [b'{"id": 1, "do', b'{"id": "\\u12"}', b"{1: 2}", b'"a\tb"'])
+def test_half_a_message_is_none(keeper: KeeperProcess, line: bytes) -> None:
+    """What no JSON can be costs its sender the connection, and nobody else anything."""
+    control = keeper.control()
+    control.sock.settimeout(30)
+    control.sock.sendall(line + b"\n")
+    answer = control.sock.recv(1000)
+    assert b"bad_message" in answer
+    assert keeper.link.do("list")
+
+
 def test_a_bad_message_leaks_no_descriptor(keeper: KeeperProcess) -> None:
     """Descriptors of a good message that came with a bad one are closed."""
     keeper.link.do("list")

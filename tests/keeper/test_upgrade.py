@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.keeper import main
+from holdfast.keeper.options import Options
 from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -192,3 +194,12 @@ def test_supervisor_is_relaunched(make_keeper: Callable[..., KeeperProcess], fol
     control.do("upgrade")
     wait_for(lambda: control.do("list")["supervisor"]["pid"] not in (None, first))
     wait_for(lambda: not is_alive(first))
+
+
+def test_the_next_image_understands_its_words_in_any_locale() -> None:
+    """Words of the system may be of any encoding; what tells them is plain ASCII."""
+    words = ["/opt/größe", "\udcff\udcfe", "日本"]
+    arguments = Options("/s", "/r", [], None, words).arguments([])
+    text = arguments[arguments.index("--supervisor-argv") + 1]
+    assert text.isascii()
+    assert main._argv_of(text) == words

@@ -71,6 +71,22 @@ def test_garbage_is_an_error_of_the_same_kind(line: bytes) -> None:
             loads(line)
 
 
+def test_garbage_is_an_error_where_the_library_is_not_loaded() -> None:
+    """Its compiled code tells of no error then, which must be one nevertheless."""
+    code = (
+        "import sys, ast; from holdfast import lean_json; bad = []\n"
+        "for line in ast.literal_eval(sys.argv[1]):\n"
+        "    try: bad.append(lean_json.loads(line))\n"
+        "    except ValueError: continue\n"
+        "print(bad)"
+    )
+    garbage = [b'{"a', b'{"a":1 x', b"{1:2}", b'{"a" 1}', b'"\\u12"', b'"\\x"', b'"\n"', b"[1 2]"]
+    done = subprocess.run(
+        [PYTHON, "-c", code, repr(garbage)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_what_the_library_loads_is_not_loaded() -> None:
     """The relay and the connection start without it, which is what all this is for."""
     code = (

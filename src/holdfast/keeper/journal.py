@@ -43,7 +43,7 @@ class Journal:
         self._is_loaded = inherited is not None
         if inherited is not None:
             self._exits = {it["run_id"]: it for it in inherited["exits"]}
-            self._pending = inherited["pending"].encode("ascii")
+            self._pending = inherited["pending"].encode("latin-1")
         try:
             self._open()
         except OSError:
@@ -60,7 +60,7 @@ class Journal:
 
     def state(self) -> Exit:
         """What the next program image must know even if the file cannot tell."""
-        return {"exits": self.exits(), "pending": self._pending.decode("ascii")}
+        return {"exits": self.exits(), "pending": self._pending.decode("latin-1")}
 
     def mend(self) -> None:
         """Try again what was refused."""

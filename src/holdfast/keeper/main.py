@@ -184,7 +184,7 @@ def _options(asked: dict[str, str]) -> Options:
 
 
 def _argv_of(text: str) -> list[str]:
-    return [str(word) for word in lean_json.loads(os.fsencode(text))]
+    return [str(word) for word in lean_json.loads(text.encode())]
 
 
 def _project_of_predecessor(state: str) -> str | None:

@@ -32,5 +32,5 @@ class Options:
         if self.project is not None:
             arguments += ["--project", self.project]
         if self.supervisor_argv is not None:
-            arguments += ["--supervisor-argv", lean_json.encoded(self.supervisor_argv).decode()]
+            arguments += ["--supervisor-argv", lean_json.dumps_ascii(self.supervisor_argv)]
         return arguments
