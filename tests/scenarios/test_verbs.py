@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -108,13 +110,61 @@ def test_own_log_tells_what_happened(hold: Hold) -> None:
     wait_for(lambda: "exit service=job code=3" in log.read_text())
 
 
-def test_input_that_is_not_passed_on_is_said(hold: Hold, tmp_path: Path) -> None:
-    """`run --wait --stdin` with something piped in would else be a riddle."""
+def test_input_that_would_not_be_passed_on_is_refused(hold: Hold, tmp_path: Path) -> None:
+    """`run --wait --stdin` would be a riddle: nothing is started, and the way to do it is told."""
     (tmp_path / "input").write_text("hello\n")
     with (tmp_path / "input").open() as given:
-        done = hold.cli("run", "--wait", "--stdin", "--", "true", stdin=given)
-    assert "yours is not passed on" in done.stderr
-    assert not hold.cli("run", "--wait", "--stdin", "--", "true").stderr
+        done = hold.cli("run", "--wait", "--stdin", "--", "cat", stdin=given, expect=2)
+    assert "is not passed on" in done.stderr
+    assert "sh -c 'COMMAND < FILE'" in done.stderr
+    assert hold.json("ls") == {"holdfasts": []}
+    told = hold.cli("run", "--wait", "--", "sh", "-c", f"cat < {tmp_path / 'input'}")
+    assert told.stdout == "hello\n"
+
+
+def test_no_events_are_no_events(hold: Hold) -> None:
+    """events -n 0 tells none, also of a replay; with -f, only what happens from then on."""
+    hold.services(web=SLEEP)
+    hold.up()
+    hold.wait_status("web", "running")
+    for words in (("-n", 0), ("--since", 0, "-n", 0), ("-n", 0, "nobody")):
+        done = hold.cli("events", *words)
+        assert (done.stdout, done.stderr) == ("", "")
+    assert hold.ask("events", since=1, limit=0) == {"events": [], "last": 1}
+    assert hold.json("runs", "web", "-n", 0) == {"runs": []}
+    newest = hold.ask("events", limit=0)["last"]
+    argv = hold.command("events", "-f", "--since", 0, "-n", 0, "--json")
+    with started(argv, env=hold.environ, cwd=hold.project) as following:
+        assert following.stdout is not None
+        out = following.stdout.fileno()
+
+        def is_told() -> bool:
+            hold.ask("pause", services=["web"])
+            hold.ask("resume", services=["web"])
+            return bool(select.select([out], [], [], 0.05)[0])
+
+        wait_for(is_told)
+        first = json.loads(read_until(following, b"\n").splitlines()[0])
+    assert first["seq"] > newest
+
+
+def test_adopt_of_what_cannot_be_adopted_leaves_no_holdfast(hold: Hold) -> None:
+    """What was started only to be refused is ended again, as `up` and `run` do."""
+    assert "cannot be adopted" in hold.cli("adopt", "--pid", 1, "init", expect=1).stderr
+    assert hold.json("ls") == {"holdfasts": []}
+
+
+def test_a_foreground_with_nothing_to_show_says_so(hold: Hold) -> None:
+    """`up` with services that all start on request stays, and does not look hung."""
+    hold.services(web={"command": SLEEP, "autostart": False})
+    with started(
+        hold.command("up"), env=hold.environ, cwd=hold.project, stderr=subprocess.STDOUT
+    ) as shown:
+        read_until(shown, b"nothing to start")
+        hold.cli("start", "web")
+        read_until(shown, b"started, pid")
+        shown.send_signal(signal.SIGINT)
+        assert shown.wait(30) == 0
 
 
 def test_tail_of_a_replay_is_its_newest_part(hold: Hold) -> None:
@@ -194,6 +244,10 @@ def test_adopt_takes_over_a_running_process(hold: Hold) -> None:
         adopted = hold.service("old")
         assert (adopted["status"], adopted["pid"]) == ("running", stranger.pid)
         assert adopted["adopted"]
+        other = hold.service("web")["pid"]
+        again = hold.json("adopt", "--pid", stranger.pid, "old")["services"]["old"]
+        assert (again["outcome"], again["run_id"]) == ("already_running", adopted["run_id"])
+        assert "runs already" in hold.cli("adopt", "--pid", other, "old", expect=1).stderr
         threading.Thread(target=stranger.wait, daemon=True).start()
         hold.cli("stop", "old")
         wait_for(lambda: stranger.poll() is not None)

@@ -27,6 +27,8 @@ def _events(call: Call, patient: Patience) -> int:
     given = call.options.get("since")
     since, moment = (0, given) if isinstance(given, float) else (given, 0.0)
     is_following = bool(call.options.get("follow"))
+    if call.options.get("tail") == 0:
+        since, moment = call.ask("events", limit=0)["last"], 0.0
     # A replay is complete: it is read page by page, and its tail can be told only at its end.
     is_replay = since is not None
     limit = REPLAY_PAGE if is_replay else call.options.get("tail", 100)
@@ -160,7 +162,8 @@ def runs(call: Call) -> int:
         return 0
     rows = [_run_row(run) for run in result["runs"]]
     if not rows:
-        call.say(f"{call.operands[0]} has not run yet")
+        if call.options.get("tail") != 0:
+            call.say(f"{call.operands[0]} has not run yet")
         return 0
     heads: tuple[str, ...] = RUN_HEADS
     if {run["service"] for run in result["runs"]} != {call.operands[0]}:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import sys
 from typing import Any
 
@@ -28,6 +27,7 @@ OVER_STATES = frozenset({"exited", "failed", "stopped"})
 
 def run(call: Call) -> int:
     _check_it_is_words(call)
+    _check_input(call)
     is_waiting = bool(call.options.get("wait"))
     if is_waiting:
         heed_sigterm()
@@ -48,8 +48,6 @@ def run(call: Call) -> int:
         fields["terminal"] = True
     if call.options.get("stdin"):
         fields["stdin"] = "pipe"
-        if is_waiting and _has_piped_input():
-            call.note("--stdin only keeps its input open: yours is not passed on to it")
     ends = ends_of(call.places.logs)
     launched, result = launch(call, lambda: call.ask("run", **fields))
     service, outcome = result["service"], result["outcome"]
@@ -77,9 +75,11 @@ def _check_it_is_words(call: Call) -> None:
         raise UsageError(f'no program is called "{line}"', hint)
 
 
-def _has_piped_input() -> bool:
-    kind = os.fstat(0).st_mode
-    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
+def _check_input(call: Call) -> None:
+    """What waits is taken for the command itself, and would be given input in vain."""
+    if call.options.get("wait") and call.options.get("stdin"):
+        hint = "let a shell give it its input: holdfast run --wait -- sh -c 'COMMAND < FILE'"
+        raise UsageError("--stdin with --wait: your input is not passed on to the command", hint)
 
 
 def environment_of(call: Call) -> dict[str, str]:

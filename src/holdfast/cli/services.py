@@ -126,10 +126,10 @@ def adopt(call: Call) -> int:
         )
     if way == "pidfile":
         value = os.path.realpath(os.path.join(call.folder, value))
-    from holdfast.client.launch import ensure_running
+    from holdfast.cli.up import launch
 
-    call.use(ensure_running(call.places, call.environ).connection)
-    return tell(call, call.ask("adopt", service=call.operands[0], **{way: value}))
+    name = call.operands[0]
+    return tell(call, launch(call, lambda: call.ask("adopt", service=name, **{way: value}))[1])
 
 
 def tell(call: Call, result: dict[str, Any]) -> int:

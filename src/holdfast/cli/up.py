@@ -58,6 +58,8 @@ def _stay(
     _tell_changes(call, result)
     _tell_waiting(call, result)
     _tell_doors(call)
+    if not result["services"]:
+        call.note("nothing to start yet; `holdfast start SERVICE` or `holdfast run` does")
     asked = call.operands
     if any(name not in result["services"] for name in asked):
         # Groups, tags and instances: shown is what they stand for.

@@ -157,9 +157,11 @@ async def adopt(context: Context, command: Adopt) -> Outcomes:
     if not is_service_name(name):
         raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
     known = context.roster.runners.get(name)
-    if known is not None and known.run is not None:
-        raise Failed(f"{name} runs already", "adopt under another name, or stop it first")
     found = await context.in_thread(processes.find, command.pid, command.pidfile, command.port)
+    if known is not None and known.run is not None:
+        if known.run.pid == found.pid:
+            return Outcomes(services={name: known.outcome("already_running")})
+        raise Failed(f"{name} runs already", "adopt under another name, or stop it first")
     spec = ServiceSpec(
         name=name,
         argv=found.argv,

@@ -43,7 +43,9 @@ def _names(context: Context, wanted: list[str]) -> list[str]:
 
 
 async def _tell(context: Context, command: Events) -> EventsResult:
-    limit = max(1, min(command.limit, _MOST))
+    limit = max(0, min(command.limit, _MOST))
+    if not limit:
+        return EventsResult(events=[], last=_place(context, command))
     await context.store.written(SHORT_SECONDS)
     if command.since is None:
         found = await context.store.newest_events(limit, command.services)
@@ -51,6 +53,10 @@ async def _tell(context: Context, command: Events) -> EventsResult:
         found = await context.store.events_after(command.since, limit, command.services)
     last = found[-1]["seq"] if found and len(found) >= limit else context.bus.last_seq
     return EventsResult(events=found, last=max(last, found[-1]["seq"] if found else 0))
+
+
+def _place(context: Context, command: Events) -> int:
+    return context.bus.last_seq if command.since is None else command.since
 
 
 async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str, Any], None]:
@@ -85,7 +91,7 @@ async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str,
 async def runs(context: Context, command: Runs) -> RunsResult:
     names = context.roster.names([command.service])
     await context.store.written()
-    limit = max(1, min(command.limit, 1000))
+    limit = max(0, min(command.limit, 1000))
     found = [run for name in names for run in await context.store.runs_of(name, limit)]
     if len(names) > 1:
         found = sorted(found, key=lambda run: run.started_at, reverse=True)[:limit]
