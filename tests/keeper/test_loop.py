@@ -38,6 +38,20 @@ def test_timers_in_order(loop: Loop) -> None:
     assert seen == [1, 2]
 
 
+@pytest.mark.parametrize("seconds", [30 * 86400.0, 1e18, float("inf")])
+def test_a_timer_in_a_far_future(loop: Loop, seconds: float) -> None:
+    """A lease or a grace of many days ends nobody: no system can wait so long in one call."""
+    reader, writer = os.pipe()
+    loop.watch(reader, loop.stop)
+    loop.call_later(seconds, loop.stop)
+    os.write(writer, b"x")
+    loop.run()
+    assert len(loop._timers) == 1
+    loop.unwatch(reader)
+    os.close(reader)
+    os.close(writer)
+
+
 def test_cancelled_timers_do_not_pile_up(loop: Loop) -> None:
     """A lease that is renewed for ever costs no memory."""
     for _ in range(10_000):

@@ -21,6 +21,8 @@ WRITE = selectors.EVENT_WRITE
 
 _CROWD = 1024
 _SUSPENSION_SECONDS = 1.0
+# No selector can wait for 25 days; a turn with nothing to do costs nothing.
+_LONGEST_WAIT_SECONDS = 24 * 3600.0
 
 
 class Timer:
@@ -121,7 +123,7 @@ class Loop:
             heapq.heappop(self._timers)
         if not self._timers:
             return None
-        return max(0.0, self._timers[0].due - self.now())
+        return min(max(0.0, self._timers[0].due - self.now()), _LONGEST_WAIT_SECONDS)
 
     def _run_timers(self) -> None:
         now = self.now()
