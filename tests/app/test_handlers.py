@@ -187,6 +187,7 @@ def test_small_refusals(hold: Hold) -> None:
     refusals: list[tuple[str, dict[str, Any], type[HoldfastError], str]] = [
         ("restart", {}, UsageError, "needs the name"),
         ("pause", {"services": []}, UsageError, "at least one"),
+        ("stop", {"services": ["web"], "grace": -1}, UsageError, "no grace"),
         ("signal", {"services": ["web"], "signal": "NOPE"}, UsageError, "no signal"),
         ("signal", {"services": ["web"], "signal": "HUP", "to": "all"}, UsageError, "none of main"),
         ("wait", {"service": "web", "condition": "happy"}, UsageError, "no condition"),
@@ -197,7 +198,7 @@ def test_small_refusals(hold: Hold) -> None:
         ("logs", {"service": "idle", "run": 1}, NotFound, "no run 1"),
         ("run", {"argv": [], "working_dir": "/"}, UsageError, "no command"),
         ("run", {"argv": ["x"], "service": "A/B", "working_dir": "/"}, UsageError, "cannot be"),
-        ("adopt", {"service": "web", "pid": 1}, Failed, "runs already"),
+        ("adopt", {"service": "web", "pid": hold.service("db")["pid"]}, Failed, "runs already"),
         ("watch", {"services": ["wbe"]}, UnknownService, "did you mean"),
     ]
     for command, fields, kind, words in refusals:

@@ -38,9 +38,11 @@ def id_from(value: object) -> int | str | None:
 
 def command_from(name: object, fields: dict[str, Any]) -> Command:
     """The typed command; raises UsageError that says what is wrong and what is known."""
-    kind = COMMANDS.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        raise UsageError("which command?", '{"id": 1, "command": "status"}')
+    kind = COMMANDS.get(name)
     if kind is None:
-        guess = closest(str(name), list(COMMANDS))
+        guess = closest(name, list(COMMANDS))
         known = ", ".join(sorted(COMMANDS))
         raise UsageError(
             f'no command "{name}"' + (f'; did you mean "{guess}"?' if guess else ""),

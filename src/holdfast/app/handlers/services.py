@@ -9,6 +9,7 @@ from holdfast.app.handlers.requests import note_request, note_stop
 from holdfast.engine.declaration import Overrides
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.services import Remove, Restart, Start, Stop
+from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import Outcomes
 
 
@@ -24,6 +25,8 @@ async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
 
 
 async def stop(context: Context, command: Stop) -> Outcomes:
+    if command.grace is not None and command.grace < 0:
+        raise UsageError(f"stop: {command.grace:g} s is no grace", "0 kills at once")
     names = _names(context, command)
     note_stop(context, names)
     return Outcomes(services=await context.roster.stop(names, grace=command.grace))
