@@ -64,7 +64,7 @@ def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
     status = hold.status()
     pid = status["services"]["quiet"]["pid"]
     run_id = status["services"]["quiet"]["run_id"]
-    wait_for(lambda: truth.exists())
+    wait_for(lambda: hold.raw("loud"), what="a first line to be recorded")
     for own in (status["supervisor"]["pid"], status["supervisor"]["keeper_pid"]):
         kill_9(own)
     wait_for(lambda: not is_alive(status["supervisor"]["pid"]))
@@ -84,6 +84,8 @@ def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
     recorded, wrote = hold.raw("loud").splitlines(), truth.read_bytes().splitlines()
     # It may have been ended between its two writes of one line.
     assert recorded in (wrote, wrote[:-1])
+    assert hold.raw("loud", "--run", 1) == hold.raw("loud"), "its log is one run's"
+    assert hold.service("loud")["log_bytes"] == len(hold.raw("loud"))
 
 
 def test_both_killed_survivors_are_stopped_if_so_configured(hold: Hold) -> None:

@@ -152,7 +152,8 @@ class Children:
         asked = {"age": host.age_of(start_time), **asked, "adopted": True}
         run = self._make(asked, pid, start_time, is_child=False)
         self._equip(run, parts, host.pidfd_open(pid))
-        self._record(run, None)
+        # Of a run that outlived its keeper, the log has a beginning already.
+        self._record(run, None, is_recovery=bool(asked.get("reopen")))
         self._watch_foreign(run)
         self.placement.add(run)
         return run
