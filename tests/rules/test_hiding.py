@@ -109,6 +109,12 @@ def test_arguments_behind_secret_flags() -> None:
     assert values_of([spec], [], Settings()) == ["argv-secret-1", "argv-secret-2"]
 
 
+def test_no_arguments_are_no_secrets() -> None:
+    """Of a run that was found without its declaration, not even the command is known."""
+    spec = ServiceSpec(name="lost", argv=(), working_dir="/")
+    assert values_of([spec], [], Settings()) == values_of([], [], Settings())
+
+
 def test_there_are_not_endlessly_many() -> None:
     """Those of the settings come first."""
     settings = Settings(door=DoorSpec(token="door-token-text"))

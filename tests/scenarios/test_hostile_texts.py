@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
-from tests.harness import PYTHON, quick, wait_for
+import pytest
+
+from tests.harness import PYTHON, Hold, quick, wait_for
 from tests.scenarios.test_tcp import NetHold, Wire
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202eevil"
@@ -47,3 +53,37 @@ def test_nothing_reaches_the_terminal() -> None:
                 assert not set(text) & {"\x1b", "\x07", "\x9b", "\r", "\u202e"}, (verb, text)
         own = (hold.state / "holdfast.log").read_text()
         assert not set(own) & {"\x1b", "\x07", "\x9b", "\r", "\u202e"}
+
+
+def test_what_is_not_utf_8_is_told_or_refused() -> None:
+    """Words of the system are any bytes: seen, they are shown; asked for, they are refused."""
+    odd = os.fsdecode(b"a\xff")
+    child = "sh -c 'sleep 301; :' \"$(printf 'a\\377')\" & wait"
+    with Hold() as hold:
+        hold.services(web=quick(["sh", "-c", child]))
+        hold.up()
+
+        def commands() -> str:
+            return str([it["command"] for it in hold.json("ps", "web")["services"]["web"]])
+
+        wait_for(lambda: "a\ufffd" in commands())
+        assert "not UTF-8" in hold.cli("run", "--", "sleep", "300", odd, expect=2).stderr
+        strange = ["sh", "-c", "sleep 300; :", odd]
+        with subprocess.Popen(strange, start_new_session=True) as stranger:
+            try:
+                done = hold.cli("adopt", "--pid", stranger.pid, "old", expect=1)
+                assert "is not UTF-8" in done.stderr
+                assert list(hold.status()["services"]) == ["web"]
+            finally:
+                os.killpg(stranger.pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names of files are UTF-8 there")
+def test_a_folder_that_is_not_utf_8_has_no_holdfast() -> None:
+    """Refused at once: what begins there could neither be asked anything nor be ended."""
+    with Hold() as hold:
+        folder = hold.folder / os.fsdecode(b"d\xff")
+        folder.mkdir()
+        done = hold.cli("run", "--", "sleep", "300", cwd=folder, expect=2)
+        assert "d\\xff is not UTF-8" in done.stderr
+        assert hold.cli("ls", "--json").stdout.count("pid") == 0

@@ -15,7 +15,14 @@ import holdfast
 from holdfast.client.connection import Connection, error_from
 from holdfast.client.reach import SupervisorAway, reach
 from holdfast.lean_json import loads
-from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, Refused, TimedOut
+from holdfast.vocabulary.errors import (
+    Failed,
+    HoldfastError,
+    NoDaemon,
+    Refused,
+    TimedOut,
+    UsageError,
+)
 from holdfast.vocabulary.places import Places, digest, lock_is_held, states_root
 
 TYPE_CHECKING = False
@@ -92,6 +99,8 @@ def start_keeper(
     places: Places, environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
 ) -> KeeperProcess | None:
     """Start a keeper and wait until it is ready; None when another one holds the lock."""
+    for folder in (places.project, places.state, places.runtime):
+        _refuse_untold(folder)
     make_private(places.state)
     make_private(places.runtime)
     _refuse_foreign(os.path.dirname(places.runtime), os.getuid(), 0)
@@ -212,6 +221,15 @@ def _refuse_foreign(folder: str, *users: int) -> None:
             f"{folder} belongs to another user",
             "remove it, or choose another place with --state-dir",
         )
+
+
+def _refuse_untold(folder: str) -> None:
+    """Every answer would name it, and answers are text."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        name = os.fsencode(folder).decode(errors="backslashreplace")
+        raise UsageError(f"{name} is not UTF-8", "give the folder another name") from None
 
 
 def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.vocabulary import codec
 from holdfast.vocabulary.authority import ApprovalInfo, ApprovalsResult, ModeResult
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.printable import printable_lines
@@ -45,7 +46,7 @@ def _of(result: Result | dict[str, Any]) -> str:
         return "\n".join(f"{name}: {_outcome(one)}" for name, one in services.items())
     if facts.get("message"):
         return str(facts["message"])
-    return msgspec.json.encode(facts).decode()
+    return codec.encode(facts).decode()
 
 
 def of_error(error: HoldfastError) -> str:

@@ -88,7 +88,7 @@ def _raw(
 
 def _of_arguments(words: Sequence[str]) -> Iterator[str]:
     """What stands behind a flag such as `--token`, as a word of its own or with an equals sign."""
-    for word, following in zip(words, (*words[1:], "-"), strict=True):
+    for word, following in zip(words, (*words[1:], "-"), strict=False):
         if not word.startswith("-"):
             continue
         name, is_set, value = word.lstrip("-").partition("=")

@@ -15,7 +15,22 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def encode(value: Any) -> bytes:
-    return _encoder.encode(value)
+    """Names of the system may be any bytes: what is not UTF-8 in them is told as U+FFFD."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_as_text(msgspec.to_builtins(value)))
+
+
+def _as_text(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_as_text(name): _as_text(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_as_text(inner) for inner in value]
+    return value
 
 
 def decode_frame(line: bytes) -> dict[str, Any]:
@@ -23,6 +38,10 @@ def decode_frame(line: bytes) -> dict[str, Any]:
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if "surrogate" in str(error):
+            # How a client's system writes what is no text to it: in an argument, a folder's name.
+            message = "a word of the request is not UTF-8, and cannot be told"
+            raise UsageError(message, "name it in UTF-8, or put it into a script") from None
         raise UsageError(
             f"not a JSON object: {error}",
             'send one object a line: {"id": 1, "command": "status"}',
@@ -55,17 +74,17 @@ def command_from(name: object, fields: dict[str, Any]) -> Command:
 
 
 def answer(request_id: object, result: Any) -> bytes:
-    return _encoder.encode({"id": request_id, "ok": True, "result": result}) + b"\n"
+    return encode({"id": request_id, "ok": True, "result": result}) + b"\n"
 
 
 def failure(request_id: object, error: HoldfastError) -> bytes:
-    return _encoder.encode({"id": request_id, "ok": False, "error": error.as_fields()}) + b"\n"
+    return encode({"id": request_id, "ok": False, "error": error.as_fields()}) + b"\n"
 
 
 def notice(request_id: object, value: Any) -> bytes:
     """What is said before the answer, to who may have to wait for it."""
-    return _encoder.encode({"id": request_id, "notice": value}) + b"\n"
+    return encode({"id": request_id, "notice": value}) + b"\n"
 
 
 def item(request_id: object, value: Any) -> bytes:
-    return _encoder.encode({"id": request_id, "item": value}) + b"\n"
+    return encode({"id": request_id, "item": value}) + b"\n"

@@ -162,6 +162,11 @@ async def adopt(context: Context, command: Adopt) -> Outcomes:
         if known.run.pid == found.pid:
             return Outcomes(services={name: known.outcome("already_running")})
         raise Failed(f"{name} runs already", "adopt under another name, or stop it first")
+    try:
+        "".join((*found.argv, found.working_dir)).encode()
+    except UnicodeEncodeError:
+        message = f"the command or the folder of process {found.pid} is not UTF-8"
+        raise Failed(message, "what is adopted must have a name that can be told") from None
     spec = ServiceSpec(
         name=name,
         argv=found.argv,
