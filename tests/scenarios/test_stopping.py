@@ -22,10 +22,13 @@ def hold(request: pytest.FixtureRequest) -> Iterator[Hold]:
 
 @pytest.mark.parametrize("mode", ["child", "session", "daemon", "scrubbed", "stopped"])
 def test_no_descendant_outlives_the_stop(hold: Hold, mode: str) -> None:
-    """After stop nothing is left: SIGTERM-ignorers, setsid, double forks, stopped children."""
+    """After stop nothing is left: SIGTERM-ignorers, setsid, double forks, stopped children. Also
+    where they might be another's, which is not touched."""
     pids_file = hold.folder / "pids"
-    hold.services(web={"command": program("tree.py", pids_file, mode), "stop": {"grace": 0.5}})
+    web = {"command": program("tree.py", pids_file, mode), "stop": {"grace": 0.5}}
+    hold.services(other=["sleep", "300"], web=web)
     hold.up()
+    other = hold.service("other")["pid"]
     wait_for(lambda: b"ready" in hold.raw("web"))
     pids = [int(pid) for pid in pids_file.read_text().split()]
     assert len(pids) == 2
@@ -35,6 +38,7 @@ def test_no_descendant_outlives_the_stop(hold: Hold, mode: str) -> None:
     assert not any(is_alive(pid) for pid in pids)
     assert {entry["pid"] for entry in report} >= set(pids)
     assert any(entry["how"] in ("SIGKILL", "cgroup.kill") for entry in report)
+    assert is_alive(other)
 
 
 def test_leftovers_of_a_crash_are_ended_before_the_restart(hold: Hold) -> None:

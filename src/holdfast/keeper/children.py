@@ -219,7 +219,7 @@ class Children:
 
     def _equip(self, run: Run, parts: dict[str, int], pidfd: int | None) -> None:
         # A child's death is told by SIGCHLD; every descriptor more makes each spawn dearer.
-        run.parts = dict(parts)
+        run.parts = run.tree.parts = dict(parts)
         if pidfd is not None:
             run.parts["pidfd"] = pidfd
         entrance = run.parts.get("stdin", run.parts.get("terminal"))

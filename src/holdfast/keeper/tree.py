@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from holdfast.keeper import host
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.host import Process
+from holdfast.keeper.outlets import prints_to
 
 _LISTINGS = 10
 _PATIENCE_SECONDS = 0.03
@@ -61,7 +62,7 @@ class Tree:
     __slots__ = (
         "__weakref__", "_cgroups", "_dead", "_is_main_gone", "_is_over", "_known_children",
         "_leads_session", "_seen", "_start_time", "_stopped_before", "_zombies", "cgroup",
-        "is_child", "is_collected", "is_paused", "pid", "run_id",
+        "is_child", "is_collected", "is_paused", "parts", "pid", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +82,7 @@ class Tree:
         self.is_child = is_child
         self.is_collected = False  # then its pid may be another's
         self.is_paused = False
+        self.parts: dict[str, int] = {}  # of its run
         self._cgroups = cgroups
         self._known_children = known_children
         self._is_main_gone = False
@@ -303,7 +305,7 @@ class Tree:
         cookie = host.run_id_of(orphan.pid)
         if cookie is not None:
             return cookie == self.run_id
-        return self._is_sole_candidate(orphan, others)
+        return prints_to(orphan.pid, self.parts) or self._is_sole_candidate(orphan, others)
 
     def _is_sole_candidate(self, orphan: Process, others: list[Tree]) -> bool:
         """Whether an orphan without any mark can have come from no other run than this."""
