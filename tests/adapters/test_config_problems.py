@@ -250,6 +250,7 @@ def test_syntax_errors_show_the_line(tmp_path: Path) -> None:
         ("services: *nothing\n", "the alias *nothing is not defined above"),
         ("services: &a {web: *a}\n", "refers to itself"),
         ("? [a]\n: b\n", "a key must be a single word"),
+        ("services:\n  web: [\n", "check this line and the one above it: brackets"),
         (b"services: \xff\n", "not UTF-8 text"),
         (b"services: a\x01\n", ""),
         (b"a" * (LARGEST_FILE + 1), "larger than 1 MiB"),
@@ -348,6 +349,14 @@ def test_target_that_cannot_be_split(tmp_path: Path) -> None:
     """A bad SUPERVISOR_TARGET_CMD is told by its name."""
     with pytest.raises(ConfigError, match=r"SUPERVISOR_TARGET_CMD: the double quote .* not closed"):
         from_environment({"SUPERVISOR_TARGET_CMD": 'run "it'}, str(tmp_path))
+
+
+def test_host_of_the_environment_is_told_by_its_name(tmp_path: Path) -> None:
+    """What a variable said is not blamed on a line of the file."""
+    path = tmp_path / "holdfast.yaml"
+    path.write_text("services: {web: x}")
+    with pytest.raises(ConfigError, match=r"the environment: SUPERVISOR_HOST: .* from the network"):
+        load(str(path), environ={"SUPERVISOR_HOST": "0.0.0.0"})
 
 
 def test_without_libyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

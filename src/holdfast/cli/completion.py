@@ -89,7 +89,9 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
         return []
     options = [*(verb.options if verb else ()), *GLOBAL_OPTIONS]
     if last.startswith("-"):
-        return [(option.flags[-1], option.help) for option in options]
+        # A verb's own option is told before one of every verb with the same name.
+        shown = {option.flags[-1]: option.help for option in reversed(options)}
+        return list(reversed(shown.items()))
     if place is None:
         return [(known.name, known.summary) for known in every_verb()]
     if verb is None:

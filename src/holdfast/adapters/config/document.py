@@ -274,7 +274,7 @@ class _Builder:
         lines = self.text.splitlines()
         written = lines[line - 1] if line <= len(lines) else ""
         indent = written[: len(written) - len(written.lstrip())]
-        suggestion = ""
+        suggestion = "check this line and the one above it: brackets, quotes, indentation"
         if "\t" in indent or (written[column - 1 : column] == "\t"):
             suggestion = "YAML does not allow tabs for indentation; use spaces"
         elif "mapping values are not allowed" in message:

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.env_file import resolved
 from holdfast.adapters.config.kinds import Reading
+from holdfast.adapters.config.problems import Problem
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.service_spec import DoorSpec, HttpSpec
 
@@ -29,7 +30,11 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     elif not is_local and not is_authenticated:
         message = f'"{host}" can be reached from the network, and nobody would be asked for a token'
         hint = "write security: {authentication: {enabled: true}}, or host: 127.0.0.1"
-        reading.note(values.at("host"), values.path_of("host"), message, hint, host)
+        if values.get("host") == host:
+            reading.note(values.at("host"), values.path_of("host"), message, hint, host)
+        else:
+            outside = ("the environment", None, None, "SUPERVISOR_HOST")
+            reading.problems.append(Problem(*outside, host, message, hint))
     return DoorSpec(
         host=host,
         port=chosen.get("port", 8081),
