@@ -190,9 +190,10 @@ def _argv_of(text: str) -> list[str]:
 def _project_of_predecessor(state: str) -> str | None:
     try:
         with open(os.path.join(state, "keeper.json"), "rb") as file:
-            project = lean_json.loads(file.read()).get("project")
+            note = lean_json.loads(file.read())
     except (OSError, ValueError):
         return None
+    project = note.get("project") if isinstance(note, dict) else None
     return project if isinstance(project, str) else None
 
 

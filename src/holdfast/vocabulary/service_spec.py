@@ -1,6 +1,7 @@
 """What a user declares about a service, after parsing, defaults and interpolation.
 
-Durations are seconds, sizes are bytes. The defaults here are the defaults of the product.
+Durations are seconds, sizes are bytes. The defaults here are the defaults of the product. What
+has its default is left out where a declaration is remembered: another default counts for it, too.
 """
 
 from __future__ import annotations
