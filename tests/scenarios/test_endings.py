@@ -185,7 +185,7 @@ def test_survivors_are_named_when_both_died(hold: Hold) -> None:
         assert "holdfast up" in said
     kill_9(services["db"])
     wait_for(lambda: not is_alive(services["db"]))
-    assert "1 service outlived" in hold.cli("status", expect=4).stderr
+    assert "1 service outlived its Holdfast" in hold.cli("status", expect=4).stderr
     hold.up()
     assert hold.service("web")["pid"] == services["web"]
     hold.cli("down")

@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FIRST_ANSWER_SECONDS = 1.5
 PATIENCE_SECONDS = 10.0
 HUNG_SECONDS = 5.0
 SETTLED_SECONDS = 10.0
@@ -106,7 +105,7 @@ def reach(
     deadline = begun + patience
     connection: Connection | None = None
     try:
-        wait = min(FIRST_ANSWER_SECONDS, patience)
+        wait = min(KEEPER_CHECK_SECONDS, patience)
         next_keeper_check = 0.0
         hello = 0
         while True:
@@ -219,10 +218,14 @@ class Outlived(NoDaemon):
 
     def __init__(self, left: dict[str, int], places: Places) -> None:
         named = ", ".join(f"{name} pid {pid}" for name, pid in left.items())
-        are = "1 service" if len(left) == 1 else f"{len(left)} services"
+        are, them = (
+            ("1 service outlived its", "it")
+            if len(left) == 1
+            else (f"{len(left)} services outlived their", "them")
+        )
         super().__init__(
-            f"{are} outlived their Holdfast ({named})",
-            "`holdfast up` takes them over; after that `holdfast down` stops them",
+            f"{are} Holdfast ({named})",
+            f"`holdfast up` takes {them} over; after that `holdfast down` stops {them}",
             {"project": places.project, "survivors": left},
         )
 
