@@ -63,6 +63,8 @@ def test_no_daemon_is_exit_4(hold: Hold) -> None:
     hold.services(web=SLEEP)
     done = hold.cli("status", expect=4)
     assert "holdfast up" in done.stderr
+    answer = hold.cli("logs", "web", expect=4)
+    assert "nothing runs here" in answer.stderr, "nobody can know whether there is a web"
 
 
 def test_run_needs_no_configuration(hold: Hold) -> None:

@@ -67,8 +67,9 @@ def chosen_names(call: Call) -> list[str]:
     printed = sorted(segments.list_all(call.places.logs))
     if not call.operands:
         printed = [name for name in printed if not name.startswith(OWN_NAMES)]
-        if not printed and not lock_is_held(call.places.state):
-            raise nothing_runs(call.places)
+    if not printed and not lock_is_held(call.places.state):
+        raise nothing_runs(call.places)
+    if not call.operands:
         return printed
     names: dict[str, None] = {}
     for operand in call.operands:
