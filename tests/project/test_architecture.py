@@ -88,3 +88,24 @@ def test_keeper_and_log_need_the_standard_library_only() -> None:
             tops = {module.partition(".")[0] for module in imports_of(name)}
             foreign = tops - set(sys.stdlib_module_names) - {"holdfast", "__future__"}
             assert foreign == set(), name
+
+
+def test_packages_that_are_loaded_later_can_be_loaded_by_two_threads() -> None:
+    """A package that imports its own modules, and is met halfway by another thread, would be seen
+    half made: only those do that are there from the start, or are entered by their name alone."""
+    at_start = {"vocabulary/commands", "adapters/metrics"}
+    by_name = {"adapters/config"}
+    importing = {
+        path.parent.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.glob("**/__init__.py")
+        if any(it.startswith("holdfast.") for it in imports_of(str(path.relative_to(PACKAGE))))
+    }
+    assert importing == at_start | by_name
+    for path in PACKAGE.glob("**/*.py"):
+        if (PACKAGE / "adapters" / "config") not in path.parents:
+            name = str(path.relative_to(PACKAGE))
+            entered = {it for it in imports_of(name) if it.startswith("holdfast.adapters.config.")}
+            assert not any(
+                (PACKAGE.parent / it.replace(".", "/")).with_suffix(".py").exists()
+                for it in entered
+            ), name

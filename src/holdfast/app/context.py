@@ -43,7 +43,7 @@ from holdfast.vocabulary.places import CONFIG_NAMES, folder_name
 from holdfast.vocabulary.service_spec import Configuration, HttpSpec
 
 if TYPE_CHECKING:
-    from holdfast.adapters.files import Files
+    from holdfast.adapters.files.service import Files
     from holdfast.engine.checkpoints import Checkpoints
     from holdfast.engine.known_status import KnownStatus
     from holdfast.engine.repositories import Repositories
@@ -130,7 +130,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def files(self) -> Files:
-        from holdfast.adapters.files import Files
+        from holdfast.adapters.files.service import Files
 
         now = self.settings
         never = lambda: self.never_opened(self.config, now.now.http)  # noqa: E731

@@ -2,9 +2,3 @@
 
 Blocking throughout: the application calls it in threads. Decides nothing about who may ask.
 """
-
-from __future__ import annotations
-
-from holdfast.adapters.files.service import Files
-
-__all__ = ["Files"]
