@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.harness import Hold, is_alive, program, wait_for
+import subprocess
+
+from tests.harness import PYTHON, Hold, is_alive, program, wait_for
 
 QUICK = {"delay": 30, "max_delay": 100, "jitter": 0}
 
@@ -83,6 +85,37 @@ def test_essential_failure_ends_holdfast(hold: Hold) -> None:
     done = hold.cli("up", expect=9, timeout=30)
     assert "main" in done.stdout + done.stderr
     wait_for(lambda: not hold.marked_pids())
+
+
+LATE = """
+import sys, time
+from holdfast.cli import up
+from holdfast.cli.main import main
+from holdfast.vocabulary.places import lock_is_held
+
+def wait(call, result):
+    while lock_is_held(call.places.state):
+        time.sleep(0.01)
+
+up._tell_changes = wait
+sys.exit(main())
+"""
+
+
+def test_an_essential_failure_is_passed_on_however_early(hold: Hold) -> None:
+    """An `up` that finds everything down again, before it could look, exits with the code."""
+    hold.services(
+        main={"command": ["sh", "-c", "echo no database; exit 9"], "essential": True,
+              "restart_policy": "never", "start_seconds": 0},
+    )  # fmt: skip
+    done = subprocess.run(
+        [PYTHON, "-c", LATE, "up"], cwd=hold.project, env=hold.environ, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 9, done
+    assert "main" in done.stdout
+    assert "no database" in done.stdout
+    assert "holdfast.log" in done.stderr
 
 
 def test_last_line_before_exit_is_never_lost(hold: Hold) -> None:

@@ -61,8 +61,8 @@ def test_a_500_is_unhealthy_whatever_the_port_says(hold: Hold) -> None:
 
 def test_health_is_told(hold: Hold) -> None:
     """In status, by `health`, by `wait`; a healthy service leaves one event."""
-    # Not restarted, however long we take to ask for it.
-    web_service = web(hold, 200, action="report")
+    # Not given up, however long it takes to listen, nor restarted, however long we take to ask.
+    web_service = web(hold, 200, action="report", retries=600)
     hold.services(web=web_service, plain=[PYTHON, "-c", "import signal; signal.pause()"])
     hold.up()
     told = hold.service("web")

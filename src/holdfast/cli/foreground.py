@@ -254,4 +254,7 @@ class Foreground:
         if ended is None:
             raise TimedOut("the keeper has not ended yet", "`holdfast down --now` kills at once")
         self._call.note("Holdfast is down")
+        if self._is_first:
+            own_log = os.path.join(self._call.places.state, "holdfast.log")
+            self._call.note(f"it was before anything could be told: {own_log} has it")
         return ended if ended > 0 else code or 0

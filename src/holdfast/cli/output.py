@@ -167,6 +167,7 @@ class Followed:
         return covered(self._followers[service].wake(), cover)
 
     def finish_all(self) -> None:
+        self.wake_all()
         for service in list(self._followers):
             self.finish(service)
 

@@ -57,15 +57,24 @@ def _stay(
 
     _tell_changes(call, result)
     _tell_waiting(call, result)
-    _tell_doors(call)
-    if not result["services"]:
-        call.note("nothing to start yet; `holdfast start SERVICE` or `holdfast run` does")
-    asked = call.operands
-    if any(name not in result["services"] for name in asked):
-        # Groups, tags and instances: shown is what they stand for.
-        asked = list(call.ask("status", services=asked)["services"])
     names = list(result["services"])
-    return Foreground(call, launched.keeper, ends, asked, names, since).stay()
+    if not names:
+        call.note("nothing to start yet; `holdfast start SERVICE` or `holdfast run` does")
+    try:
+        _tell_doors(call)
+        shown = _shown(call, result)
+    except NoDaemon:
+        # An essential service can have ended everything by now: the foreground tells how.
+        shown = names if call.operands else []
+    return Foreground(call, launched.keeper, ends, shown, names, since).stay()
+
+
+def _shown(call: Call, result: dict[str, Any]) -> list[str]:
+    """The services that were asked for: groups, tags and instances are what they stand for."""
+    asked = call.operands
+    if all(name in result["services"] for name in asked):
+        return asked
+    return list(call.ask("status", services=asked)["services"])
 
 
 def start_quietly(call: Call) -> None:
