@@ -106,11 +106,13 @@ def test_glossary_words_are_used() -> None:
 
 
 def test_changelog_fragments_are_named_by_kind() -> None:
-    """Every fragment says what kind of change it is, and says something."""
+    """Every fragment says what kind of change it is, in a few lines that become one list entry."""
     for path in (ROOT / "changelog.d").iterdir():
         if path.name != "README.md":
             assert re.fullmatch(r"[a-z0-9-]+\.(added|changed|fixed|removed)\.md", path.name)
-            assert path.read_text().strip()
+            text = text_of(path).strip()
+            assert 1 <= len(text.splitlines()) <= 3, path.name
+            assert not text.startswith("- "), path.name
 
 
 def test_documents_name_no_missing_script() -> None:
