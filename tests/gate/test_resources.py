@@ -208,3 +208,33 @@ def test_the_reference_page_is_all_our_own(gate: Gate) -> None:
         assert answer.headers["Content-Type"].startswith(kind)
         assert b"://" not in data
     gate.refused(404, "GET", "/api/reference/page.py", token=None)
+
+
+LOADED = """import sys; told = open({path!r}, "a", buffering=1)
+def tell(event, given):
+    if event == "import" and given[0].startswith(("holdfast", "prometheus_client")):
+        told.write(given[0] + "\\n")
+    elif event == "open" and "gate/reference/" in str(given[0]):
+        told.write(str(given[0]) + "\\n")
+sys.addaudithook(tell)
+"""
+
+
+def test_nothing_is_loaded_when_first_asked_for(hold: Hold) -> None:
+    """Soon after its start the gate has all of its own: the files on disk may be another
+    version's by the time somebody asks."""
+    path = hold.folder / "loaded"
+    gate = Gate(hold, before=f"exec({LOADED.format(path=str(path))!r}); ")
+    last = {"holdfast.gate.examples", "prometheus_client.registry", "page.js"}
+    try:
+        wait_for(
+            lambda: last <= {line.rpartition("/")[2] for line in path.read_text().splitlines()},
+            what="everything loaded",
+        )
+        before = path.read_text()
+        for page in ("/metrics", "/api/openapi.json", "/api/reference", "/api/reference/page.js"):
+            answer, _ = gate.request("GET", page)
+            assert answer.status == 200, page
+        assert path.read_text() == before
+    finally:
+        gate.close()

@@ -20,11 +20,14 @@ from holdfast.gate.app import build
 from holdfast.gate.certificate import Certificate
 from holdfast.gate.guard import Allowed
 from holdfast.gate.mcp.door import McpDoor
+from holdfast.gate.pages import preload
 from holdfast.gate.patience import PatientProtocol
 
 GRACE_SECONDS = 2
 ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
 RETRY_SECONDS = 0.5
+PRELOAD_AFTER_SECONDS = 1.0
+"""Not beside the first requests."""
 BACKLOG = 2048
 LARGEST_FRAME = 1024 * 1024
 PING_SECONDS = 20.0
@@ -96,15 +99,18 @@ class Server(uvicorn.Server):
         self._renewing: asyncio.Task[None] | None = None
         self._line_socket = line_socket
         self._watching: asyncio.Task[None] | None = None
+        self._preloading: asyncio.Task[None] | None = None
         self.after_startup: list[Callable[[], None]] = []
         """What begins once requests are answered."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._watching = asyncio.get_running_loop().create_task(self._leave_when_alone())
+        loop = asyncio.get_running_loop()
+        self._watching = loop.create_task(self._leave_when_alone())
+        self._preloading = loop.create_task(_load_the_rest())
         if self._certificate is not None and self.config.ssl is not None:
             renewing = self._certificate.keep_current(self.config.ssl)
-            self._renewing = asyncio.get_running_loop().create_task(renewing)
+            self._renewing = loop.create_task(renewing)
         for begin in self.after_startup:
             begin()
 
@@ -129,3 +135,8 @@ class Server(uvicorn.Server):
                 self.should_exit = True
                 return
             await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _load_the_rest() -> None:
+    await asyncio.sleep(PRELOAD_AFTER_SECONDS)
+    await asyncio.to_thread(preload)

@@ -133,6 +133,16 @@ def file_name(service: str) -> str:
     return "".join(it for it in service if it.isalnum() or it in "._-@") + ".log"
 
 
+def preload() -> None:
+    """Load what is seldom asked for. Not when it is: the files on disk may be another version
+    by then."""
+    import holdfast.exposition.prometheus  # noqa: F401
+
+    document()
+    for name in REFERENCE:
+        _file(name)
+
+
 @cache
 def document() -> bytes:
     from holdfast.gate.openapi import describe
