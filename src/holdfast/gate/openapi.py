@@ -122,7 +122,9 @@ def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[st
     }
     required = set(own.get("required", ())) & others.keys()
     if way.method == "GET":
-        parameters += [_query(name, schema, command, shown) for name, schema in others.items()]
+        for name, schema in others.items():
+            asked = _parameter(name, schema, "query", shown.get(name))
+            parameters.append({**asked, "required": name in required, **_form(command, name)})
     elif others:
         operation["requestBody"] = _body(others, required, shown)
     if is_told and way.method == "GET":
@@ -134,12 +136,9 @@ def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[st
     return operation
 
 
-def _query(name: str, schema: Any, command: type[Command], shown: dict[str, Any]) -> dict[str, Any]:
-    required = next(it.required for it in msgspec.structs.fields(command) if it.encode_name == name)
-    found = {**_parameter(name, schema, "query", shown.get(name)), "required": required}
-    if is_list(kinds_of(command)[name]):
-        found |= {"style": "form", "explode": True}
-    return found
+def _form(command: type[Command], name: str) -> dict[str, Any]:
+    """How several values of one name stand in a query."""
+    return {"style": "form", "explode": True} if is_list(kinds_of(command)[name]) else {}
 
 
 def _body(others: dict[str, Any], required: set[str], shown: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ caller's token.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import cache
 from importlib import resources
@@ -22,6 +23,7 @@ from holdfast.gate.arguments import converted, kinds_of
 from holdfast.gate.callers import caller_of
 from holdfast.gate.failures import UNFIT, problem
 from holdfast.gate.log_lines import extract, granted
+from holdfast.gate.ways import ways
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart
 
@@ -68,7 +70,9 @@ class Pages:
 
     async def description(self, _: Request) -> Response:
         """What there is, for programs; the same for everybody, so no token is needed."""
-        return Response(document(), media_type="application/json")
+        # A quarter of a second, the first time; nobody else waits for it.
+        made = await asyncio.to_thread(document)
+        return Response(made, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
         """The numbers of `metrics` as Prometheus reads them."""
@@ -136,9 +140,10 @@ def file_name(service: str) -> str:
 def preload() -> None:
     """Load what is seldom asked for. Not when it is: the files on disk may be another version
     by then."""
-    import holdfast.exposition.prometheus  # noqa: F401
+    import holdfast.exposition.prometheus
+    import holdfast.gate.openapi  # noqa: F401
 
-    document()
+    ways()
     for name in REFERENCE:
         _file(name)
 
