@@ -22,7 +22,7 @@ def tokens(tmp_path: Path) -> Tokens:
 
 def test_the_first_start_makes_an_admin(tokens: Tokens, tmp_path: Path) -> None:
     """Its file and the store are the owner's alone, and the store holds no secret."""
-    text = Path(tokens.admin_path).read_text().strip()
+    text = (tmp_path / "admin.token").read_text().strip()
     found = tokens.find(text)
     assert found is not None
     assert found.role is Role.ADMIN
@@ -95,9 +95,9 @@ def test_an_expired_token_is_none(tmp_path: Path) -> None:
     tokens.create("short", Role.VIEWER)
 
 
-def test_what_is_no_token_is_none(tokens: Tokens) -> None:
+def test_what_is_no_token_is_none(tokens: Tokens, tmp_path: Path) -> None:
     """Near misses, nothing, and what was never meant to be one."""
-    text = Path(tokens.admin_path).read_text().strip()
+    text = (tmp_path / "admin.token").read_text().strip()
     for wrong in (
         "",
         "holdfast_",
@@ -126,7 +126,7 @@ def test_no_token_makes_an_owner(tokens: Tokens, role: Role) -> None:
 
 def test_a_broken_store_lets_nobody_in(tokens: Tokens, tmp_path: Path) -> None:
     """It is not replaced by a new one either: that would be a new admin."""
-    text = Path(tokens.admin_path).read_text().strip()
+    text = (tmp_path / "admin.token").read_text().strip()
     (tmp_path / "tokens.json").write_text("{")
     again = Tokens(str(tmp_path))
     again.load()

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.cli.verbs import NAMES
 from holdfast.gate.ways import ways
+from holdfast.vocabulary.alerts import AlertCause
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES
 from holdfast.vocabulary.events import MEANING, Kind
@@ -68,6 +69,13 @@ def test_reference_is_complete(page: str, words: list[str]) -> None:
 def test_every_event_has_a_meaning() -> None:
     """No event kind is announced without being explained."""
     assert set(MEANING) == set(Kind)
+
+
+def test_every_cause_of_alerts_is_explained() -> None:
+    """The guide tells what raises and what clears each, and of no other."""
+    section = text_of(ROOT / "docs" / "guides" / "alerts.md").partition("## Causes")[2]
+    rows = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert sorted(rows) == sorted(cause.value for cause in AlertCause)
 
 
 def test_every_command_is_explained() -> None:

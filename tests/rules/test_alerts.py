@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.rules import alerts as rules
 from holdfast.rules.alert_changes import Key, applied, key_of
-from holdfast.vocabulary.alerts import CAUSE_MEANING, Alert, AlertCause
+from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.events import Event, Kind
 
 History = list[tuple[str, dict[str, Any]]]
@@ -234,11 +234,6 @@ def test_open_alerts_are_bounded() -> None:
     story.tell([("service:suppressed", {})])
     assert len(story.open) == rules.MOST_OPEN
     assert "suppressed" in story.causes
-
-
-def test_every_cause_has_a_meaning() -> None:
-    """The table of causes that documents are made from is complete."""
-    assert set(CAUSE_MEANING) == set(AlertCause)
 
 
 EVENTS = st.builds(

@@ -62,14 +62,7 @@ def facts(**known: Any) -> dict[str, Any]:
     return {"facts": {name: value for name, value in known.items() if value is not None}}
 
 
-def open_log(
-    path: str,
-    *,
-    level: str = "info",
-    style: str = "human",
-    stderr: bool = False,
-    is_held: bool = False,
-) -> None:
+def open_log(path: str, *, style: str = "human", is_held: bool = False) -> None:
     """Begin to write the log; called once, by the composition root.
 
     Held, the first lines wait for `set_style` or `release`; what is worse than info does not.
@@ -87,13 +80,9 @@ def open_log(
     os.close(descriptor)
     file = _Rotated(path, encoding="utf-8", errors="backslashreplace")
     file.held = [] if is_held else None
-    handlers: list[logging.Handler] = [file]
-    if stderr:
-        handlers.append(logging.StreamHandler(sys.stderr))
-    for handler in handlers:
-        handler.setFormatter(formatter)
-        root.addHandler(handler)
-    set_level(level)
+    file.setFormatter(formatter)
+    root.addHandler(file)
+    set_level("info")
 
 
 def restore(kept: Mapping[str, str]) -> None:

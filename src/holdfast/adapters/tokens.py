@@ -76,11 +76,6 @@ class Tokens:
         self._all: dict[str, Token] = {}
         self._lent: dict[str, Token] = {}
 
-    @property
-    def admin_path(self) -> str:
-        """Where the first admin's token lies, for programs of the same user."""
-        return self._admin_path
-
     def load(self) -> None:
         """Read the stored tokens; the first time, make one for an admin."""
         try:

@@ -12,7 +12,8 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 
 
 class AlertCause(str, Enum):
-    """Why an alert is raised. The value is the name that users see and filter by."""
+    """Why an alert is raised. The value is the name that users see and filter by; the guide about
+    alerts says what raises and clears each."""
 
     HEALTH_CHECK = "health_check"
     UNREADY = "unready"
@@ -31,27 +32,6 @@ class AlertCause(str, Enum):
     HISTORY = "history"
     DELIVERY = "delivery"
     OTHER = "other"
-
-
-CAUSE_MEANING: dict[AlertCause, str] = {
-    AlertCause.HEALTH_CHECK: "A check failed; the service is not called unhealthy yet.",
-    AlertCause.UNREADY: "A service that was ready is not ready any more.",
-    AlertCause.UNHEALTHY: "Checks failed often enough in a row to call the service unhealthy.",
-    AlertCause.CRASH: "A run ended by itself as a failure.",
-    AlertCause.START_FAILURE: "A run could not be started, or ended within `start_seconds`.",
-    AlertCause.SUPPRESSED: "The service failed too often in a row and is left `failed`.",
-    AlertCause.LIMIT: "A limit of memory, CPU, processes or time was reached.",
-    AlertCause.TIMEOUT: "A run took longer than it may.",
-    AlertCause.UNKILLABLE: "Processes are left that could not be killed.",
-    AlertCause.OUTPUT_GAP: "Output cannot be recorded, for example because the disk is full.",
-    AlertCause.WATCH: "Files cannot be watched.",
-    AlertCause.WORKFLOW: "A workflow failed.",
-    AlertCause.DOOR: "A network door cannot listen.",
-    AlertCause.KEEPER: "The keeper died and was replaced; no service noticed.",
-    AlertCause.HISTORY: "A part of the history was lost.",
-    AlertCause.DELIVERY: "Alerts do not reach one of their targets.",
-    AlertCause.OTHER: "A run was ended as a failure for another reason.",
-}
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,7 +63,6 @@ class WorkflowSpec(msgspec.Struct, frozen=True, kw_only=True):
     allowed_in_production: bool = False
 
 
-RecoveryCause = Literal["unhealthy", "crash", "start_failure", "suppressed", "memory", "timeout"]
 RecoveryAction = Literal["restart", "stop", "notify", "signal", "command"]
 
 

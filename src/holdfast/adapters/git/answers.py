@@ -31,6 +31,7 @@ BRANCH_FORMAT = (
     "%00%(upstream:short)%00%(upstream:track,nobracket)%00%(symref)%00%(contents:subject)%00"
 )
 _BRANCH_FIELDS = 8
+_MOST_LINES = 200
 
 
 class WorkTree(NamedTuple):
@@ -157,15 +158,15 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def stat_of(files: list[Counted], most: int = 200) -> str:
+def stat_of(files: list[Counted]) -> str:
     """A summary of all files, a line each."""
     lines = []
-    for one in files[:most]:
+    for one in files[:_MOST_LINES]:
         name = one.path if one.old_path is None else f"{one.old_path} => {one.path}"
         size = "binary" if one.added is None else f"+{one.added} -{one.removed}"
         lines.append(f"{size}\t{shown(name)}")
-    if len(files) > most:
-        lines.append(f"… {len(files) - most} more files")
+    if len(files) > _MOST_LINES:
+        lines.append(f"… {len(files) - _MOST_LINES} more files")
     added = sum(one.added or 0 for one in files)
     removed = sum(one.removed or 0 for one in files)
     lines.append(f"{len(files)} files, +{added} -{removed}")

@@ -37,8 +37,6 @@ class Torn(NamedTuple):
     """Where it begins."""
     offset: int
     next_path: str
-    next_bytes: int
-    """How much of the next file belongs to it."""
     text: bytes
 
 
@@ -112,7 +110,7 @@ def _torn(part: Part, after: Part) -> Torn | None:
     is_bounded = len(first) < LONGEST_HALF and len(second) <= LONGEST_HALF
     if not first or not second or not is_bounded or offset < part.first:
         return None
-    return Torn(part, offset, after.path, len(second), first + second.rstrip(b"\n"))
+    return Torn(part, offset, after.path, first + second.rstrip(b"\n"))
 
 
 def bytes_before(view: SegmentView, stream: int, position: int) -> int:

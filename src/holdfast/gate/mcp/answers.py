@@ -178,9 +178,9 @@ def capped(text: str, most: int = MOST_BYTES) -> str:
     return f"{kept}\n-- cut: {left_out} bytes left out{end}"
 
 
-def fitting(structured: dict[str, Any], most: int = MOST_BYTES) -> dict[str, Any]:
+def fitting(structured: dict[str, Any]) -> dict[str, Any]:
     """What programs are told, no longer than what people are; if it was cut, that is told."""
-    while len(json.dumps(structured, ensure_ascii=False).encode("utf-8", "replace")) > most:
+    while len(json.dumps(structured, ensure_ascii=False).encode("utf-8", "replace")) > MOST_BYTES:
         name, longest = max(
             ((name, it) for name, it in structured.items() if isinstance(it, list)),
             key=lambda pair: len(pair[1]),
