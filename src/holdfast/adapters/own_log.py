@@ -125,7 +125,7 @@ def set_style(style: str) -> None:
 
 
 def release() -> None:
-    """Write what is held: how is known, or nobody says."""
+    """Write what is held: by now its form is known, or nobody will tell."""
     for handler in logging.getLogger(ROOT).handlers:
         if isinstance(handler, _Rotated):
             handler.write_held()

@@ -61,7 +61,8 @@ def check_names(names: Iterable[str], command: type[Command], takes: frozenset[s
 
 
 def is_whole(fields: dict[str, Any], command: type[Command]) -> bool:
-    """Whether the fields are of the published types; not all that is wrong can be said so."""
+    """Whether the fields have the published types. What the command itself objects to, which no
+    type can say, does not count."""
     try:
         msgspec.convert(fields, command)
     except msgspec.ValidationError as error:

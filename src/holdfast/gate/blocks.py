@@ -170,7 +170,8 @@ class Reading:
         ]
 
     def _behind(self, stream: int, following: Part, end: int) -> Cursor:
-        """The place where this one comes next, and all of the other stream up to here is told."""
+        """The place at which this part comes next in its stream, with all of the other stream told
+        up to the end."""
         places = list(self._at(end))
         places[stream] = following.position
         return Cursor(*places)

@@ -1,4 +1,4 @@
-"""How services are, for their viewers: made from the events that everybody may be told who was
+"""How services are, for their viewers: made from events that may be told to everybody who was
 granted to follow the service. One stream of events for the whole gate, while anybody looks.
 """
 

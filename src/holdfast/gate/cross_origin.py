@@ -16,7 +16,7 @@ REMEMBERED_SECONDS = "600"
 
 
 def is_preflight(scope: Scope, headers: Headers) -> bool:
-    """Whether a browser only asks if it may ask."""
+    """Whether a browser asks if it may send a request, before it does."""
     is_options = scope["type"] == "http" and scope["method"] == "OPTIONS"
     return is_options and "access-control-request-method" in headers
 

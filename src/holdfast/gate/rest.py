@@ -140,7 +140,7 @@ class Leaving:
         self._watching: asyncio.Task[None] | None = None
 
     def watch(self) -> None:
-        """From now on, when the body is read: two who wait for it would share it."""
+        """Begin. Not before the body is read: of two readers each would get a part of it."""
         self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._begin)
 
     def forget(self) -> None:

@@ -14,7 +14,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def one_service(answer: bytes, fields: dict[str, Any]) -> bytes:
-    """Of a status, the service that was asked for; a name of several is none."""
+    """The one service of a status that was asked for; raises for a name of several."""
     name = fields["services"][0]
     services = _decode(answer)["services"]
     if name not in services:

@@ -29,7 +29,7 @@ class LockdownResult(Result, frozen=True, kw_only=True):
 
 
 class ModeResult(Result, frozen=True, kw_only=True):
-    """The services that this supervisor has loaded."""
+    """The mode, and which of Holdfast's own services are loaded in it."""
 
     runtime_mode: Mode
     proxy_services: list[str]

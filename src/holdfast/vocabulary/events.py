@@ -118,7 +118,7 @@ MEANING: dict[Kind, str] = {
     Kind.SCHEDULE_STARTED: "A scheduled service is started: the time it was `due`.",
     Kind.SCHEDULE_SKIPPED: "A scheduled start did not happen: the time it was `due`, and why.",
     Kind.OUTPUT_GAP: "Output could not be recorded from here on (disk full); the service goes on.",
-    Kind.OUTPUT_RESUMED: "Recording resumed: `lost` bytes are missing.",
+    Kind.OUTPUT_RESUMED: "Recording resumed: `lost` bytes are missing; null if nobody counted.",
     Kind.ALERT_RAISED: "Something is wrong: `id`, `cause`, `severity`, `message`, `since`.",
     Kind.ALERT_CLEARED: "An alert is over: the same, how often it happened, and why it ended.",
     Kind.ALERT_UNDELIVERED: "Alerts do not reach a `target` for long: the `reason`.",
@@ -160,6 +160,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def known_place(since: int, last: int) -> int:
-    """Where to go on: a number beyond the last is of a history that is lost, and all of this one
-    is news."""
+    """Where a reader goes on that has seen everything up to `since`. A number beyond the last one
+    is from a history that was lost: such a reader begins at the beginning of this one."""
     return since if 0 <= since <= last else 0

@@ -176,7 +176,7 @@ class Hider:
         return longest
 
     def shortened(self, covered: bytes) -> bytes:
-        """Covered bytes with a word in the place of each secret, where their number is all one."""
+        """Covered bytes with a word in the place of each secret, where they may become fewer."""
         return _LONG_COVER.sub(HIDDEN, covered) if HIDDEN + b"*" in covered else covered
 
     def open_key(self, data: bytes) -> int:

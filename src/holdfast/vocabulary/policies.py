@@ -24,7 +24,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom it is about, and what then. What is not said is anybody's, and anything."""
+    """Which requests it is about, and what becomes of them. A field that is None limits nothing."""
 
     name: str
     effect: PolicyEffect

@@ -1,7 +1,8 @@
 """What a user declares about a service, after parsing, defaults and interpolation.
 
-Durations are seconds, sizes are bytes. The defaults here are the defaults of the product. What
-has its default is left out where a declaration is remembered: another default counts for it, too.
+Durations are seconds, sizes are bytes. The defaults here are the defaults of the product. A
+field that has its default is left out where a declaration is stored, so that a new default applies
+to it, too.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class PortHolder(Result, frozen=True, kw_only=True):
 
 
 class Explanation(Result, frozen=True, kw_only=True):
-    """Why a service is in its state. Without `summary` only, everything that is known."""
+    """Why a service is in its state. Where several are explained at once, only up to `is_fine`; for
+    one service, with everything that is known."""
 
     service: str
     status: str

@@ -140,7 +140,7 @@ def recover(store: ChangeStore, opener: Opener) -> list[Record]:
 
 
 class UnderWay(NamedTuple):
-    """How far who rolls back himself had come with a file."""
+    """How far a change had come with a file, where the one who made it takes it back himself."""
 
     folder: int
     """The open folder that it is in; -1: it was not opened yet."""

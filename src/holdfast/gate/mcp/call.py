@@ -50,7 +50,8 @@ class Client:
 
 
 def _passed_since(began: Any) -> float:
-    """Seconds, if they are worth to be counted; the clock is that of the whole machine."""
+    """Seconds since a call was first made, by the clock that all processes of the machine share; 0
+    for a first call, and for what cannot be true."""
     if not isinstance(began, float):
         return 0.0
     passed = time.monotonic() - began

@@ -13,7 +13,7 @@ from holdfast.vocabulary.policies import Mode
 
 
 class GetMode(Command, frozen=True, kw_only=True):
-    """Tell the runtime mode, and the services that it has loaded."""
+    """Tell the runtime mode, and which of Holdfast's own services are loaded in it."""
 
     name = "get_mode"
     permission = Permission.VIEW

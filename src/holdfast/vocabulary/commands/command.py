@@ -65,16 +65,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether doing it twice ends as doing it once: then it is done again under the same key
     where nobody knows whether it was done."""
     granted_by_name: ClassVar[bool] = False
-    """Whether an agent may have it that is given it by its very name, though it takes an admin."""
+    """Whether an agent may ask it whose token names this very command, though it takes an admin."""
     about_files: ClassVar[bool] = False
     """Whether it is about files or folders: the paths that a token is limited to count."""
     carries_commands: ClassVar[bool] = False
     """Whether it has programs run that it names: the settings have to be asked about them."""
     in_lockdown: ClassVar[bool] = False
-    """Whether an admin may still ask it in a lockdown (and who may greet with it, too): it stops
+    """Whether an admin may still ask it in a lockdown, and everybody if it `greets`: it stops
     something, takes it back, or lets somebody in who looks."""
     is_shared: ClassVar[bool] = False
-    """Whether who asks the same at the same moment may be given one answer: quick and only read."""
+    """Whether equal requests of one moment may share an answer: it is quick, and only reads."""
     changes_files: ClassVar[bool] = False
     """Whether it changes files: before the first such change of a session a checkpoint is made."""
     masked: ClassVar[frozenset[str]] = frozenset()
