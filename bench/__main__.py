@@ -1,7 +1,7 @@
 """Measures Holdfast, the machine's limits and supervisord in one run: `python -m bench`.
 
 Writes docs/benchmarks.md, and every number to docs/benchmarks.json. Loopback only; whatever it
-starts is ended, also when it is interrupted.
+starts is ended, also when it is interrupted. Not in the table: `python -m bench.viewers`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,37 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench import cases
 from bench.assistants import assistants
-from bench.cases import CASES, Finding
+from bench.finding import Finding
 from bench.gate import rate, unharmed
 from bench.lab import sweep
 from bench.sampling import sampling
 
-CASES["sampling"] = sampling
-CASES["mcp"] = assistants
-CASES["http"] = rate
-CASES["flooded"] = unharmed
-
+CASES: dict[str, Callable[[int], Finding]] = {
+    "log": cases.log_one,
+    "log20": cases.log_twenty,
+    "spawn": cases.spawn,
+    "restart": cases.restart,
+    "idle": cases.idle,
+    "status": cases.status,
+    "cli": cases.cli,
+    "stop": cases.stop,
+    "small": cases.small,
+    "relaunch": cases.relaunch,
+    "storm": cases.storm,
+    "killed": cases.killed,
+    "tree": cases.tree,
+    "sampling": sampling,
+    "mcp": assistants,
+    "http": rate,
+    "flooded": unharmed,
+}
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LONGEST_SECONDS = 45 * 60
@@ -87,12 +103,31 @@ def facts(rounds: int) -> dict[str, Any]:
     }
 
 
-def merged(date: str, results: dict[str, Any]) -> list[str]:
+HOW = """\
+«peer» is supervisord 4.3, unless a cell names another; «limit» is what the machine allows with no
+supervisor in between. Both supervisors run with rotation off and no delay configured for restarts;
+neither waits for a start to prove itself. Holdfast's network doors are off except in the rows about
+them, so memory is that of keeper and supervisor alone.
+
+«load» is the machine's load average when the case ended: on a busy machine the figures of all
+columns suffer, and short ones most. «unsure»: the limit's own runs differ by more than half, and a
+limit that is lowered by load flatters what is compared with it.
+"""
+
+
+def origin(date: str, results: dict[str, Any]) -> str:
     """Says which rows come from another run than the page's: choosing runs is choosing results."""
     others = [f"{name} ({found['run']})" for name, found in results.items() if found["run"] != date]
     if not others:
-        return ["All rows are from one uninterrupted run.", ""]
-    return [f"**Not one run:** kept from others (`--merge`): {', '.join(others)}.", ""]
+        return "All rows are from one uninterrupted run."
+    return f"**Not one run:** kept from others (`--merge`): {', '.join(others)}."
+
+
+def row(found: dict[str, Any]) -> str:
+    cells = [found[key] for key in ("case", "limit", "peer", "ours", "ratio", "target")]
+    verdict = {True: "yes", False: "**no**", None: "**unsure**"}[found["is_met"]]
+    load = f"{found['load_average']:.1f}"
+    return f"| {' | '.join([*cells, verdict, load])} |"
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -110,26 +145,18 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         f"**{met} of {len(results)} targets met.**",
         "",
-        "| case | limit of the machine | supervisord | Holdfast | ratio | target | met | load |",
+        "| case | limit of the machine | peer | Holdfast | ratio | target | met | load |",
         "|---|---|---|---|---|---|---|---|",
-    ]
-    for found in results.values():
-        cells = [found[key] for key in ("case", "limit", "peer", "ours", "ratio", "target")]
-        verdict = {True: "yes", False: "**no**", None: "**unsure**"}[found["is_met"]]
-        load = f"{found['load_average']:.1f}"
-        lines.append(f"| {' | '.join([*cells, verdict, load])} |")
-    lines += [
+        *(row(found) for found in results.values()),
         "",
-        "«load» is the machine's load average when the case ended: on a busy machine the figures",
-        "of all columns suffer, and short ones most. «unsure»: the limit's own runs differ by more",
-        "than half, and a limit that is lowered by load flatters what is compared with it.",
+        HOW,
+        origin(about["date"], results),
         "",
         "## Every run of the floods",
         "",
         "| case | who | MB/s | CPU s |",
         "|---|---|---|---|",
     ]
-    lines[-4:-4] = merged(about["date"], results)
     for found in (results[name] for name in ("log", "log20") if name in results):
         for who, runs in found["runs"].items():
             lines.append(f"| {found['case']} | {who} | {runs['mb_per_s']} | {runs['cpu_s']} |")

@@ -22,3 +22,6 @@ class Holdfast(peers.Holdfast, Peer):
         if not cls.command.exists():
             return None
         return subprocess.check_output([cls.command, "--version"], text=True).strip()
+
+    def pid_of(self, name):
+        return self.service(name)["pid"]

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.cases import Finding
+from bench.finding import Finding
 from bench.lab import Trial, median, pss_mib, wait_until
 from bench.peers import ROOT, Holdfast, Service
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.cases import Finding, interleaved, judged, listed
+from bench.finding import Finding, interleaved, judged, listed
 from bench.lab import Trial, cpu_seconds, environment, median, program, pss_mib, wait_until
 from bench.peers import ROOT, Holdfast, Service
 from bench.viewers import Viewer, gate_process, restarts_ms

@@ -212,10 +212,6 @@ class Holdfast(Peer):
         found: dict[str, Any] = self.result("status", services=[name])["services"][name]
         return found
 
-    def pid_of(self, name: str) -> int | None:
-        pid: int | None = self.service(name)["pid"]
-        return pid
-
     def exit_code(self, name: str) -> int | None:
         code: int | None = self.service(name)["exit_code"]
         return code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from bench.cases import Finding
+from bench.finding import Finding
 from bench.lab import Trial, cpu_seconds, program, wait_until
 from bench.peers import Holdfast, Service
 
