@@ -16,13 +16,13 @@ from starlette.types import Message, Receive, Send
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate import frames
-from holdfast.gate.desk import Desk, TooMany
+from holdfast.gate.desk import Desk
 from holdfast.gate.frames import carried
 from holdfast.gate.pace import Bucket
 from holdfast.gate.rooms import Room, Rooms
 from holdfast.gate.sessions import House
 from holdfast.gate.viewers import Feeds
-from holdfast.vocabulary.errors import HoldfastError, Unauthorized, UsageError
+from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, Unauthorized, UsageError
 
 AUTH_SECONDS = 5.0
 MOST_CONNECTIONS = 1024
@@ -76,7 +76,7 @@ class Connection:
         try:
             await self._send({"type": "websocket.accept", "subprotocol": subprotocol})
             if len(self._hall.connections) >= MOST_CONNECTIONS:
-                raise Closed(TOO_MANY, TooMany("too many connections", "try again later"))
+                raise Closed(TOO_MANY, TooManyRequests("too many connections", "try again later"))
             self._hall.connections.add(self)
             await self._authenticate(caller)
             await self._serve()
@@ -100,7 +100,7 @@ class Connection:
         self._caller = known
         self._room = self._hall.rooms.join(self, known, answer["actor"])
         if self._room is None:
-            raise Closed(TOO_MANY, TooMany("too many connections with this token"))
+            raise Closed(TOO_MANY, TooManyRequests("too many connections with this token"))
         told = {name: answer[name] for name in ("actor", "role", "version")}
         await self.send(frames.frame("auth:ok", {**told, "room": self._room.name}, identity))
 

@@ -26,7 +26,7 @@ from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
 from holdfast.vocabulary.events import known_place
 
 _log = logging.getLogger("holdfast.gate")
@@ -35,12 +35,6 @@ MOST_SUBSCRIPTIONS = 16
 MOST_REQUESTS = 32
 DEFAULT_TAIL = 100
 _LARGEST = 1 << 63
-
-
-class TooMany(HoldfastError):
-    """More than one connection, or one token, may have."""
-
-    code = "too_many_requests"
 
 
 class Client(Protocol):
@@ -145,7 +139,7 @@ class Desk:
         """Do it beside what comes next."""
         if len(self._requests) >= MOST_REQUESTS:
             work.close()
-            raise TooMany(f"{MOST_REQUESTS} requests are open", "wait for an answer")
+            raise TooManyRequests(f"{MOST_REQUESTS} requests are open", "wait for an answer")
         task = asyncio.get_running_loop().create_task(self._guarded(request, work))
         self._requests[task] = request.id
         task.add_done_callback(lambda done: self._requests.pop(done, None))
@@ -204,13 +198,17 @@ class Desk:
     async def _create(self, request: Request) -> None:
         wanted: frames.CreateSession = carried(request, frames.CreateSession)
         if len(self._sessions) >= MOST_SESSIONS:
-            raise TooMany(f"a connection has at most {MOST_SESSIONS} sessions", "close some")
+            raise TooManyRequests(
+                f"a connection has at most {MOST_SESSIONS} sessions", "close some"
+            )
         grant = await self.ask("open_output", {"service": wanted.service})
         await learn(self._channel, grant.get("hides", 0))
         end = cursors.decode(grant["end"])
         place = await self._place(wanted, grant, end)
         if len(self._sessions) >= MOST_SESSIONS:
-            raise TooMany(f"a connection has at most {MOST_SESSIONS} sessions", "close some")
+            raise TooManyRequests(
+                f"a connection has at most {MOST_SESSIONS} sessions", "close some"
+            )
         is_terminal = bool(grant["terminal"])
         feed = self._feeds.open(grant["directory"], grant["service"], end, is_terminal=is_terminal)
         self._count += 1
@@ -290,7 +288,7 @@ class Desk:
     async def _subscribe(self, request: Request) -> None:
         wanted: frames.Subscribe = carried(request, frames.Subscribe)
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise TooMany(f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions")
+            raise TooManyRequests(f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions")
         fields = {"limit": 1, "services": wanted.services}
         last = int((await self.ask("events", fields))["last"])
         since = last if wanted.since is None else known_place(wanted.since, last)

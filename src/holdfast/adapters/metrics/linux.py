@@ -8,6 +8,7 @@ it costs ten times as much a process.
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 from holdfast.adapters.metrics.usage import Process, Totals, Tree, Usage, Watched
@@ -43,7 +44,7 @@ class LinuxSampler:
 
     def watch(self, run: Watched) -> None:
         self.unwatch(run.run_id)
-        self._trees[run.run_id] = Tree(run, _now())
+        self._trees[run.run_id] = Tree(run, time.monotonic())
 
     def unwatch(self, run_id: str) -> Usage | None:
         tree = self._trees.pop(run_id, None)
@@ -392,9 +393,3 @@ def _at_start(fd: int) -> bytes:
 def _close(fd: int) -> None:
     if fd >= 0:
         os.close(fd)
-
-
-def _now() -> float:
-    import time
-
-    return time.monotonic()
