@@ -56,8 +56,7 @@ def check_names(names: Iterable[str], command: type[Command], takes: frozenset[s
     known = [name for name in kinds_of(command) if takes is None or name in takes]
     for name in names:
         if name not in known:
-            hint = f"known: {', '.join(known) or 'none'}"
-            raise UsageError(f'{command.name} has no argument "{name[:100]}" here', hint)
+            raise UsageError.no_field(command.name, name, known)
 
 
 def is_whole(fields: dict[str, Any], command: type[Command]) -> bool:

@@ -70,6 +70,10 @@ def command_from(name: object, fields: dict[str, Any]) -> Command:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
+        own = kind.__struct_encode_fields__
+        for field in fields:
+            if field not in own:
+                raise UsageError.no_field(name, field, own) from None
         raise UsageError(f"{name}: {error}", f"see the reference of `{name}`") from None
 
 

@@ -48,6 +48,13 @@ class UsageError(HoldfastError):
     code = "usage"
     exit_code = 2
 
+    @classmethod
+    def no_field(cls, command: str, name: str, known: Sequence[str]) -> UsageError:
+        message = f'{command} has no field "{name[:100]}"'
+        if guess := closest(name, list(known)):
+            message += f'; did you mean "{guess}"?'
+        return cls(message, f"known: {', '.join(known) or 'none'}")
+
 
 class UnknownService(HoldfastError):
     """No service has that name."""
