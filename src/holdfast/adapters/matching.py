@@ -78,6 +78,13 @@ def check_expression(text: str) -> None:
         raise UsageError(f'"{text}" is no regular expression: {error}') from None
 
 
+def _too_slow(expression: str) -> UsageError:
+    return UsageError(
+        f'"{expression}" takes too long on what was printed',
+        "repetitions of repetitions are slow; write it simpler",
+    )
+
+
 class _Process:
     """A matcher's process: lines go in, answers come out."""
 
@@ -161,12 +168,9 @@ class Matcher:
         try:
             answer = await asyncio.wait_for(self._process.answers.readline(), PATIENCE_SECONDS)
         except asyncio.TimeoutError:
-            raise UsageError(
-                f'"{self._expression}" takes too long on what was printed',
-                "repetitions of repetitions are slow; write it simpler",
-            ) from None
+            raise _too_slow(self._expression) from None
         if not answer.endswith(b"\n"):
-            raise Failed("the search ended before its time", "try again")
+            raise Failed("the search broke off: its process ended", "try again")
         return [int(number) for number in answer.split()]
 
 
@@ -208,10 +212,7 @@ class SharedMatcher:
         asking = asyncio.ensure_future(self._in_turn(expression, data, by_line=by_line))
         number = await asyncio.shield(asking)
         if number == -2:
-            raise UsageError(
-                f'"{expression}" takes too long on what was printed',
-                "repetitions of repetitions are slow; write it simpler",
-            )
+            raise _too_slow(expression)
         return None if number < 0 else number
 
     async def _in_turn(self, expression: str, data: bytes, *, by_line: bool) -> int:
@@ -235,7 +236,7 @@ class SharedMatcher:
                 answer = b""
             if not answer.endswith(b"\n"):
                 self.close()
-                raise Failed("the search ended before its time", "it is tried again")
+                raise Failed("the search broke off: its process ended", "it is tried again")
             self._idle = loop.call_later(SHARED_IDLE_SECONDS, self.close)
             return int(answer)
 

@@ -190,7 +190,10 @@ class Tokens:
         valid = self._valid()
         known = valid.get(link)
         if known is None or known.kind != "link":
-            raise Refused("this logs nobody in", "`holdfast dashboard` makes a link that does")
+            raise Refused(
+                "this link logs nobody in any more: it works once, and not for long",
+                "`holdfast dashboard` makes a new one",
+            )
         page = secrets.token_urlsafe(32)
         made = self._new(
             "browser", known.role, known.session_seconds, UNLIMITED,

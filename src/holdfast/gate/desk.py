@@ -171,7 +171,7 @@ class Desk:
             hint = '{"command": "restart", "services": ["web"]}'
             raise UsageError("command:execute: data needs a command", hint)
         if name in ("cancel", "watch"):
-            raise UsageError(f"{name} is not asked here", "use command:cancel, or a session")
+            raise UsageError(f"{name} is not asked this way", "use command:cancel, or a session")
         fields.pop("caller", None)
         if fields.get("follow") is True:
             channel = self._new_channel()

@@ -52,7 +52,9 @@ async def in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return await asyncio.to_thread(call, *arguments)
     except OSError as error:
-        raise Failed(f"the log cannot be read: {error}", "look at the gate's limits") from None
+        raise Failed(
+            f"the log cannot be read: {error}", "has the gate too many open files?"
+        ) from None
 
 
 # Lines, as they are printed

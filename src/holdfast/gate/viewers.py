@@ -77,7 +77,9 @@ class Feeds:
         try:
             return await loop.run_in_executor(self._threads, call, *arguments)
         except OSError as error:
-            raise Failed(f"the log cannot be read: {error}", "look at the gate's limits") from None
+            raise Failed(
+                f"the log cannot be read: {error}", "has the gate too many open files?"
+            ) from None
 
 
 class Feed:

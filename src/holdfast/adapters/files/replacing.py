@@ -142,7 +142,7 @@ def _keep_owner(opened: int, state: State) -> None:
     except PermissionError:
         owner = f"user {state.uid}, group {state.gid}"
         raise Refused(
-            f"it belongs to {owner}, and would not after being replaced", "ask its owner"
+            f"it belongs to {owner}, and replacing it would change that", "ask its owner"
         ) from None
 
 
