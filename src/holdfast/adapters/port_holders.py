@@ -28,7 +28,7 @@ class Listening(NamedTuple):
 def listening(port: int | None = None) -> list[Listening]:
     """Everybody who listens, or those on one port, by port."""
     found: dict[tuple[int, int | None], list[str]] = {}
-    for number, address, pid in _sockets():
+    for number, address, pid in sockets():
         if port is None or number == port:
             found.setdefault((number, pid), []).append(address)
     told = [_described(number, pid, addresses) for (number, pid), addresses in found.items()]
@@ -44,7 +44,8 @@ def described(port: int) -> str:
     return "a process that cannot be told (of another user?)"
 
 
-def _sockets() -> Iterator[tuple[int, str, int | None]]:
+def sockets() -> Iterator[tuple[int, str, int | None]]:
+    """Port, address and pid of everybody who listens; None: another user's process."""
     import psutil
 
     try:

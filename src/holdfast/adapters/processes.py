@@ -20,7 +20,6 @@ from holdfast.vocabulary.secrets import redact_arguments
 if sys.platform == "darwin":
     from holdfast import darwin
 
-_LONGEST_COMMAND = 160
 _ROOMY_TABLE = 4096
 
 
@@ -146,6 +145,9 @@ def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
             raise Failed(f"{pidfile} names no process: {why}", "name a pid instead") from None
     if pid is None and port is not None:
         pid = _listener(port)
+        if pid is None:
+            message = f"no process of yours listens on port {port}"
+            raise Failed(message, "`ss -ltnp` shows who does")
     if pid is None:
         raise Failed("no process was named", "give a pid, a pid file or a port")
     if pid in (1, os.getpid(), os.getppid()):
@@ -174,41 +176,28 @@ def _folder(process: object) -> str:
 
 def holder_of_port(port: int) -> str | None:
     """Who listens on a port, as command and pid; None if that cannot be told. Slow."""
-    import psutil
+    from holdfast.adapters.port_holders import command_of
 
-    try:
-        pid = _listener(port)
-        process = psutil.Process(pid)
-        words = [word for word in process.cmdline() if word.isprintable()] or [process.name()]
-        command = " ".join(redact_arguments(words))
-        return f"{command[:_LONGEST_COMMAND]} (pid {pid})"
-    except (Failed, psutil.Error):
-        return None
+    pid = _listener(port)
+    command = "" if pid is None else command_of(pid)
+    return f"{command} (pid {pid})" if command else None
 
 
 def listener(port: int) -> tuple[int, str] | None:
     """Pid and name of who listens on a port; None if that cannot be told. Slow."""
     import psutil
 
+    pid = _listener(port)
     try:
-        pid = _listener(port)
-        return pid, psutil.Process(pid).name()
-    except (Failed, psutil.Error):
+        return None if pid is None else (pid, psutil.Process(pid).name())
+    except psutil.Error:
         return None
 
 
-def _listener(port: int) -> int:
-    import psutil
+def _listener(port: int) -> int | None:
+    from holdfast.adapters.port_holders import sockets
 
-    for process in psutil.process_iter():
-        try:
-            listens = process.net_connections(kind="tcp")
-        except (psutil.Error, AttributeError):
-            continue
-        for connection in listens:
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                return int(process.pid)
-    raise Failed(f"no process of yours listens on port {port}", "`ss -ltnp` shows who does")
+    return next((pid for number, _, pid in sockets() if number == port and pid is not None), None)
 
 
 def parent_is_gone(pid: int, seconds: float) -> bool:

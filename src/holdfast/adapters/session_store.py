@@ -6,7 +6,6 @@ history, as tokens are: losing that must not throw anybody out.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 
@@ -14,13 +13,12 @@ import msgspec
 
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.tokens import LONGEST_TOKEN, PREFIX
+from holdfast.adapters.tokens import LONGEST_TOKEN, NOBODY, PREFIX, digest_of
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Fate
 
 ID_DIGITS = 32
-_NOBODY = hashlib.sha256(b"nobody").hexdigest()
 _log = logger("sessions")
 
 
@@ -76,7 +74,7 @@ def new_secret(identity: str) -> tuple[str, str]:
     import secrets
 
     secret = secrets.token_urlsafe(32)
-    return f"{PREFIX}{identity}_{secret}", _digest(secret)
+    return f"{PREFIX}{identity}_{secret}", digest_of(secret)
 
 
 def id_in(text: str) -> str | None:
@@ -88,9 +86,5 @@ def id_in(text: str) -> str | None:
 def is_right(text: str, known: StoredSession | None) -> bool:
     """Whether the secret is that of the session; takes as long for one that is not known."""
     _, _, secret = text[:LONGEST_TOKEN].removeprefix(PREFIX).partition("_")
-    is_same = hmac.compare_digest(_digest(secret), known.digest if known else _NOBODY)
+    is_same = hmac.compare_digest(digest_of(secret), known.digest if known else NOBODY)
     return is_same and known is not None
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

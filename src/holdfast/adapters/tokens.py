@@ -30,7 +30,8 @@ NOTHING = Scopes(commands=())
 LONGEST_NAME = 100
 LONGEST_SECONDS = 100 * 365.25 * 86400
 LONGEST_TOKEN = 200
-_NOBODY = hashlib.sha256(b"nobody").hexdigest()
+NOBODY = hashlib.sha256(b"nobody").hexdigest()
+"""What the secret of nobody is compared with, so that it takes as long."""
 _log = logger("tokens")
 
 
@@ -162,10 +163,10 @@ class Tokens:
         if text.startswith(PREFIX):
             known = self._all.get(head) or self._lent.get(head)
         # Compared in any case, so that the time tells nothing about ids.
-        is_right = hmac.compare_digest(_digest(secret), known.digest if known else _NOBODY)
+        is_right = hmac.compare_digest(digest_of(secret), known.digest if known else NOBODY)
         if known is None or not is_right or self._has_expired(known):
             return None
-        if known.page_digest is None or hmac.compare_digest(_digest(page), known.page_digest):
+        if known.page_digest is None or hmac.compare_digest(digest_of(page), known.page_digest):
             return known
         return _looking(known)
 
@@ -197,7 +198,7 @@ class Tokens:
         page = secrets.token_urlsafe(32)
         made = self._new(
             "browser", known.role, known.session_seconds, UNLIMITED,
-            kind="browser", page_digest=_digest(page),
+            kind="browser", page_digest=digest_of(page),
         )  # fmt: skip
         token = msgspec.structs.replace(made.token, name=f"browser {made.token.id}")
         others = {key: it for key, it in valid.items() if key != link}
@@ -230,7 +231,7 @@ class Tokens:
             id=identity,
             name=name,
             role=role,
-            digest=_digest(secret),
+            digest=digest_of(secret),
             created_at=now,
             expires_at=None if expires_in is None else now + expires_in,
             scopes=scopes,
@@ -258,5 +259,5 @@ def _looking(token: Token) -> Token:
     return msgspec.structs.replace(token, role=Role.VIEWER)
 
 
-def _digest(secret: str) -> str:
+def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -25,7 +25,6 @@ from holdfast.gate.mcp.call import Client
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.mcp_spec import McpSpec
 
-LONGEST_LINE = 16 * 1024 * 1024
 GREETING_SECONDS = 10.0
 HOLD_AGAIN_SECONDS = 0.2
 _NO_MESSAGE = -32700
