@@ -43,6 +43,10 @@ def made(folder: Path, files: dict[str, str]) -> dict[str, ServiceSpec]:
             {"web": "/bin/sh -c puma -p ${PORT:-3000} && echo $$"},
         ),
         ({"Procfile": "web: PORT=1 x\n"}, {"web": "/bin/sh -c PORT=1 x"}),
+        ({"Procfile": "web: null\nx: ~/y\n"}, {"web": "null", "x": "/bin/sh -c ~/y"}),
+        ({"Procfile": "\ufeffweb: a \x7f\ufffe💥\n"}, {"web": "a \x7f\ufffe💥"}),
+        ({"package.json": "[" * 100_000}, None),
+        ({"package.json": '\ufeff{"scripts": {"dev": "vite"}}'}, {"web": "npm run dev"}),
         ({"Procfile": "web: it's\n"}, {"web": "/bin/sh -c it's"}),
         ({"Procfile": 'web: run "a: b" # c\n'}, {"web": "run a: b # c"}),
         ({"package.json": '{"scripts": {"dev": "vite", "start": "x"}}'}, {"web": "npm run dev"}),
@@ -167,6 +171,31 @@ def test_bad_name(tmp_path: Path) -> None:
     """The file has a name by which it is found."""
     with pytest.raises(UsageError, match="not a name"):
         write_config(str(tmp_path), name="config.yaml")
+
+
+@pytest.mark.parametrize("name", [b"a\xff\xfe", b"a\x01\x7f", b"a\n- b: [", "\u2028".encode()])
+def test_folders_of_any_name(tmp_path: Path, name: bytes) -> None:
+    """Whatever the folder is called, the file that speaks of it can be read."""
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    assert list(made(folder, {})) == ["example"]
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    """A pipe where a file is looked for counts as nothing."""
+    os.mkfifo(tmp_path / "Procfile")
+    assert list(made(tmp_path, {})) == ["example"]
+
+
+def test_scripts_of_a_python_project(tmp_path: Path) -> None:
+    """The program of a project is taken from its own environment, where there is one."""
+    project = '[project.scripts]  # ours\n# one\nshop = "shop:main"\n'
+    (tmp_path / "global").mkdir()
+    (tmp_path / "own").mkdir()
+    found = made(tmp_path / "global", {"pyproject.toml": project})
+    assert found["app"].argv == ("shop",)
+    own = {"pyproject.toml": project, ".venv/bin/python": "", ".venv/bin/shop": ""}
+    assert made(tmp_path / "own", own)["app"].argv == (".venv/bin/shop",)
 
 
 def test_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from holdfast.vocabulary.names import is_service_name
 from holdfast.vocabulary.places import CONFIG_NAMES
 
 LARGEST_READ = 256 * 1024
-_SHELL_SIGNS = re.compile(r"[|&;<>()`*?$]|^\s*\w+=")
+_SHELL_SIGNS = re.compile(r"[|&;<>()`*?$]|^\s*\w+=|(?:^|\s)~")
 
 
 class Found(NamedTuple):
@@ -108,7 +108,7 @@ def from_line(name: str, command: str, file: str) -> Found:
 def from_package_json(folder: str) -> list[Found]:
     try:
         package = json.loads(read(folder, "package.json") or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     scripts = package.get("scripts") if isinstance(package, dict) else None
     if not isinstance(scripts, dict):
@@ -155,8 +155,15 @@ def from_python(folder: str) -> list[Found]:
         if "__main__" in text and file in ("main.py", "app.py"):
             return [Found("app", f"{python} -u {file}", file)]
     project = read(folder, "pyproject.toml")
-    script = re.search(r"(?m)^\[project\.scripts\]\s*\n\s*[\"']?([\w.-]+)[\"']?\s*=", project)
-    return [Found("app", script[1], "pyproject.toml")] if script else []
+    script = re.search(
+        r"^\[project\.scripts\][^\n]*\n(?:\s*#[^\n]*\n)*\s*[\"']?([\w.-]+)[\"']?\s*=",
+        project,
+        re.MULTILINE,
+    )
+    if script is None:
+        return []
+    program = os.path.join(os.path.dirname(python), script[1])
+    return [Found("app", program if has(folder, program) else script[1], "pyproject.toml")]
 
 
 def from_ruby(folder: str) -> list[Found]:
@@ -309,7 +316,10 @@ def service_lines(found: Found, folder: str | None, *, is_first: bool) -> list[s
 def yaml_text(text: str) -> str:
     """A text as a YAML scalar; quoted only where a plain one would mean something else."""
     is_plain = re.fullmatch(r"[A-Za-z0-9./_][A-Za-z0-9 ./_=@%+,$-]*", text) is not None
-    return text if is_plain and not text.endswith(" ") else json.dumps(text, ensure_ascii=False)
+    if is_plain and not text.endswith(" ") and text.lower() != "null":
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 
 def service_name(text: str) -> str:
@@ -325,7 +335,8 @@ def is_lexable(command: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split()) or "this folder"
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split()) or "this folder"
 
 
 def has(folder: str, name: str) -> bool:
@@ -340,8 +351,11 @@ def entries(folder: str, name: str) -> list[str]:
 
 
 def read(folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):  # to open a pipe is to wait for its writer
+        return ""
     try:
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             return file.read(LARGEST_READ)
     except OSError:
         return ""
