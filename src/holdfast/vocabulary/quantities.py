@@ -37,6 +37,9 @@ UNIT_WORDS = {
 UNIT_NAMES = {"ms": "milliseconds", "s": "seconds"}
 
 KIB = 1024
+LARGEST_SIZE = 2**63
+LONGEST_NUMBER = 20
+"""Digits; the interpreter refuses to read very many of them, in words of its own."""
 SIZES = {
     "": 1,
     "b": 1,
@@ -94,7 +97,7 @@ def _not_a_duration(text: object, unit: str) -> str:
 
 def _bounded(seconds: float, text: object) -> float:
     if seconds > 100 * 365 * 86400:
-        raise ValueError(f'"{text}" is longer than a century')
+        raise ValueError(f'"{text}" is longer than a century; write a shorter time')
     return seconds
 
 
@@ -126,7 +129,10 @@ def parse_size(text: str | int) -> int:
     factor = SIZES.get(found[2]) if found else None
     if found is None or factor is None:
         raise ValueError(f'"{text}" is not a size; write 16MB, 1GiB or a number of bytes')
-    return int(float(found[1]) * factor) if "." in found[1] else int(found[1]) * factor
+    size = float(found[1]) * factor
+    if size > LARGEST_SIZE:
+        raise ValueError(f'"{text}" is too large; write fewer digits')
+    return int(size) if "." in found[1] else int(found[1]) * factor
 
 
 def format_size(size: float) -> str:
@@ -155,7 +161,7 @@ def _signal_number(text: str | int) -> int | None:
         return text
     word = text.strip().upper().removeprefix("SIGNAL ")  # one without a name is called so
     if word.isdecimal():
-        return int(word)
+        return int(word) if len(word) < LONGEST_NUMBER else None
     word = word.removeprefix("SIG")
     known = getattr(signal, f"SIG{word}", None)
     if isinstance(known, signal.Signals):

@@ -7,7 +7,7 @@ import os
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
 from holdfast.adapters.config.kinds import Kind, Reading, ScalarKind, Schema
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.quantities import parse_duration, parse_size
+from holdfast.vocabulary.quantities import LONGEST_NUMBER, parse_duration, parse_size
 from holdfast.vocabulary.service_spec import UNLIMITED
 
 COUNTED_LIMITS = frozenset({"nofile", "nproc", "sigpending", "nice", "rtprio", "npts"})
@@ -106,7 +106,7 @@ class LimitValue(ScalarKind):
             value = parse_size(text)
         elif self.name in TIMED_LIMITS:
             value = int(parse_duration(text, "s"))
-        elif word.isdecimal():
+        elif word.isdecimal() and len(word) < LONGEST_NUMBER:
             value = int(word)
         else:
             raise ValueError(f'"{text}" is not a limit; write a number or unlimited')
@@ -127,7 +127,8 @@ class UserName(ScalarKind):
         import pwd
 
         try:
-            entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
+            is_number = text.isdecimal() and len(text) < LONGEST_NUMBER
+            entry = pwd.getpwuid(int(text)) if is_number else pwd.getpwnam(text)
         except (KeyError, OverflowError):
             guess = closest(text, [known.pw_name for known in pwd.getpwall()])
             hint = f'did you mean "{guess}"?' if guess else "name a user that `id NAME` knows"

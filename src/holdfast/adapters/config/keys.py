@@ -67,7 +67,7 @@ RESTART = Block(
         Key("policy", POLICY, "The same as restart_policy.", "on_failure"),
         Key("delay", Duration("ms"), "Wait before the first restart.", "5s"),
         Key("max_delay", Duration("ms"), "The longest wait that back-off reaches.", "60s"),
-        Key("backoff", Number(1), "Each wait is this many times the one before.", 2.0),
+        Key("backoff", Number(1, 1000), "Each wait is this many times the one before.", 2.0),
         Key("jitter", Fraction(), "Random part added to or taken from each wait.", "10%"),
         Key(
             "max_restarts",

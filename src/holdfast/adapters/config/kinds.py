@@ -28,6 +28,8 @@ Schema = dict[str, Any]
 INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 _INTEGER = pattern(r"[+-]?(?:0|[1-9]\d*)")
 _NUMBER = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+LARGEST_COUNT = 2**53
+"""Beyond it not every program that reads our JSON is exact."""
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
 
@@ -174,7 +176,10 @@ class Integer(ScalarKind):
     """A whole number in a range; `words` stand for numbers."""
 
     def __init__(
-        self, low: int = 0, high: int | None = None, words: Mapping[str, int] | None = None
+        self,
+        low: int = 0,
+        high: int = LARGEST_COUNT,
+        words: Mapping[str, int] | None = None,
     ) -> None:
         self.low = low
         self.high = high
@@ -186,18 +191,16 @@ class Integer(ScalarKind):
             return self.words[text.lower()]
         if not _INTEGER.fullmatch(text):
             raise ValueError(f'"{text}" is not {self.wanted}; {self.hint()}')
-        return int(in_range(int(text), text, self.low, self.high))
+        return int(in_range(float(text), text, self.low, self.high))
 
     def hint(self) -> str:
         words = "".join(f" or {word}" for word in self.words)
-        if self.high is None:
+        if self.high == LARGEST_COUNT:
             return f"write a number of {self.low} or more{words}"
         return f"write a number from {self.low} to {self.high}{words}"
 
     def schema(self) -> Schema:
-        number: Schema = {"type": "integer", "minimum": self.low}
-        if self.high is not None:
-            number["maximum"] = self.high
+        number: Schema = {"type": "integer", "minimum": self.low, "maximum": self.high}
         options = [number, INTERPOLATED]
         if self.words:
             options.insert(1, {"enum": list(self.words)})
@@ -209,17 +212,18 @@ class Number(ScalarKind):
 
     wanted = "a number"
 
-    def __init__(self, low: float, high: float | None = None) -> None:
+    def __init__(self, low: float, high: float) -> None:
         self.low = low
         self.high = high
 
     def convert(self, text: str) -> float:
         if not _NUMBER.fullmatch(text):
             raise ValueError(f'"{text}" is not a number; write a number like 2.0')
-        return float(in_range(float(text), text, self.low, self.high))
+        return in_range(float(text), text, self.low, self.high)
 
     def schema(self) -> Schema:
-        return {"anyOf": [{"type": "number", "minimum": self.low}, INTERPOLATED]}
+        number = {"type": "number", "minimum": self.low, "maximum": self.high}
+        return {"anyOf": [number, INTERPOLATED]}
 
 
 class Fraction(ScalarKind):
@@ -362,9 +366,9 @@ class ListOf(Kind):
         return {"anyOf": [{"type": "array", "items": item}, item]}
 
 
-def in_range(value: float, text: str, low: float, high: float | None) -> float:
+def in_range(value: float, text: str, low: float, high: float) -> float:
     if value < low:
         raise ValueError(f'"{text}" is too small; write a number of {low} or more')
-    if high is not None and value > high:
+    if value > high:
         raise ValueError(f'"{text}" is too large; write a number of {high} or less')
     return value

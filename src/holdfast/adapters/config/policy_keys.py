@@ -213,7 +213,7 @@ FILTERS = Key(
 )
 RATE_BLOCK = Block(
     [
-        Key("requests_per_second", Number(0.01), "For how long on end.", 1000.0),
+        Key("requests_per_second", Number(0.01, 1_000_000), "For how long on end.", 1000.0),
         Key("burst", Integer(1), "So many at once.", 2000),
     ],
     definition="rate_limit",

@@ -22,6 +22,7 @@ from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
 
 SMALLEST_MEMORY = 1024 * 1024
+MOST_CORES = 10_000
 _PERCENT = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*%?")
 
 
@@ -30,7 +31,7 @@ class Percent(ScalarKind):
 
     wanted = "a percentage"
 
-    def __init__(self, high: float | None = None) -> None:
+    def __init__(self, high: float) -> None:
         self.high = high
 
     def convert(self, text: str) -> float:
@@ -38,19 +39,17 @@ class Percent(ScalarKind):
         if found is None:
             raise ValueError(f'"{text}" is not a percentage; {self.hint()}')
         value = float(found[1])
-        if value <= 0 or (self.high is not None and value > self.high):
-            most = f" and at most {self.high:g}%" if self.high is not None else ""
-            raise ValueError(f'"{text}" is out of range; write more than 0%{most}')
+        if not 0 < value <= self.high:
+            most = f"at most {self.high:.0f}%"
+            raise ValueError(f'"{text}" is out of range; write more than 0% and {most}')
         return value
 
     def hint(self) -> str:
-        return "write 80%" if self.high is not None else "write 150%: one core and a half"
+        return "write 80%" if self.high <= 100 else "write 150%: one core and a half"
 
     def schema(self) -> Schema:
         text = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
-        number: Schema = {"type": "number", "exclusiveMinimum": 0}
-        if self.high is not None:
-            number["maximum"] = self.high
+        number: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": self.high}
         return {"anyOf": [number, text, INTERPOLATED]}
 
 
@@ -118,7 +117,7 @@ LIMITS = Block(
 )
 SERVICE_KEYS = (
     Key("memory_limit", Memory(), "Memory that its whole tree may use."),
-    Key("cpu_limit", Percent(), "Percent of one core that its whole tree may use."),
+    Key("cpu_limit", Percent(MOST_CORES * 100), "Percent of one core that its whole tree may use."),
     Key("process_limit", Integer(1), "Processes and threads that its tree may have."),
     Key("timeout", Duration("s", is_zero_allowed=False), "The longest that a run may take."),
 )
