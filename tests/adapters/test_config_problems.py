@@ -312,6 +312,37 @@ def test_problems_outside_the_file(tmp_path: Path) -> None:
     }
 
 
+def test_long_open_quote_of_an_env_file(tmp_path: Path) -> None:
+    """A quote that is never closed is told as soon in a large file as in a small one."""
+    (tmp_path / "a.env").write_text("A=1\nB='\n" + "0123456789\n" * 90_000)
+    (found,) = problems(tmp_path, WEB + "    env_file: a.env\n")
+    assert (found["line"], found["key"], found["message"]) == (2, "B", "the quote is not closed")
+
+
+def test_env_files_that_cannot_be_used(tmp_path: Path) -> None:
+    """Nobody waits for a pipe, a NUL is found before the start; each with what to do."""
+    os.mkfifo(tmp_path / "pipe.env")
+    (tmp_path / "nul.env").write_bytes(b"A=1\nB='2\n\0'\n")
+    text = f"{WEB}    env_file: [pipe.env, nul.env, .]\n"
+    found = {p["message"].rpartition(": ")[2]: p for p in problems(tmp_path, text)}
+    assert set(found) == {
+        "it is a pipe, not a file",
+        "contains a NUL character",
+        "Is a directory",
+    }
+    assert found["contains a NUL character"]["line"] == 3
+    assert all(problem["suggestion"] for problem in found.values())
+
+
+def test_configurations_that_are_no_file(tmp_path: Path) -> None:
+    """A pipe or a folder in the place of the file is told, with what to do."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ConfigError, match="it is a pipe, not a file; name another file"):
+        load(str(tmp_path / "pipe.yaml"), environ={})
+    with pytest.raises(ConfigError, match="Is a directory; name a file in this folder"):
+        load(str(tmp_path), environ={})
+
+
 def test_bad_env_file_has_its_own_lines(tmp_path: Path) -> None:
     """A mistake in an env file is told with that file and line, without the value."""
     (tmp_path / "a.env").write_text("A=1\nhunter2\n# fine\nB='open\n")

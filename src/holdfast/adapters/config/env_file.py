@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from holdfast.adapters.config.content import content_of
 from holdfast.adapters.config.problems import Problem
 from holdfast.vocabulary.patterns import pattern
 
@@ -21,15 +22,17 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "$": "$"}
 
 def read_env_file(path: str) -> tuple[dict[str, str], list[Problem]]:
     """The variables of a file; raises OSError when it cannot be read."""
-    with open(path, "rb") as file:
-        data = file.read(LARGEST_ENV_FILE + 1)
+    data = content_of(path, LARGEST_ENV_FILE)
     if len(data) > LARGEST_ENV_FILE:
-        return {}, [Problem(path, None, None, "", None, "larger than 1 MiB", "")]
+        return {}, [Problem(path, None, None, "", None, "larger than 1 MiB", "name another file")]
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return {}, [Problem(path, line, None, "", None, "not UTF-8 text", "save it as UTF-8")]
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        return {}, [Problem(path, line, None, "", None, "contains a NUL character", "remove it")]
     return parse_env_text(text, path)
 
 
@@ -56,35 +59,39 @@ def parse_env_text(text: str, path: str) -> tuple[dict[str, str], list[Problem]]
         if rest[:1] not in ("'", '"'):
             variables[name] = re.sub(r"(?:^|\s)#.*$", "", rest).strip()
             continue
-        quote, body = rest[0], rest[1:]
-        while (value := _unquoted(body, quote)) is None and at < len(lines):
-            body += "\n" + lines[at].rstrip("\r")
+        quote = rest[0]
+        value, after = _unquoted(rest[1:], quote)
+        values = [value]
+        while after is None and at < len(lines):
+            value, after = _unquoted(lines[at].rstrip("\r"), quote)
+            values.append(value)
             at += 1
-        if value is None:
+        if after is None:
             message = "the quote is not closed"
             problems.append(Problem(path, number, None, name, None, message, "close it"))
             break
-        variables[name], after = value
+        variables[name] = "\n".join(values)
         if after.strip() and not after.lstrip().startswith("#"):
             message = "text after the closing quote"
             problems.append(Problem(path, number, None, name, None, message, "remove it"))
     return variables, problems
 
 
-def _unquoted(body: str, quote: str) -> tuple[str, str] | None:
+def _unquoted(line: str, quote: str) -> tuple[str, str | None]:
+    """What a line has of a quoted value, and what stands after the quote, if it ends here."""
     parts: list[str] = []
     at = 0
-    while at < len(body):
-        char = body[at]
+    while at < len(line):
+        char = line[at]
         if char == quote:
-            return "".join(parts), body[at + 1 :]
-        if char == "\\" and quote == '"' and body[at + 1 : at + 2] in _ESCAPES:
-            parts.append(_ESCAPES[body[at + 1]])
+            return "".join(parts), line[at + 1 :]
+        if char == "\\" and quote == '"' and line[at + 1 : at + 2] in _ESCAPES:
+            parts.append(_ESCAPES[line[at + 1]])
             at += 2
         else:
             parts.append(char)
             at += 1
-    return None
+    return "".join(parts), None
 
 
 def resolved(path: str, folder: str, environ: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.command_settings import settings_of as settings_of_commands
+from holdfast.adapters.config.content import content_of, remedy_for
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
     Entry,
@@ -113,11 +114,10 @@ def _load(
     path: str, environ: Mapping[str, str], settings: Mapping[str, str], target: str | None
 ) -> Configuration:
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+        data = content_of(path, LARGEST_FILE)
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        hint = "`holdfast init` writes one" if missing else ""
+        is_missing = isinstance(error, FileNotFoundError)
+        hint = "`holdfast init` writes one" if is_missing else remedy_for(error)
         problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
         raise error_of([problem], path) from None
     if path.endswith(".json") and (tree := tree_of(data)) is not None:

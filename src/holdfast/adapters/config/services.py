@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.adapters.config.blocks import Values
+from holdfast.adapters.config.content import remedy_for
 from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
@@ -146,6 +147,7 @@ class ServiceBuilder:
         path = resolved(written.removeprefix("-"), reading.folder, reading.environ)
         if path in self.env_files:
             return self.env_files[path]
+        where = values.at("env_file"), values.path_of("env_file")
         variables: dict[str, str] = {}
         try:
             variables, problems = read_env_file(path)
@@ -153,14 +155,11 @@ class ServiceBuilder:
         except FileNotFoundError:
             if not written.startswith("-"):
                 hint = f'create it, or write "-{written}" if it may be absent'
-                message = f"the file {path} does not exist"
-                reading.note(
-                    values.at("env_file"), values.path_of("env_file"), message, hint, written
-                )
+                reading.note(*where, f"the file {path} does not exist", hint, written)
                 return {}
         except OSError as error:
             message = f"the file {path} cannot be read: {error.strerror}"
-            reading.note(values.at("env_file"), values.path_of("env_file"), message, "", written)
+            reading.note(*where, message, remedy_for(error), written)
         self.env_files[path] = variables
         return variables
 
