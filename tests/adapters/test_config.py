@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -414,6 +415,36 @@ def test_file_named_by_the_environment(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("supervisor: {services: {web: x}}")
     found = load_project(None, {"MAGICTUNNEL_CONFIG": "./config.yaml"}, cwd=str(tmp_path))
     assert list(found.services) == ["web"]
+
+
+def test_origins_of_the_environment_win(tmp_path: Path) -> None:
+    """ALLOWED_ORIGINS stands in the place of what the file says, as every variable does."""
+    text = "security: {allowed_origins: [http://a, http://b]}"
+    for given, expected in (
+        ({}, ("http://a", "http://b")),
+        ({"ALLOWED_ORIGINS": " http://c,http://a, "}, ("http://c", "http://a")),
+        ({"ALLOWED_ORIGINS": " , "}, ("http://a", "http://b")),
+    ):
+        http = read(tmp_path, text, environ=given).settings.http
+        assert http is not None
+        assert http.allowed_origins == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("node x \\\n   --port 1", ["node", "x", "--port", "1"]),
+        ("a\\\nb", ["ab"]),
+        ('a "b\\\nc" "\\$X" "\\`" "\\n"', ["a", "bc", "$X", "`", "\\n"]),
+    ],
+)
+def test_backslashes_mean_what_they_mean_to_a_shell(command: str, words: list[str]) -> None:
+    """A line is continued by a backslash, and one in double quotes keeps a $ from meaning more."""
+    assert argv_of(command) == words
+    said = subprocess.run(
+        ["/bin/sh", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True
+    )
+    assert said.stdout.decode().split("\0")[:-1] == words
 
 
 def test_words_of_a_command_line() -> None:

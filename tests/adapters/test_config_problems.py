@@ -112,6 +112,9 @@ WEB = "services:\n  web:\n    command: x\n"
         ("health_check: {retries: 2, consecutive_failures: 3}", "contradicts"),
         ("working_dir: ${NO_SUCH}", "the variable NO_SUCH is not set; "),
         ("working_dir: ${NO_SUCH:?say where}", "the variable NO_SUCH is not set; say where"),
+        ("working_dir: ${NO_SUCH:?}", "set it, or write ${NO_SUCH:-default}"),
+        (f"working_dir: {'${A:-' * 3000}x{'}' * 3000}", "defaults stand in defaults more than 16"),
+        (f"args: {'${A:-' * 3000}x{'}' * 3000}", "defaults stand in defaults more than 16"),
         ("working_dir: ${A%%b}", "${A%%b} is not understood; write ${NAME}"),
         ("working_dir: ${A", "${ is not closed"),
         ('working_dir: "a\\0b"', "contains a NUL character"),
@@ -390,6 +393,15 @@ def test_target_that_cannot_be_split(tmp_path: Path) -> None:
     """A bad SUPERVISOR_TARGET_CMD is told by its name."""
     with pytest.raises(ConfigError, match=r"SUPERVISOR_TARGET_CMD: the double quote .* not closed"):
         from_environment({"SUPERVISOR_TARGET_CMD": 'run "it'}, str(tmp_path))
+
+
+def test_target_that_needs_a_shell(tmp_path: Path) -> None:
+    """What only a shell understands is told for the target, too, without the variable's value."""
+    with pytest.raises(ConfigError, match=r"TARGET_CMD: only a shell understands &&; write sh -c"):
+        from_environment({"SUPERVISOR_TARGET_CMD": "make && ./run"}, str(tmp_path))
+    with pytest.raises(ConfigError, match=r"begins with a variable \(KEY=…\)") as caught:
+        from_environment({"SUPERVISOR_TARGET_CMD": "KEY=hunter2 ./run"}, str(tmp_path))
+    assert "hunter2" not in str(caught.value.as_fields())
 
 
 def test_host_of_the_environment_is_told_by_its_name(tmp_path: Path) -> None:

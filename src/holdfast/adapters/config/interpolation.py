@@ -18,6 +18,9 @@ _HEAD = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-?])?")
 _OPERATOR = pattern(r"&&|\|\|?|;|&|\d?>{1,2}(&\d)?|<{1,2}|\d?>{1,2}\S+")
 _ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BLANK = " \t\r\n"
+DEEPEST_DEFAULT = 16
+_ESCAPED = ("$", "`", '"', "\\", "\n")
+"""What a backslash within double quotes stands before; a line break vanishes with it."""
 
 
 class InterpolationError(ValueError):
@@ -36,10 +39,13 @@ class WordsError(ValueError):
         self.suggestion = suggestion
 
 
-def expand(text: str, environ: Mapping[str, str]) -> str:
+def expand(text: str, environ: Mapping[str, str], depth: int = 0) -> str:
     """The text with every `${…}` replaced from this environment, and `$$` by `$`."""
     if "$" not in text:
         return text
+    if depth > DEEPEST_DEFAULT:
+        message = f"defaults stand in defaults more than {DEEPEST_DEFAULT} deep"
+        raise InterpolationError(message, "write ${NAME:-default}")
     parts: list[str] = []
     at = 0
     while True:
@@ -47,11 +53,13 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
         if dollar < 0:
             return "".join(parts) + text[at:]
         parts.append(text[at:dollar])
-        value, at = expand_at(text, dollar, environ)
+        value, at = expand_at(text, dollar, environ, depth)
         parts.append(value)
 
 
-def expand_at(text: str, dollar: int, environ: Mapping[str, str]) -> tuple[str, int]:
+def expand_at(
+    text: str, dollar: int, environ: Mapping[str, str], depth: int = 0
+) -> tuple[str, int]:
     """What stands for the `$` at this place, and where the text goes on."""
     following = text[dollar + 1 : dollar + 2]
     if following == "$":
@@ -74,10 +82,10 @@ def expand_at(text: str, dollar: int, environ: Mapping[str, str]) -> tuple[str, 
         return value, end + 1
     rest = inner[head.end() :]
     if operator in (":-", "-"):
-        return expand(rest, environ), end + 1
+        return expand(rest, environ, depth + 1), end + 1
     what = "is not set" if value is None else "is empty"
     if operator in (":?", "?"):
-        raise InterpolationError(f"the variable {name} {what}", rest)
+        raise InterpolationError(f"the variable {name} {what}", rest or _how_to_set(name, environ))
     raise InterpolationError(f"the variable {name} {what}", _how_to_set(name, environ))
 
 
@@ -130,7 +138,8 @@ class Words:
         if char == "\\":
             if at + 1 == len(self.text):
                 raise WordsError("the command ends with a lone backslash", "write \\\\")
-            self.add(self.text[at + 1], quoted=True)
+            if self.text[at + 1] != "\n":
+                self.add(self.text[at + 1], quoted=True)
             return at + 2
         if char in "'\"":
             return self.quoted(char, at)
@@ -148,8 +157,8 @@ class Words:
             char = self.text[at]
             if char == quote:
                 return at + 1
-            if char == "\\" and quote == '"' and self.text[at + 1 : at + 2] in ('"', "\\"):
-                self.add(self.text[at + 1])
+            if char == "\\" and quote == '"' and self.text[at + 1 : at + 2] in _ESCAPED:
+                self.add(self.text[at + 1].strip("\n"))
                 at += 2
             elif char == "$" and self.expander is not None:
                 value, at = self.expander(self.text, at)
@@ -199,18 +208,34 @@ class Words:
             return True
         return _OPERATOR.fullmatch(word) is not None
 
+    @property
+    def is_assignment(self) -> bool:
+        return self.operators[:1] == self.words[:1] and "=" in self.words[0]
+
+    def shell_needed(self) -> tuple[str, str] | None:
+        """What only a shell would understand, and the remedy; never the value of a variable."""
+        if not self.operators:
+            return None
+        shown = self.operators[0]
+        if self.is_assignment:
+            message = f"the command begins with a variable ({shown.split('=')[0]}=…)"
+            return message, "put it under env, or add shell: true"
+        return f"only a shell understands {shown}", "add shell: true, or put quotes around it"
+
 
 def argv_of(text: str) -> list[str]:
     """The words of a command line, as a shell would split them; nothing is expanded."""
     try:
-        words = Words(text, None).words
+        split = Words(text, None)
     except WordsError as error:
         shown = repeatable(text)
         message = f"{error}: {shown}" if shown else str(error)
         raise ConfigError(message, error.suggestion) from None
-    if not words:
+    if not split.words:
         raise ConfigError("the command is empty", "write the program and its arguments")
-    return words
+    if needed := split.shell_needed():
+        raise ConfigError(needed[0], "write sh -c '…', or put quotes around it")
+    return split.words
 
 
 _INDEX = pattern(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\s*\}\}")

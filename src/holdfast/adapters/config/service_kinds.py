@@ -76,16 +76,9 @@ def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> lis
     except (WordsError, InterpolationError) as error:
         reading.note(node, key, str(error), error.suggestion, repeatable(node.text))
         return None
-    if is_command and split.operators:
-        shown = split.operators[0]
-        if split.words[0] == shown and "=" in shown:
-            name = shown.split("=")[0]
-            message = f"the command begins with a variable ({name}=…)"
-            reading.note(node, key, message, "put it under env, or add shell: true")
-        else:
-            message = f"only a shell understands {shown}"
-            suggestion = "add shell: true, or put quotes around it"
-            reading.note(node, key, message, suggestion, repeatable(node.text))
+    if is_command and (needed := split.shell_needed()):
+        shown = None if split.is_assignment else repeatable(node.text)
+        reading.note(node, key, *needed, shown)
         return None
     if is_command and not split.words:
         reading.note(node, key, "the command is empty", "write the program and its arguments")
