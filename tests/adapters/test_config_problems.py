@@ -83,6 +83,7 @@ WEB = "services:\n  web:\n    command: x\n"
         ("rlimits: {nofile: {soft: 1}}", "this is not a limit; write a number, {soft"),
         ("rlimits: {nofile: many}", '"many" is not a limit; write a number or unlimited'),
         ("user: no-such-user-here", '"no-such-user-here" is not a user of this machine'),
+        ("recovery: {crash: {command: }}", "says no command; write restart, stop, notify"),
         ("depends_on: [wep]", 'there is no service "wep"'),
         ("depends_on: [web]", "services wait for each other: web → web"),
         ("depends_on: {web: {condition: odd}}", '"odd" is not known; write one of started, ready'),
@@ -155,6 +156,11 @@ def test_commands_that_cannot_work(tmp_path: Path, command: str, shown: str) -> 
     ("text", "shown"),
     [
         ("alerts: [{command: x, services: [wev]}]", 'no service "wev"; did you mean "web"?'),
+        (
+            "alerts: [{webhook: 'http://h/', headers: {'a b': c}}]",
+            '"a b" cannot be the name of a header',
+        ),
+        ("workflows: {Deploy It: [make]}", '"Deploy It" is not a name; use lower-case letters'),
         ("alerts: [{severity: warning}]", "one of webhook, command and desktop; add one"),
         (
             "workflows: {w: {steps: [{wait: {service: web, for: glory}}]}}",
@@ -365,6 +371,8 @@ def test_bad_env_file_has_its_own_lines(tmp_path: Path) -> None:
         "services:\n  web:\n    command: x\n    start_retries: ${SECRET}\n",
         "services:\n  web:\n    command: x\n    stop: {signal: '${SECRET}'}\n",
         "services:\n  web:\n    command: x\n    restart_policy: ${SECRET}\n",
+        "services:\n  web:\n    command: x\n    liveness: {http: 'http://h/', headers: "
+        '{Authorization: "hunter2\\n"}}\n',
         "security: {authentication: {token: [hunter2]}}\n",
         "services:\n  web: run --token hunter2 'x\n",
     ],

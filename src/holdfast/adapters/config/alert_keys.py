@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.adapters.config.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Listing, Node
 from holdfast.adapters.config.kinds import (
     Boolean,
@@ -21,7 +21,7 @@ from holdfast.adapters.config.kinds import (
     Schema,
     Text,
 )
-from holdfast.adapters.config.service_kinds import CommandLine, Url, words_of
+from holdfast.adapters.config.service_kinds import CommandLine, Headers, Url, words_of
 from holdfast.vocabulary.alerts import SEVERITIES, AlertCause, TargetSpec
 from holdfast.vocabulary.secrets import shown_address
 
@@ -40,22 +40,11 @@ class SecretUrl(Url):
             raise ValueError("this is not a URL; write https://example.com/hook") from None
 
 
-class HeaderValue(Text):
-    """A header's value; it ends with its line."""
-
-    is_secret = True
-
-    def convert(self, text: str) -> str:
-        if "\n" in text or "\r" in text:
-            raise ValueError("a header has one line; remove the line break")
-        return text
-
-
 TARGET = Block(
     [
         Key("name", Text(), "What `holdfast alerts --targets` calls it."),
         Key("webhook", SecretUrl(), "An address that gets each alert by POST."),
-        Key("headers", MapOf(HeaderValue(), r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), "Sent with it."),
+        Key("headers", Headers(), "Sent with it."),
         Key(
             "format",
             Choice("json", "text", aliases={"slack": "text"}),

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
 from holdfast.adapters.config.kinds import Choice, Kind, Reading, Schema
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.patterns import pattern
+
+LABEL_RULE = "use lower-case letters, digits, '.', '_' and '-'"
 
 
 class Key(NamedTuple):
@@ -162,7 +165,7 @@ class MapOf(Kind):
 
     def __init__(self, kind: Kind, name_pattern: str) -> None:
         self.kind = kind
-        self.name_pattern = name_pattern
+        self.names = pattern(name_pattern)
 
     def read(self, node: Node, key: str, reading: Reading) -> dict[str, Any] | None:
         if not isinstance(node, Table):
@@ -180,12 +183,20 @@ class MapOf(Kind):
         return found
 
     def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
-        return True
+        name = key.text
+        if self.names.fullmatch(name):
+            return True
+        reading.note(key, f"{path}.{name}", *self.wrong_name(name), name)
+        return False
+
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        """What is said of a name that does not fit, and the remedy."""
+        return f'"{name}" is not a name', LABEL_RULE
 
     def schema(self) -> Schema:
         return {
             "type": ["object", "null"],
-            "patternProperties": {f"^{self.name_pattern}$": self.kind.schema()},
+            "patternProperties": {f"^{self.names.pattern}$": self.kind.schema()},
             "additionalProperties": False,
         }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.adapters.config.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.dependency_keys import LABEL
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
 from holdfast.adapters.config.env_file import resolved
 from holdfast.adapters.config.kinds import (
@@ -309,6 +310,8 @@ class Remedy(Kind):
             return RecoverySpec(action="command", command=entry.node.text.strip())
         values = self.block.read(node, key, reading)
         if not values:
+            if values is not None and not values.refused and name in self.block.keys:
+                reading.note(node, key, f"says no {name}", self.hint())
             return None
         if name == "signal":
             return RecoverySpec(action="signal", signal=values["signal"])
@@ -358,7 +361,7 @@ GLOBAL_KEYS = (
     Key("commands", Commands(), "Commands by name, and which others may be run."),
     Key(
         "workflows",
-        MapOf(Workflow(), r"[a-z0-9][a-z0-9._-]{0,62}"),
+        MapOf(Workflow(), LABEL),
         "Steps that are done in order, by name.",
     ),
     Key("production", Boolean(), "Run only what is allowed in production.", False),

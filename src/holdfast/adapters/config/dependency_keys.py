@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from holdfast.adapters.config.blocks import MapOf
+from holdfast.adapters.config.blocks import LABEL_RULE, MapOf
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
 from holdfast.adapters.config.kinds import Boolean, Choice, Kind, Reading, ScalarKind, Schema
 from holdfast.vocabulary.names import closest
@@ -179,8 +179,7 @@ class Label(ScalarKind):
 
     def convert(self, text: str) -> str:
         if not re.fullmatch(LABEL, text):
-            hint = "use lower-case letters, digits, '.', '_' and '-'"
-            raise ValueError(f'"{text}" is not a name; {hint}')
+            raise ValueError(f'"{text}" is not a name; {LABEL_RULE}')
         return text
 
     def schema(self) -> Schema:
@@ -191,15 +190,6 @@ class Groups(MapOf):
     """Names for several services."""
 
     wanted = "a mapping of groups"
-
-    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
-        try:
-            Label().convert(key.text)
-        except ValueError as error:
-            message, _, hint = str(error).partition("; ")
-            reading.note(key, f"{path}.{key.text}", message, hint, key.text)
-            return False
-        return True
 
     def hint(self) -> str:
         return "write each group as an indented name with a list: backend: [db, api]"

@@ -24,13 +24,12 @@ from holdfast.adapters.config.kinds import (
     Schema,
     Text,
 )
-from holdfast.adapters.config.service_kinds import CommandLine, Url
+from holdfast.adapters.config.service_kinds import CommandLine, Headers, Url
 from holdfast.adapters.matching import check_expression
 from holdfast.rules.port_leases import PLACEHOLDER, names_in
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.patterns import pattern
 
-_HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _STATUS = pattern(r"([1-5])xx|([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", re.IGNORECASE)
 _ADDRESS = pattern(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})")
 
@@ -101,19 +100,6 @@ class StatusRange(ScalarKind):
     def schema(self) -> Schema:
         number = {"type": "integer", "minimum": 100, "maximum": 599}
         return {"anyOf": [number, {"type": "string", "pattern": _STATUS.pattern}, INTERPOLATED]}
-
-
-class Headers(MapOf):
-    """Headers of a request; their values may be secrets and are not repeated."""
-
-    def __init__(self) -> None:
-        super().__init__(Text(r"[^\r\n]*", "a text of one line"), _HEADER)
-
-    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
-        if re.fullmatch(_HEADER, key.text):
-            return True
-        reading.note(key, path, "this cannot be the name of a header", "write X-Name", key.text)
-        return False
 
 
 class ProbeKind(Kind):

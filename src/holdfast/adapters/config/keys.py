@@ -220,7 +220,7 @@ SECURITY = Block(
 _GLOBAL = [
     Key(
         "services",
-        ServiceName(InstancedService(ServiceOrCommand(SERVICE)), r"[a-z0-9][a-z0-9._-]{0,62}"),
+        ServiceName(InstancedService(ServiceOrCommand(SERVICE)), rf"(?!holdfast\.){LABEL}"),
         "The services by name; a text instead of a block is the command.",
     ),
     Key("groups", Groups(ListOf(Text()), LABEL), "Names for several services: a list each."),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from holdfast.adapters.config.blocks import Key, MapOf, Values
-from holdfast.adapters.config.document import Scalar
 from holdfast.adapters.config.kinds import INTERPOLATED, Integer, Reading, ScalarKind, Schema
 from holdfast.rules.port_leases import AUTO, DEFAULT_RANGE, SINGLE, names_in, variable
 from holdfast.vocabulary.patterns import pattern
@@ -24,12 +22,8 @@ class PortNames(MapOf):
     def __init__(self) -> None:
         super().__init__(_PORT, _NAME)
 
-    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
-        if re.fullmatch(_NAME, key.text):
-            return True
-        message = f'"{key.text}" cannot name a port'
-        reading.note(key, f"{path}.{key.text}", message, "write for example api: auto", key.text)
-        return False
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        return f'"{name}" cannot name a port', "write for example api: auto"
 
 
 class PortRange(ScalarKind):

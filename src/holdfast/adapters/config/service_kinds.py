@@ -15,7 +15,14 @@ from holdfast.adapters.config.interpolation import (
     WordsError,
     expand_at,
 )
-from holdfast.adapters.config.kinds import INTERPOLATED, Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.kinds import (
+    INTERPOLATED,
+    Kind,
+    Reading,
+    ScalarKind,
+    Schema,
+    Text,
+)
 from holdfast.adapters.config.problems import repeatable
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
 from holdfast.vocabulary.patterns import pattern
@@ -172,18 +179,14 @@ class ServiceName(MapOf):
 
     wanted = "a mapping of services"
 
-    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
-        name = key.text
-        if is_service_name(name) and "@" not in name:
-            return True
+    def wrong_name(self, name: str) -> tuple[str, str]:
         lower = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:63]
         if "@" in name:
             message = 'a name may not contain "@", which counts the instances of a service'
         else:
             message = f'"{name}" is not a name for a service'
         hint = f'write "{lower}"; ' if is_service_name(lower) else ""
-        reading.note(key, f"{path}.{name}", message, f"{hint}names are {SERVICE_NAME_RULE}", name)
-        return False
+        return message, f"{hint}names are {SERVICE_NAME_RULE}"
 
     def hint(self) -> str:
         return "write each service as an indented name with its keys below"
@@ -221,3 +224,24 @@ class Url(ScalarKind):
 
     def schema(self) -> Schema:
         return {"anyOf": [{"type": "string", "pattern": "^https?://"}, INTERPOLATED]}
+
+
+class HeaderValue(Text):
+    """A header's value; it ends with its line."""
+
+    is_secret = True
+
+    def convert(self, text: str) -> str:
+        if "\n" in text or "\r" in text:
+            raise ValueError("a header has one line; remove the line break")
+        return text
+
+
+class Headers(MapOf):
+    """Headers of a request; their values may be secrets and are not repeated."""
+
+    def __init__(self) -> None:
+        super().__init__(HeaderValue(), r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        return f'"{name}" cannot be the name of a header', "write X-Name"
