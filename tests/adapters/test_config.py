@@ -89,10 +89,11 @@ def test_source_shape_as_it_stands() -> None:
 
 def test_file_of_another_program(tmp_path: Path) -> None:
     """Beside `supervisor:`, a file of another name may hold what is not ours."""
-    text = "server: {port: 1}\nsupervisor: {services: {web: x}}\n"
+    text = "server: {port: 1}\nsecurity: {own: 1}\nsupervisor: {services: {web: x}}\n"
     assert list(read(tmp_path, text, name="config.yaml").services) == ["web"]
-    with pytest.raises(ConfigError, match="server: unknown key"):
-        read(tmp_path, text, name="holdfast.yaml")
+    for name in ("holdfast.yaml", "holdfast.test.yaml"):
+        with pytest.raises(ConfigError, match="server: unknown key"):
+            read(tmp_path, text, name=name)
 
 
 def test_every_key(tmp_path: Path) -> None:

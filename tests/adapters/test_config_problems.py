@@ -429,6 +429,12 @@ def test_without_libyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "unprintable character" in refused(tmp_path, b"a: \x01\n").message
 
 
+def test_unprintable_characters_have_their_line(tmp_path: Path) -> None:
+    """Letters of several bytes before it do not move the line that is told."""
+    (found,) = problems(tmp_path, f"# {'ü' * 50}\n\n\na: \x01\n\n\n\n\n")
+    assert found["line"] == 4
+
+
 def test_deep_json(tmp_path: Path) -> None:
     """Nesting is bounded in JSON too."""
     error = refused(tmp_path, "[" * 50_000 + "]" * 50_000, name="holdfast.json")

@@ -82,7 +82,8 @@ def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
         try:
             json.loads(text)
         except json.JSONDecodeError as error:
-            return None, [_syntax(file, text, error.lineno, error.colno, error.msg, "")]
+            hint = "check this line and the one above it: commas, quotes, brackets"
+            return None, [_syntax(file, text, error.lineno, error.colno, error.msg, hint)]
         except RecursionError:
             return None, [_whole(file, "nested too deeply")]
         text = _SURROGATES.sub(_joined_surrogates, text)
@@ -96,7 +97,7 @@ def _joined_surrogates(found: re.Match[str]) -> str:
 
 
 def _whole(file: str, message: str) -> Problem:
-    return Problem(file, None, None, "", None, message, "")
+    return Problem(file, None, None, "", None, message, "make it simpler, or smaller")
 
 
 def _syntax(file: str, text: str, line: int, column: int, message: str, suggestion: str) -> Problem:
@@ -143,7 +144,9 @@ class _Builder:
             while stream.check_event():
                 self.take(stream.get_event())
         except yaml.reader.ReaderError as error:
-            line = self.text.count("\n", 0, error.position) + 1
+            # libyaml counts bytes, the pure parser characters: the character itself is surer.
+            character = chr(error.character)
+            line = self.text.count("\n", 0, self.text.index(character)) + 1
             message = f"unprintable character #x{error.character:04x}"
             return None, [Problem(self.file, line, None, "", None, message, "remove it")]
         except yaml.MarkedYAMLError as error:
@@ -206,7 +209,8 @@ class _Builder:
         found = self.anchors.get(event.anchor, _UNDEFINED)
         if found is None or found is _UNDEFINED:
             what = "refers to itself" if found is None else "is not defined above"
-            self.note(event.start_mark, f"the alias *{event.anchor} {what}", "")
+            hint = "put quotes around a value that begins with *"
+            self.note(event.start_mark, f"the alias *{event.anchor} {what}", hint)
             mark = event.start_mark
             self.place(Scalar("", True, mark.line + 1, mark.column + 1), 1, None)
             return
@@ -260,9 +264,8 @@ class _Builder:
             for source in merged.items if isinstance(merged, Listing) else [merged]:
                 if not isinstance(source, Table):
                     where = (self.file, source.line, source.column)
-                    self.problems.append(
-                        Problem(*where, "<<", None, "only a mapping can be merged", "")
-                    )
+                    message = "only a mapping can be merged"
+                    self.problems.append(Problem(*where, "<<", None, message, "write <<: *NAME"))
                     continue
                 for name, entry in source.entries.items():
                     table.entries.setdefault(name, entry)

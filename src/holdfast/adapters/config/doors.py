@@ -72,8 +72,8 @@ def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Http
     if self_made and certificate is not None:
         message = "either a certificate is given, or one is made"
         reading.note(tls.at("mode"), tls.path_of("mode"), message, "leave out mode: self")
-    given = reading.environ.get("ALLOWED_ORIGINS", "").split(",")
-    origins = (*security.get("allowed_origins", ()), *(word.strip() for word in given))
+    given = [word.strip() for word in reading.environ.get("ALLOWED_ORIGINS", "").split(",")]
+    origins = given if any(given) else security.get("allowed_origins", ())
     host = str(chosen.get("host", "127.0.0.1")).strip("[]")
     return HttpSpec(
         enabled=chosen.get("http", True),
@@ -93,5 +93,6 @@ def _file(reading: Reading, tls: Values, name: str) -> str | None:
         return None
     path = resolved(written, reading.folder, reading.environ)
     if not os.access(path, os.R_OK):
-        reading.note(tls.at(name), tls.path_of(name), "this file cannot be read", "", written)
+        message, hint = "this file cannot be read", "check its name and its permissions"
+        reading.note(tls.at(name), tls.path_of(name), message, hint, written)
     return path

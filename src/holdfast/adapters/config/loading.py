@@ -37,8 +37,7 @@ from holdfast.adapters.config.resource_keys import settings_of as settings_of_re
 from holdfast.adapters.config.services import ServiceBuilder
 from holdfast.rules.port_leases import DEFAULT_RANGE
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.places import CONFIG_NAMES
+from holdfast.vocabulary.names import OWN_NAMES, closest
 from holdfast.vocabulary.service_spec import (
     Configuration,
     ServiceSpec,
@@ -164,10 +163,11 @@ def _read_supervisor(root: Table, supervisor: Table, reading: Reading) -> Values
     """
     values = SUPERVISOR.read(supervisor, "supervisor", reading)
     assert values is not None
-    is_ours = os.path.basename(reading.file) in CONFIG_NAMES
+    if not os.path.basename(reading.file).startswith(OWN_NAMES):
+        return values
     beside: dict[str, Entry] = {}
     for name, entry in root.entries.items():
-        if name == "supervisor" or (not is_ours and name not in SUPERVISOR.keys):
+        if name == "supervisor":
             continue
         if name in values:
             message = f"stands here and under supervisor (line {values.at(name).line})"
