@@ -174,6 +174,18 @@ def test_what_would_never_happen_is_a_problem(tmp_path: Path, text: str, shown: 
     assert shown in f"{problem['message']}; {problem['suggestion']}"
 
 
+def test_names_that_lead_nowhere_have_their_line(tmp_path: Path) -> None:
+    """Of a name that nobody has, the line is told in which it stands."""
+    text = (
+        "services:\n  web:\n    command: x\n    recovery:\n      crash:\n        command: mend\n"
+        "workflows:\n  a:\n    steps:\n      - make\n      - command: built\n  b:\n    - true\n"
+        "    - restart: wep\n"
+        "alerts:\n  - desktop: true\n  - command: x\n    services: [wev]\n"
+        "groups:\n  all:\n    - web\n    - wez\n"
+    )
+    assert [problem["line"] for problem in problems(tmp_path, text)] == [6, 11, 14, 18, 22]
+
+
 def test_quoted_operators_are_words(tmp_path: Path) -> None:
     """What a shell would not interpret either is left alone."""
     path = tmp_path / "holdfast.yaml"

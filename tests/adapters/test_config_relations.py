@@ -63,7 +63,7 @@ def test_healthy_needs_somebody_who_asks(tmp_path: Path) -> None:
     [
         ("{db: reddy}", 'depends_on.db: "reddy" is not known; did you mean "ready"?'),
         ("{db: log}", "depends_on.db: the condition log needs a pattern; write {condition: log"),
-        ("{db: {pattern: '('}}", '"(" is not a regular expression'),
+        ("{db: {pattern: '('}}", '"(" is no regular expression'),
         ("{db: {condition: ready, pattern: x}}", "a pattern is for the condition log, not for"),
         (
             "{db: {conditon: ready}}",

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.adapters.config.blocks import Values
+from holdfast.adapters.config.document import within
 from holdfast.adapters.config.kinds import Reading
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -48,10 +49,11 @@ def _check_workflows(
     commands: Mapping[str, CommandSpec],
     names: Collection[str],
 ) -> None:
-    node = values.at("workflows")
+    block = values.at("workflows")
     for name, spec in workflows.items():
         for number, step in enumerate(spec.steps):
             path = values.path_of(f"workflows.{name}.steps[{number}]")
+            node = within(block, name, "steps", number)
             if step.command is not None and step.command not in commands:
                 message = f'there is no command "{step.command}"'
                 reading.note(node, path, message, _guess(step.command, commands))
@@ -68,13 +70,14 @@ def _check_recovery(
     services: Mapping[str, ServiceSpec],
     commands: Mapping[str, CommandSpec],
 ) -> None:
-    node = values.at("services")
+    block = values.at("services")
     for name, spec in services.items():
         for cause, recovery in spec.recovery.items():
             if recovery.command is not None and recovery.command not in commands:
                 path = values.path_of(f"services.{name}.recovery.{cause}.command")
                 message = f'there is no command "{recovery.command}"'
                 hint = "; a program is written as a path or a list of words"
+                node = within(block, spec.template or name, "recovery", cause)
                 reading.note(node, path, message, _guess(recovery.command, commands) + hint)
 
 
@@ -85,7 +88,8 @@ def _check_targets(reading: Reading, values: Values, names: Collection[str | Non
             if service not in names:
                 path = values.path_of(f"alerts[{number}].services")
                 hint = _guess(service, [name for name in names if name])
-                reading.note(values.at("alerts"), path, f'there is no service "{service}"', hint)
+                node = within(values.at("alerts"), number, "services")
+                reading.note(node, path, f'there is no service "{service}"', hint)
 
 
 def _guess(name: str, known: Collection[str]) -> str:

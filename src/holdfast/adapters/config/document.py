@@ -67,6 +67,17 @@ class Entry(msgspec.Struct, frozen=True):
 Node = Scalar | Listing | Table
 
 
+def within(node: Node, *path: str | int) -> Node:
+    """Where a path leads to; steps that are not there, as in a short form, are passed over."""
+    for step in path:
+        match node:
+            case Table() if isinstance(step, str) and step in node.entries:
+                node = node.entries[step].node
+            case Listing() if isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+    return node
+
+
 def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
     """The tree of a document and what is wrong with its form; no tree when it is unreadable."""
     if len(data) > LARGEST_FILE:

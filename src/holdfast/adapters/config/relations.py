@@ -6,11 +6,9 @@ place; so is a condition that can never be met.
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.dependency_keys import Needed
-from holdfast.adapters.config.document import Node, Table
+from holdfast.adapters.config.document import Node, Table, within
 from holdfast.adapters.config.instances import document_of
 from holdfast.adapters.config.kinds import Reading
 from holdfast.rules.ordering import cycles
@@ -79,15 +77,16 @@ def groups_of(
     place = values.at("groups")
     for name, members in groups.items():
         path = f"{values.path_of('groups')}.{name}"
-        node = _member_node(place, name)
         if name in services:
+            assert isinstance(place, Table)
             message = f'a service is called "{name}", too'
-            reading.note(node, path, message, "give the group another name")
-        for member in members:
+            reading.note(place.entries[name].key, path, message, "give the group another name")
+        for number, member in enumerate(members):
             if member in services or member in built:
                 continue
             guess = closest(member, list(services))
             hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(services)}"
+            node = within(place, name, number)
             reading.note(node, path, f'there is no service "{member}"', hint, member)
     return groups
 
@@ -106,8 +105,3 @@ def templates_of(
         for name, service in services.items()
         if service.instances is not None
     }
-
-
-def _member_node(place: Node, name: str) -> Any:
-    entry = place.entries.get(name) if isinstance(place, Table) else None
-    return entry.key if entry is not None else place
