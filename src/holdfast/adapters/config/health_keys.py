@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.config.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
 from holdfast.adapters.config.kinds import (
     INTERPOLATED,
@@ -22,7 +22,7 @@ from holdfast.adapters.config.kinds import (
     Reading,
     ScalarKind,
     Schema,
-    Text,
+    quoted,
 )
 from holdfast.adapters.config.service_kinds import CommandLine, Headers, Url
 from holdfast.adapters.matching import check_expression
@@ -99,7 +99,7 @@ class StatusRange(ScalarKind):
 
     def schema(self) -> Schema:
         number = {"type": "integer", "minimum": 100, "maximum": 599}
-        return {"anyOf": [number, {"type": "string", "pattern": _STATUS.pattern}, INTERPOLATED]}
+        return {"anyOf": [number, quoted(_STATUS), INTERPOLATED]}
 
 
 class ProbeKind(Kind):

@@ -169,7 +169,8 @@ class Boolean(ScalarKind):
         raise ValueError(f'"{text}" is neither true nor false; write true or false')
 
     def schema(self) -> Schema:
-        return {"anyOf": [{"type": "boolean"}, INTERPOLATED]}
+        words = {"enum": sorted(_TRUE | _FALSE)}
+        return {"anyOf": [{"type": "boolean"}, words, INTERPOLATED]}
 
 
 class Integer(ScalarKind):
@@ -201,10 +202,8 @@ class Integer(ScalarKind):
 
     def schema(self) -> Schema:
         number: Schema = {"type": "integer", "minimum": self.low, "maximum": self.high}
-        options = [number, INTERPOLATED]
-        if self.words:
-            options.insert(1, {"enum": list(self.words)})
-        return {"anyOf": options}
+        words = [{"enum": list(self.words)}] if self.words else []
+        return {"anyOf": [number, *words, quoted(_INTEGER), INTERPOLATED]}
 
 
 class Number(ScalarKind):
@@ -223,7 +222,7 @@ class Number(ScalarKind):
 
     def schema(self) -> Schema:
         number = {"type": "number", "minimum": self.low, "maximum": self.high}
-        return {"anyOf": [number, INTERPOLATED]}
+        return {"anyOf": [number, quoted(_NUMBER), INTERPOLATED]}
 
 
 class Fraction(ScalarKind):
@@ -316,7 +315,13 @@ class Choice(ScalarKind):
         return self.instead or f"write {self.wanted}"
 
     def schema(self) -> Schema:
-        return {"anyOf": [{"enum": [*self.words, *self.aliases]}, INTERPOLATED]}
+        words: list[str | bool] = [*self.words, *self.aliases]
+        words += [word.replace("_", "-") for word in [*self.words, *self.aliases] if "_" in word]
+        # Without quotes, `no` and `off` are no words to an editor.
+        words += [
+            value for value, spelled in ((True, _TRUE), (False, _FALSE)) if spelled & {*words}
+        ]
+        return {"anyOf": [{"enum": words}, INTERPOLATED]}
 
 
 class SignalName(ScalarKind):
@@ -343,7 +348,8 @@ class Octal(ScalarKind):
         return int(digits, 8)
 
     def schema(self) -> Schema:
-        return {"type": ["string", "integer"], "examples": ["022"]}
+        text = {"type": "string", "pattern": "^(0[oO])?[0-7]{1,4}$", "examples": ["022"]}
+        return {"anyOf": [text, {"type": "integer", "minimum": 0}, INTERPOLATED]}
 
 
 class ListOf(Kind):
@@ -364,6 +370,11 @@ class ListOf(Kind):
     def schema(self) -> Schema:
         item = self.item.schema()
         return {"anyOf": [{"type": "array", "items": item}, item]}
+
+
+def quoted(form: re.Pattern[str]) -> Schema:
+    """Of a number that is written as a text."""
+    return {"type": "string", "pattern": f"^(?:{form.pattern})$"}
 
 
 def in_range(value: float, text: str, low: float, high: float) -> float:

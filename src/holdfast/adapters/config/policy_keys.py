@@ -12,7 +12,6 @@ from typing import Any
 from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Listing, Node
 from holdfast.adapters.config.kinds import (
-    INTERPOLATED,
     Boolean,
     Choice,
     Duration,
@@ -154,7 +153,8 @@ class Policies(Kind):
         return "write - {effect: confirm, roles: [agent], commands: [restart]}"
 
     def schema(self) -> Schema:
-        return {"type": "array", "items": POLICY_BLOCK.schema()}
+        one = POLICY_BLOCK.schema()
+        return {"anyOf": [{"type": "array", "items": one}, one]}
 
 
 def _policy(values: Values, number: int, reading: Reading) -> PolicySpec | None:
@@ -188,21 +188,11 @@ def _check_commands(values: Values, given: Mapping[str, Any], reading: Reading) 
             reading.note(*where, message, "write effect: deny, or leave it out")
 
 
-class Patterns(ListOf):
-    """Patterns of texts."""
-
-    def __init__(self) -> None:
-        super().__init__(Text())
-
-    def schema(self) -> Schema:
-        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, INTERPOLATED]}
-
-
 FILTERS_BLOCK = Block(
     [
         Key("max_length", Integer(1), "The longest text of an argument, in characters."),
         Key("control_characters", Boolean(), "Whether texts may hold them.", True),
-        Key("forbid", Patterns(), "No text may match one of these, with `*`."),
+        Key("forbid", ListOf(Text()), "No text may match one of these, with `*`."),
     ],
     definition="filters",
 )

@@ -48,7 +48,7 @@ class Percent(ScalarKind):
         return "write 80%" if self.high <= 100 else "write 150%: one core and a half"
 
     def schema(self) -> Schema:
-        text = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
+        text = {"type": "string", "pattern": r"^(\d+(\.\d*)?|\.\d+)\s*%?$"}
         number: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": self.high}
         return {"anyOf": [number, text, INTERPOLATED]}
 

@@ -43,7 +43,9 @@ BLOCKS: tuple[Block, ...] = (
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
-_DURATION = r"^\s*(\d+(\.\d*)?|\.\d+)\s*([a-zµ]+\s*(\d+(\.\d*)?|\.\d+)?\s*)*$"
+_AMOUNT = r"(\d+(\.\d*)?|\.\d+)"
+# Every part begins with a digit or a point, so that no text is tried in more than one way.
+_DURATION = rf"^\s*({_AMOUNT}|({_AMOUNT}\s*[A-Za-zµ]+\s*)+)\s*$"
 
 
 def schema() -> dict[str, Any]:
@@ -58,7 +60,7 @@ def schema() -> dict[str, Any]:
             "description": "16MB (millions), 16MiB (times 1024²), or a number of bytes.",
             "anyOf": [
                 {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": r"^\s*\d+(\.\d*)?\s*([kKmMgGtT]?([iI]?[bB])?)\s*$"},
+                {"type": "string", "pattern": rf"^\s*{_AMOUNT}\s*[kKmMgGtT]?([iI]?[bB])?\s*$"},
                 {"$ref": "#/$defs/interpolated"},
             ],
         },

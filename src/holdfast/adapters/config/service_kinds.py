@@ -29,6 +29,8 @@ from holdfast.vocabulary.patterns import pattern
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
 _URL = pattern(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
+WORD: Schema = {"type": ["string", "number", "boolean"]}
+WORDS: Schema = {"type": "array", "items": WORD}
 _MODULE_LEVEL = pattern(r"[\w.:*-]+=(\w+)")
 
 
@@ -50,8 +52,7 @@ class CommandLine(Kind):
         return 'write command: npm run dev, or command: ["npm", "run", "dev"]'
 
     def schema(self) -> Schema:
-        words = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
-        return {"anyOf": [{"type": "string", "minLength": 1}, {**words, "minItems": 1}]}
+        return {"anyOf": [{**WORD, "minLength": 1}, {**WORDS, "minItems": 1}]}
 
 
 class Arguments(CommandLine):
@@ -69,8 +70,7 @@ class Arguments(CommandLine):
         return 'write args: ["--port", "8000"]'
 
     def schema(self) -> Schema:
-        words = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
-        return {"anyOf": [words, {"type": "string"}]}
+        return {"anyOf": [WORDS, WORD]}
 
 
 def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> list[str] | None:

@@ -41,7 +41,7 @@ class WatchAction(ScalarKind):
             raise ValueError(f'"{text}" is not known; write restart, or signal HUP') from None
 
     def schema(self) -> Schema:
-        return {"type": "string", "examples": [RESTART, "signal HUP"]}
+        return {"type": ["string", "integer"], "examples": [RESTART, "signal HUP"]}
 
 
 WATCH = Block(
