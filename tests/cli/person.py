@@ -9,21 +9,21 @@ import shlex
 import signal
 import termios
 import time
+from collections.abc import Mapping
 
 from tests.harness import Hold, wait_for
 
 
-class Person:
-    """Somebody at a terminal."""
+class AtTerminal:
+    """Somebody at a terminal, in which a program runs."""
 
-    def __init__(self, hold: Hold, *words: str, through: str | None = None) -> None:
-        command = hold.command(*words)
-        if through is not None:
-            command = ["/bin/sh", "-c", f"{shlex.join(command)} | {through}"]
+    def __init__(
+        self, command: list[str], folder: str | os.PathLike[str], environ: Mapping[str, str]
+    ) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.chdir(hold.project)
-            os.execve(command[0], command, hold.environ)
+            os.chdir(folder)
+            os.execvpe(command[0], command, environ)
         self.seen = b""
         self.modes = termios.tcgetattr(self.fd)
 
@@ -56,3 +56,13 @@ class Person:
     def is_given_back(self) -> bool:
         """Whether the terminal is as it was."""
         return termios.tcgetattr(self.fd)[:4] == self.modes[:4]
+
+
+class Person(AtTerminal):
+    """Somebody who uses a verb there."""
+
+    def __init__(self, hold: Hold, *words: str, through: str | None = None) -> None:
+        command = hold.command(*words)
+        if through is not None:
+            command = ["/bin/sh", "-c", f"{shlex.join(command)} | {through}"]
+        super().__init__(command, hold.project, hold.environ)

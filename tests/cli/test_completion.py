@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +14,26 @@ import pytest
 
 from holdfast.cli.completion import SCRIPTS
 from holdfast.cli.main import main
-from tests.cli.fake_daemon import FakeDaemon
+from tests.cli.fake_daemon import FakeDaemon, answers, service
+from tests.cli.person import AtTerminal
+
+SHELLS = {
+    "bash": ("bash --norc --noprofile -i", 'eval "$(holdfast completion bash)"'),
+    "zsh": (
+        "zsh -f -i",
+        'autoload -Uz compinit; compinit -D -u; eval "$(holdfast completion zsh)"',
+    ),
+    "fish": ("fish", "holdfast completion fish | source"),
+}
+"""How each is started without anything of the user's, and completion set up as its help says."""
+PROGRAM = """\
+#!/bin/sh
+patient='from holdfast.cli import completion, main; completion.ANSWER_SECONDS = 60; main.main()'
+case $1 in __complete|completion) exec {python} -c "$patient" "$@" ;; esac
+printf 'got:'
+printf ' [%s]' "$@"
+echo
+"""
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
@@ -39,12 +60,48 @@ def test_bash_completes(daemon: FakeDaemon, project: Path) -> None:
     assert done.stdout.split() == ["web", "worker"]
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_person_who_presses_tab(daemon: FakeDaemon, project: Path, shell: str) -> None:
+    """Verbs, names with @ and :, values behind =, and files, in the shell itself."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    status = answers()["status"]
+    assert isinstance(status, dict)
+    names = ("api-server", "web@1")
+    daemon.answers["status"] = {
+        "supervisor": {**status["supervisor"], "selectors": ["group:all-of"]},
+        "services": {name: service() for name in names},
+    }
+    program = project / "bin" / "holdfast"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o700)
+    quiet = {"HOME": str(project), "TERM": "dumb", "INPUTRC": os.devnull, "ZDOTDIR": str(project)}
+    path = f"{program.parent}:{os.environ['PATH']}"
+    start, setup = SHELLS[shell]
+    at_shell = AtTerminal(start.split(), project, {**os.environ, **quiet, "PATH": path})
+    at_shell.type(setup.encode() + b"; holdfast set up\r")
+    at_shell.see(b"got: [set] [up]", 60.0)
+    for typed, expected in (
+        (b"holdfast sto\tweb@\tgroup:a\tapi\t", b"[stop] [web@1] [group:all-of] [api-server]"),
+        (b"holdfast logs --stream=e\t--color a\tl\t", b"[logs] [--stream=err] [--color] [always]"),
+        (b"holdfast wait a\t--for lo\tx", b"[wait] [api-server] [--for] [log:x]"),
+        (b"holdfast --config=hol\t-c hol\t", b"[--config=holdfast.yaml] [-c] [holdfast.yaml]"),
+    ):
+        at_shell.type(typed + b"\r")
+        at_shell.see(b"got: " + expected)
+    at_shell.type(b"exit\r")
+    assert at_shell.exit_code() == 0
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["sta"], {"status", "start"}),
         (["logs", "--st"], {"--stream", "--state-dir"}),
         (["logs", "--stream", ""], {"out", "err"}),
+        (["logs", "--stream="], {"--stream=out", "--stream=err"}),
+        (["logs", "--grep=e"], set()),
         (["adopt", "--p"], {"--pid", "--pidfile", "--port"}),
         (["--color", "a"], {"auto", "always"}),
         (["stop", ""], {"web"}),

@@ -18,22 +18,47 @@ ANSWER_SECONDS = 0.3
 SCRIPTS = {
     "bash": """\
 _holdfast() {
-    local IFS=$'\\n'
-    COMPREPLY=($(holdfast __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
+    # bash cuts words at = : and @, too, and takes only what stands behind the cut (or at the @).
+    local breaks=${COMP_WORDBREAKS//[^=:@]/} line=${COMP_LINE:0:COMP_POINT}
+    local blanks cut last part word
+    local -a words=()
+    line=${line#*"${COMP_WORDS[0]}"}
+    for part in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+        blanks=${line%%[![:blank:]]*}
+        line=${line#"$blanks"}
+        if [[ $blanks ]]; then
+            words+=("$last")
+            last=
+        fi
+        last+=${line:0:${#part}}
+        line=${line:${#part}}
+    done
+    [[ $breaks ]] && cut=${last%"${last##*[$breaks]}"} && cut=${cut%@}
+    COMPREPLY=()
+    while IFS=$'\\t' read -r word _; do
+        COMPREPLY+=("${word#"$cut"}")
+    done < <(holdfast __complete "${words[@]:1}" "$last" 2>/dev/null)
+    [[ ${COMPREPLY[0]-} == *[=:] ]] && compopt -o nospace 2>/dev/null
 }
 complete -o default -F _holdfast holdfast
 """,
     "zsh": """\
 #compdef holdfast
 _holdfast() {
-    local -a found
+    local -a found unfinished
     local word about
     while IFS=$'\\t' read -r word about; do
-        found+=("${word//:/\\\\:}:$about")
+        about="${word//:/\\\\:}${about:+:$about}"
+        if [[ $word == *[=:] ]]; then
+            unfinished+=("$about")
+        else
+            found+=("$about")
+        fi
     done < <(holdfast __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
-    if (( $#found )); then
-        _describe holdfast found
+    if (( $#found + $#unfinished )); then
+        _describe holdfast found -- unfinished -S ''
     else
+        compset -P '--*='
         _files
     fi
 }
@@ -41,12 +66,16 @@ compdef _holdfast holdfast
 """,
     "fish": """\
 function __holdfast_complete
-    set -l words (commandline -opc) (commandline -ct)
+    set -l current (commandline -ct)
+    set -l words (commandline -opc) $current
     set -l found (holdfast __complete $words[2..-1] 2>/dev/null)
     if test (count $found) -gt 0
         printf '%s\\n' $found
     else
-        __fish_complete_path (commandline -ct)
+        set -l option (string match -r '^--[^=]+=' -- $current)
+        for path in (__fish_complete_path (string replace -- "$option" '' "$current"))
+            printf '%s%s\\n' "$option" $path
+        end
     end
 end
 complete -c holdfast -f -a '(__holdfast_complete)'
@@ -87,6 +116,9 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
         return _values(before[-1], verb)
     if "--" in before:
         return []
+    flag, equals, _ = last.partition("=")
+    if equals and flag.startswith("--"):
+        return [(f"{flag}={value}", about) for value, about in _values(flag, verb)]
     options = [*(verb.options if verb else ()), *GLOBAL_OPTIONS]
     if last.startswith("-"):
         # A verb's own option is told before one of every verb with the same name.
@@ -105,7 +137,8 @@ def _values(flag: str, verb: Verb | None) -> list[tuple[str, str]]:
         if flag in option.flags:
             if option.name == "for":
                 states = [(state, "") for state in ("running", "ready", "healthy", "exited")]
-                return [*states, ("log:", "a line that matches")]
+                others = [("log:", "a line that matches"), ("silent:", "no output for so long")]
+                return states + others
             return [(choice, "") for choice in option.choices]
     return []
 
