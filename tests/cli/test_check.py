@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.vocabulary.places import find_places
 
 PRESENT = "services:\n  web: sleep 100\n  db: {command: sleep 100, env: {TOKEN: '${SECRET}'}}\n"
 
@@ -63,6 +65,10 @@ def test_no_configuration(project: Path, capsys: pytest.CaptureFixture[str]) -> 
     (project / "holdfast.yaml").unlink()
     assert main(["check"]) == 7
     assert "holdfast init" in capsys.readouterr().err
+    state = Path(find_places(str(project), os.environ).state)
+    state.mkdir(parents=True)
+    (state / "holdfast.db").touch()
+    assert main(["check"]) == 7, "what `run` brought in is not declared anywhere"
 
 
 def test_modules_of_the_project_are_not_imported(project: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(call: Call) -> int:
-    check_there_is_something(call)
+    check_there_is_something(call, only_declared=True)
     # Never from the project's own folder, which may have a module of the same name.
     sys.path[:] = import_path()
     from holdfast import checking

@@ -175,7 +175,8 @@ def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
     return Progress(call).ask("up", **fields)
 
 
-def check_there_is_something(call: Call) -> None:
+def check_there_is_something(call: Call, *, only_declared: bool = False) -> None:
+    """Something is declared; or an earlier Holdfast had something, if that counts."""
     places = call.places
     named = places.config or os.path.join(places.project, CONFIG_NAMES[0])
     if os.path.isdir(named):
@@ -186,7 +187,7 @@ def check_there_is_something(call: Call) -> None:
         return
     if call.environ.get("SUPERVISOR_TARGET_CMD"):
         return
-    if os.path.exists(os.path.join(places.state, "holdfast.db")):
+    if not only_declared and os.path.exists(os.path.join(places.state, "holdfast.db")):
         return
     raise ConfigError(
         f"no holdfast.yaml in {places.project} or above it",
