@@ -150,6 +150,30 @@ def test_no_events_are_no_events(hold: Hold) -> None:
     assert first["seq"] > newest
 
 
+def test_events_of_a_misspelt_name(hold: Hold) -> None:
+    """Answered with the near one, as everywhere; what was removed still has its history."""
+    hold.services(web=SLEEP)
+    hold.up()
+    for words in (("wbe",), ("-f", "wbe"), ("-f", "-n", 0, "wbe"), ("--since", 0, "wbe")):
+        assert 'did you mean "web"?' in hold.cli("events", *words, expect=3).stderr
+    hold.cli("run", "--name", "job", "--", "true")
+    hold.cli("rm", "job")
+    assert "exit 0" in hold.cli("events", "job").stdout
+
+
+@pytest.mark.parametrize("words", [("events", "-f"), ("audit", "-f"), ("logs", "-f", "web")])
+def test_following_ends_well_when_holdfast_goes_down(hold: Hold, words: tuple[str, ...]) -> None:
+    """Nothing went wrong: it says that no more will come, and exits 0."""
+    hold.services(web=quick(["sh", "-c", "echo up; exec sleep 300"]))
+    hold.up()
+    argv = hold.command(*words)
+    with started(argv, cwd=hold.project, env=hold.environ, stderr=subprocess.STDOUT) as following:
+        read_until(following, b"up")
+        hold.cli("down")
+        read_until(following, b"holdfast: Holdfast is down; nothing more will come\n")
+        assert following.wait(30) == 0
+
+
 def test_adopt_of_what_cannot_be_adopted_leaves_no_holdfast(hold: Hold) -> None:
     """What was started only to be refused is ended again, as `up` and `run` do."""
     assert "cannot be adopted" in hold.cli("adopt", "--pid", 1, "init", expect=1).stderr

@@ -13,7 +13,7 @@ from holdfast.cli.call import Call
 from holdfast.cli.interrupts import patience
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.keeper_line import KeeperLine
-from holdfast.client.reach import SupervisorAway
+from holdfast.client.reach import Outlived, SupervisorAway
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, UsageError
 from holdfast.vocabulary.secrets import learn
 
@@ -41,6 +41,25 @@ def _learn(connection: Connection) -> int:
         return 0  # an older one does not know the question
     learn(hidden.get("values") or ())
     return int(hidden.get("number") or 0)
+
+
+def say_it_is_down(call: Call) -> None:
+    """Why following has come to its end."""
+    if not call.is_json:
+        call.note("Holdfast is down; nothing more will come")
+
+
+def is_there_again(call: Call) -> bool:
+    """Connect to the next supervisor, after one was lost; when Holdfast is down, that is said."""
+    call.use(None)
+    try:
+        call.connect()
+    except (SupervisorAway, Outlived):
+        raise
+    except NoDaemon:
+        say_it_is_down(call)
+        return False
+    return True
 
 
 def wakes(call: Call, names: list[str]) -> Iterator[Wake]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.following import is_there_again
 from holdfast.cli.interrupts import Patience, patience
 from holdfast.client.connection import ConnectionLost
 from holdfast.vocabulary.errors import Failed, TimedOut
@@ -18,17 +19,16 @@ RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")
 
 
 def events(call: Call) -> int:
+    if call.options.get("follow") or call.options.get("tail") != 0:
+        _check_known(call)
     with patience() as patient:
         return _events(call, patient)
 
 
 def _events(call: Call, patient: Patience) -> int:
     """Follows over the supervisor's replacement: it goes on after the last number told."""
-    given = call.options.get("since")
-    since, moment = (0, given) if isinstance(given, float) else (given, 0.0)
+    since, moment = _begin(call)
     is_following = bool(call.options.get("follow"))
-    if call.options.get("tail") == 0:
-        since, moment = call.ask("events", limit=0)["last"], 0.0
     # A replay is complete: it is read page by page, and its tail can be told only at its end.
     is_replay = since is not None
     limit = REPLAY_PAGE if is_replay else call.options.get("tail", 100)
@@ -59,9 +59,25 @@ def _events(call: Call, patient: Patience) -> int:
                         break
                     return _conclude(call, newest or (), is_empty=since is None)
         except ConnectionLost:
-            call.use(None)
             if not is_following:
                 raise
+            if not is_there_again(call):
+                return 0
+
+
+def _begin(call: Call) -> tuple[int | None, float]:
+    """The number after which, and the moment from which events are told."""
+    if call.options.get("tail") == 0:
+        return call.ask("events", limit=0)["last"], 0.0
+    given = call.options.get("since")
+    return (0, given) if isinstance(given, float) else (given, 0.0)
+
+
+def _check_known(call: Call) -> None:
+    """Raises for a name that no service has, unless something happened under it once."""
+    for name in call.operands:
+        if not call.ask("events", services=[name], limit=1)["events"]:
+            call.ask("status", services=[name])
 
 
 def _conclude(call: Call, held: Iterable[dict[str, Any]], *, is_empty: bool) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.cli.call import Call
-from holdfast.cli.following import learn_secrets
+from holdfast.cli.following import learn_secrets, say_it_is_down
 from holdfast.cli.output import Followed, Printer, Style, interleave
 from holdfast.client.reach import nothing_runs
 from holdfast.logbook import cursors, segments
@@ -175,8 +175,7 @@ def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | No
         followed.finish_all()
     finally:
         followed.close()
-    if not call.is_json:
-        call.note("Holdfast is down; nothing more will come")
+    say_it_is_down(call)
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.following import is_there_again
 from holdfast.cli.interrupts import patience
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import UsageError
@@ -118,7 +119,8 @@ def _follow(call: Call, fields: dict[str, Any]) -> int:
                     fields["since"] = frame["item"]["seq"]
                     _show(call, frame["item"])
             except ConnectionLost:
-                call.use(None)
+                if not is_there_again(call):
+                    return 0
 
 
 def _show(call: Call, record: dict[str, Any]) -> None:
