@@ -193,6 +193,8 @@ def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
         (["pause"], 2, "needs SERVICE…"),
         (["wait", "a", "b"], 2, "unexpected b"),
         (["logs", "--since"], 2, "--since needs TIME"),
+        (["logs", "--raw", "--timestamps"], 2, "leave one of them out"),
+        (["logs", "--raw", "--grep", "x"], 2, "--raw shows bytes"),
         (["status", "--json=yes"], 2, "takes no value"),
         (["run", "echo hi | wc"], 2, "holdfast run -- sh -c 'echo hi | wc'"),
         (["up", "-c", "/"], 7, "/ is a folder"),

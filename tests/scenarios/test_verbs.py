@@ -233,6 +233,37 @@ def test_logs_follow_sees_every_line(hold: Hold) -> None:
         assert process.wait(30) == 130, "as documented, for every verb"
 
 
+@pytest.mark.parametrize("raw", [(), ("--raw",)])
+def test_one_run_is_followed_to_its_end(hold: Hold, raw: tuple[str, ...]) -> None:
+    """logs -f --run N shows that run alone, and ends with it; of one that is over, at once."""
+    hold.services(web=quick(["sh", "-c", "echo run $HOLDFAST_RUN_ID; exec sleep 300"]))
+    hold.up()
+    first = hold.service("web")["run_id"]
+    wait_for(lambda: hold.raw("web") == f"run {first}\n".encode())
+    follow = hold.command("logs", "-f", "web", "--run", 1, *raw)
+    with started(follow, cwd=hold.project, env=hold.environ) as process:
+        read_until(process, first.encode() + b"\n")
+        hold.cli("restart", "web")
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert process.wait(30) == 0
+    again = hold.cli("logs", "-f", "web", "--run", 1, "--tail", 1, *raw)
+    assert again.stdout == f"run {first}\n"
+
+
+def test_logs_of_who_printed_nothing(hold: Hold) -> None:
+    """It says whether that can change; also with the supervisor off, a live service is known."""
+    hold.cli("run", "--name", "quiet", "--", *SLEEP)
+    with started(SLEEP) as other:
+        hold.cli("adopt", "--pid", other.pid, "foreign")
+        assert "quiet has printed nothing yet" in hold.cli("logs", "quiet").stderr
+        assert "foreign was adopted" in hold.cli("logs", "foreign").stderr
+        hold.cli("down", "--keep-running")
+        assert "quiet has printed nothing yet" in hold.cli("logs", "quiet").stderr
+        assert 'did you mean "quiet"?' in hold.cli("logs", "quite", expect=3).stderr
+        hold.cli("down")
+
+
 def test_signal_reaches_the_process(hold: Hold) -> None:
     """signal sends what was asked, by name."""
     hold.services(web=["sh", "-c", "trap 'echo got' USR1; echo up; while :; do sleep 0.05; done"])

@@ -6,12 +6,13 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.cli.call import Call
 from holdfast.cli.following import learn_secrets, say_it_is_down
 from holdfast.cli.output import Followed, Printer, Style, interleave
-from holdfast.client.reach import nothing_runs
+from holdfast.client.connection import ConnectionLost
+from holdfast.client.reach import SupervisorAway, nothing_runs
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.cursors import Cursor
@@ -35,13 +36,14 @@ class Part(NamedTuple):
 
 
 def logs(call: Call) -> int:
+    if call.options.get("raw"):
+        _check_raw(call)
     names = chosen_names(call)
     stream: Stream | None = call.options.get("stream")
     parts = [part for name in names if (part := _part(call, name, stream))]
-    follow = bool(call.options.get("follow"))
-    for name in names if not follow and not call.is_json else ():
-        if not segments.numbers(call.places.logs, name):
-            call.note(f"{name} has printed nothing yet")
+    follow = bool(call.options.get("follow")) and not _is_past(call, parts)
+    if not follow and not call.is_json:
+        _tell_silent(call, [n for n in names if not segments.numbers(call.places.logs, n)])
     if call.options.get("raw"):
         return _raw(call, parts, stream, follow=follow)
     learn_secrets(call)
@@ -51,6 +53,7 @@ def logs(call: Call) -> int:
         timestamps=bool(call.options.get("timestamps")),
         is_json=call.is_json,
         pattern=_pattern(call.options.get("grep")),
+        run=call.options.get("run"),
     )
     printer = Printer(style, names)
     if not follow:
@@ -60,6 +63,19 @@ def logs(call: Call) -> int:
         printer.flush()
         return 0
     return _follow(call, parts, printer, stream)
+
+
+def _tell_silent(call: Call, names: list[str]) -> None:
+    """Who has printed nothing, and whose output goes elsewhere."""
+    try:
+        known = call.ask("status", services=names)["services"] if names else {}
+    except HoldfastError:
+        known = {}
+    for name in names:
+        if (known.get(name) or {}).get("adopted"):
+            call.note(f"{name} was adopted: what it prints goes where it went before")
+        else:
+            call.note(f"{name} has printed nothing yet")
 
 
 def chosen_names(call: Call) -> list[str]:
@@ -105,6 +121,8 @@ def _check_known(call: Call, unknown: list[str], printed: list[str]) -> None:
 def _names_of_daemon(call: Call) -> list[str]:
     try:
         return list(call.ask("status")["services"])
+    except SupervisorAway as away:
+        return [run["service"] for run in away.facts["runs"]]
     except HoldfastError:
         return []
 
@@ -172,11 +190,39 @@ def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | No
                 followed.finish(service)
             else:
                 followed.wake(service)
+            if (service is None or is_over) and _is_past(call, parts):
+                break
+        else:
+            say_it_is_down(call)
         followed.finish_all()
     finally:
         followed.close()
-    say_it_is_down(call)
     return 0
+
+
+def _is_past(call: Call, parts: list[Part]) -> bool:
+    """Whether one run was asked for and is over, so that nothing more can come of it."""
+    number: int | None = call.options.get("run")
+    if number is None:
+        return False
+    names = [part.service for part in parts]
+    try:
+        services = call.connect().ask("status", services=names)["services"]
+    except ConnectionLost:
+        return False  # whoever comes next will tell
+    except SupervisorAway as away:
+        return not any(
+            run["service"] in names and run["number"] == number for run in away.facts["runs"]
+        )
+    except HoldfastError:
+        return True
+    return not any(number in _live_runs(service) for service in services.values())
+
+
+def _live_runs(service: dict[str, Any]) -> list[int]:
+    """The run of a service, and the one that relieves it."""
+    beside: dict[str, Any] = service.get("beside") or {}
+    return [run["run"] for run in (service, beside) if run.get("pid") is not None]
 
 
 def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | None) -> Cursor:
@@ -194,8 +240,6 @@ def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | Non
 def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) -> int:
     """Bytes as printed; several services only one after another, nothing marks them."""
     out = sys.stdout.buffer
-    if call.options.get("grep"):
-        raise UsageError("--raw shows bytes, --grep chooses lines", "leave one of them out")
     if not follow:
         for part in parts:
             for data in part.reader.raw(part.start, stream, part.end, part.run):
@@ -206,10 +250,23 @@ def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) 
         raise UsageError("--raw -f is for one service", "holdfast logs SERVICE --raw -f")
     from holdfast.cli.following import wakes
 
-    walk = parts[0].reader.chunks(parts[0].start, stream)
-    for _ in wakes(call, [parts[0].service]):
+    part = parts[0]
+    walk = part.reader.chunks(part.start, stream, None, part.run)
+    for service, is_over in wakes(call, [part.service]):
         for item in walk:
             if isinstance(item, Chunk):
                 out.write(item.data)
         out.flush()
+        if (service is None or is_over) and _is_past(call, parts):
+            break
     return 0
+
+
+def _check_raw(call: Call) -> None:
+    for option, what in (
+        ("grep", "chooses lines"),
+        ("json", "tells lines"),
+        ("timestamps", "adds to them"),
+    ):
+        if call.options.get(option):
+            raise UsageError(f"--raw shows bytes, --{option} {what}", "leave one of them out")

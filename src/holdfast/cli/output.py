@@ -34,7 +34,7 @@ def ends_of(directory: str) -> dict[str, Cursor]:
 class Style:
     """How lines are to be shown."""
 
-    __slots__ = ("is_json", "paint", "pattern", "prefix", "timestamps")
+    __slots__ = ("is_json", "paint", "pattern", "prefix", "run", "timestamps")
 
     def __init__(
         self,
@@ -44,12 +44,14 @@ class Style:
         timestamps: bool = False,
         is_json: bool = False,
         pattern: re.Pattern[str] | None = None,
+        run: int | None = None,
     ) -> None:
         self.paint = paint
         self.prefix = prefix
         self.timestamps = timestamps
         self.is_json = is_json
         self.pattern = pattern
+        self.run = run
 
 
 class Printer:
@@ -67,6 +69,8 @@ class Printer:
         """Whether an entry is to be shown at all."""
         if isinstance(entry, Note):
             return entry.kind not in UNTOLD_NOTES
+        if self.style.run not in (None, entry.run):
+            return False
         return self.style.pattern is None or self.style.pattern.search(entry.text) is not None
 
     def show(self, service: str, entry: Line | Note) -> None:
