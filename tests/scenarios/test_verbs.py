@@ -65,6 +65,7 @@ def test_no_daemon_is_exit_4(hold: Hold) -> None:
     assert "holdfast up" in done.stderr
     answer = hold.cli("logs", "web", expect=4)
     assert "nothing runs here" in answer.stderr, "nobody can know whether there is a web"
+    assert "other.yaml: no such file" in hold.cli("-c", "other.yaml", "status", expect=4).stderr
 
 
 def test_run_needs_no_configuration(hold: Hold) -> None:
@@ -80,6 +81,17 @@ def test_run_wait_passes_the_exit_code_on(hold: Hold) -> None:
     done = hold.cli("run", "--wait", "--restart", "never", "--", "sh", "-c", "echo out; exit 7",
                     expect=7)  # fmt: skip
     assert "out" in done.stdout
+
+
+def test_run_wait_in_json(hold: Hold) -> None:
+    """Every line of standard output is JSON: what it printed, then how it ended."""
+    printing = "echo out; echo err >&2; printf half; exit 7"
+    done = hold.cli("run", "--wait", "--json", "--", "sh", "-c", printing, expect=7)
+    *lines, end = map(json.loads, done.stdout.splitlines())
+    told = {(line["stream"], line["text"], line["partial"]) for line in lines}
+    assert told == {("out", "out", False), ("err", "err", False), ("out", "half", True)}
+    assert (end["service"], end["exit_code"]) == ("sh", 7)
+    assert done.stderr == ""
 
 
 def test_run_never_takes_another_program_for_its_own(hold: Hold) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.first_process import reap_others
+from holdfast.cli.following import learn_secrets
 from holdfast.cli.interrupts import heed_sigterm, patience
-from holdfast.cli.output import ends_of
+from holdfast.cli.output import Followed, Printer, Style, ends_of
+from holdfast.cli.screen import PLAIN
 from holdfast.cli.services import tell
 from holdfast.cli.up import launch
 from holdfast.client.connection import Connection, ConnectionLost
@@ -101,11 +103,11 @@ def environment_of(call: Call) -> dict[str, str]:
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:
     """Show its output on the same streams, until it is over for good; SIGTERM and Ctrl-C are
     for it."""
-    follower = ChunkFollower(Reader(call.places.logs, service), start)
+    shown: _Bytes | _Lines = (_Lines if call.is_json else _Bytes)(call, service, start)
     stopping: list[Connection] = []
     while True:
         try:
-            final = _follow_to_end(call, service, follower)
+            final = _follow_to_end(call, service, shown)
             break
         except KeyboardInterrupt:
             stopping.append(reach(call.places))
@@ -114,8 +116,7 @@ def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> i
             call.use(None)
         except ConnectionLost:
             call.use(None)
-    _copy(follower)
-    follower.close()
+    shown.finish()
     for connection in stopping:
         connection.close()
     if call.is_json:
@@ -125,13 +126,13 @@ def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> i
     return exit_code(final)
 
 
-def _follow_to_end(call: Call, service: str, follower: ChunkFollower) -> dict[str, Any]:
+def _follow_to_end(call: Call, service: str, shown: _Bytes | _Lines) -> dict[str, Any]:
     connection = call.connect()
     watched = connection.send("watch", services=[service])
     told = connection.send("events", follow=True, since=_newest(call), services=[service])
     with patience() as patient:
         while True:
-            _copy(follower)
+            shown.wake()
             now: dict[str, Any] = connection.ask("status", services=[service])["services"][service]
             if now["status"] in OVER_STATES:
                 return now
@@ -145,12 +146,40 @@ def _newest(call: Call) -> int:
     return newest
 
 
-def _copy(follower: ChunkFollower) -> None:
-    for item in follower.wake():
-        if isinstance(item, Chunk):
-            target = sys.stdout.buffer if item.stream == "out" else sys.stderr.buffer
-            target.write(item.data)
-            target.flush()
+class _Bytes:
+    """What it prints, on the same streams."""
+
+    def __init__(self, call: Call, service: str, start: Cursor) -> None:
+        self._follower = ChunkFollower(Reader(call.places.logs, service), start)
+
+    def wake(self) -> None:
+        for item in self._follower.wake():
+            if isinstance(item, Chunk):
+                target = sys.stdout.buffer if item.stream == "out" else sys.stderr.buffer
+                target.write(item.data)
+                target.flush()
+
+    def finish(self) -> None:
+        self.wake()
+        self._follower.close()
+
+
+class _Lines:
+    """The same in JSON, one line each, as `logs --json` tells it."""
+
+    def __init__(self, call: Call, service: str, start: Cursor) -> None:
+        learn_secrets(call)
+        printer = Printer(Style(PLAIN, prefix=False, is_json=True))
+        self._service = service
+        self._followed = Followed(call.places.logs, printer, [service])
+        self._followed.add(service, start)
+
+    def wake(self) -> None:
+        self._followed.wake(self._service)
+
+    def finish(self) -> None:
+        self._followed.finish_all()
+        self._followed.close()
 
 
 def exit_code(service: dict[str, Any]) -> int:

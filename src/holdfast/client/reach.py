@@ -206,7 +206,9 @@ def nothing_runs(places: Places) -> NoDaemon:
 
         if left := outlived(places.state):
             return Outlived(left, places)
-    if places.config:
+    if places.config and not os.path.exists(places.config):
+        hint = f"{places.config}: no such file; `holdfast ls` lists what runs elsewhere"
+    elif places.config:
         hint = f"`holdfast up` starts the services of {places.config}"
     else:
         hint = "`holdfast init` writes a configuration, `holdfast run -- COMMAND` needs none"
