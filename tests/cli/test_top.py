@@ -36,6 +36,7 @@ def types(key: bytes) -> Callable[[Person], None]:
 def test_left(hold: Hold, leave: Callable[[Person], None], code: int) -> None:
     """q, Ctrl-C and SIGTERM end it at once, and the terminal is as it was."""
     person = Person(hold, "top", "--interval", "1h")
+    person.see(b"\x1b[H\x1b[2JSERVICE")
     person.see(b"running")
     leave(person)
     assert person.exit_code() == code

@@ -56,8 +56,8 @@ def _watch(call: Call, leaves_within: Callable[[float], bool], *, is_screen: boo
         else:
             services = answer["services"]
             answer["services"] = dict(sorted(services.items(), key=_by_use, reverse=True))
-            text = "\n".join(lines_of(answer, call))
-            call.say(f"{CLEAR}{text}" if is_screen else text)
+            sys.stdout.write(CLEAR if is_screen else "")
+            call.say("\n".join(lines_of(answer, call)))
             sys.stdout.flush()
         done += 1
         if (rounds is not None and done >= rounds) or leaves_within(interval):
