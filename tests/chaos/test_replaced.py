@@ -120,6 +120,26 @@ def test_supervisor_cannot_start(installed: Installed) -> None:
     assert not hold.marked_pids()
 
 
+def test_a_broken_installation_is_left_behind(installed: Installed) -> None:
+    """Its supervisor cannot start any more; upgrade to another one brings a new, unnoticed."""
+    hold = installed
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    status = hold.status()
+    (hold.site / "holdfast" / "supervisor.py").write_text("raise SystemExit('broken install')")
+    shutil.rmtree(hold.site / "holdfast" / "__pycache__", ignore_errors=True)
+    kill_9(status["supervisor"]["pid"])
+    wait_for(lambda: not is_alive(status["supervisor"]["pid"]))
+    del hold.environ["PYTHONPATH"]
+    assert "holdfast upgrade" in hold.cli("start", "web", expect=4).stderr
+    told = hold.json("upgrade")
+    assert told["before"] == {"version": None, "keeper_version": holdfast.__version__}
+    assert (told["after"]["version"], told["changed_pids"]) == (holdfast.__version__, [])
+    assert hold.service("web")["pid"] == status["services"]["web"]["pid"]
+    assert hold.keeper_pid == status["supervisor"]["keeper_pid"]
+    hold.cli("stop", "web")
+
+
 @pytest.fixture
 def disk(hold: Hold) -> Iterator[Path]:
     """A file system of 3 MB."""

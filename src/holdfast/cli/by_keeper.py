@@ -27,7 +27,7 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
     """An answer in the shape of `status`, from what the keeper holds."""
     warn(call, away)
     facts = away.facts
-    services = {run["service"]: _service(run) for run in _visible(facts)}
+    services = {run["service"]: _service(run) for run in visible(facts)}
     for end in facts.get("exits", []):
         services.setdefault(end["service"], _ended(end))
     if call.operands:
@@ -52,7 +52,7 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
     warn(call, away)
     line = KeeperLine(call.places.keeper_socket)
     # A service may have two runs, while one relieves the other.
-    runs = _visible(line.facts)
+    runs = visible(line.facts)
     known = {run["service"]: run for run in runs}
     names = _meant(call.operands, known) if call.operands else list(known)
     chosen = [run for run in runs if run["service"] in names]
@@ -95,7 +95,7 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     """Shut the keeper down; it ends every run first."""
     warn(call, away)
     line = KeeperLine(call.places.keeper_socket)
-    runs = _visible(line.facts)
+    runs = visible(line.facts)
     fields: dict[str, Any] = {"grace": 0} if now else {}
     if isinstance(away, SupervisorHung):
         fields["abandon"] = True
@@ -119,7 +119,7 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     return {run["service"]: ends.get(run["service"], {"status": "stopped"}) for run in runs}
 
 
-def _visible(facts: dict[str, Any]) -> list[dict[str, Any]]:
+def visible(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for run in facts.get("runs", []) if not run.get("hidden")]
 
 

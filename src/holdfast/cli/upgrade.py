@@ -10,30 +10,32 @@ import time
 from typing import Any
 
 from holdfast import __version__
+from holdfast.cli import by_keeper
 from holdfast.cli.call import Call
 from holdfast.client.connection import ConnectionLost
+from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.launch import import_path, package_parent, python_prefix
-from holdfast.client.reach import reach
-from holdfast.vocabulary.errors import NoDaemon, TimedOut
+from holdfast.client.reach import SupervisorAway, reach
+from holdfast.vocabulary.errors import KeeperGone, NoDaemon, TimedOut
 
 SWAP_SECONDS = 60.0
 
+Runs = dict[str, tuple[str, int]]
+"""Run id and pid of each service."""
+
 
 def upgrade(call: Call) -> int:
-    call.use(reach(call.places, any_version=True))
-    connection = call.connect()
-    before = connection.ask("hello", version=__version__)
-    runs_before = _runs(connection.ask("status"))
     request = {
         "argv_prefix": python_prefix(),
         "package": package_parent(),
         "import_path": import_path(),
     }
     try:
-        connection.ask("upgrade", **request)
-    except ConnectionLost:
-        # The supervisor may be retired before its answer is out; its successor tells.
-        pass
+        before, runs_before = _ask(call, request)
+    except SupervisorAway as away:
+        if away.is_off:
+            raise
+        before, runs_before = _ask_keeper(call, away, request)
     after, runs_after = _wait_for_new(call, before)
     changed = [
         name
@@ -49,7 +51,7 @@ def upgrade(call: Call) -> int:
     if call.is_json:
         call.emit(result)
         return int(bool(changed))
-    call.say(f"supervisor {before['version']} → {after['version']}")
+    call.say(f"supervisor {before['version'] or 'away'} → {after['version']}")
     call.say(f"keeper     {before['keeper_version']} → {after['keeper_version']}")
     if changed:
         call.say(f"pid changed: {', '.join(changed)}")
@@ -58,7 +60,44 @@ def upgrade(call: Call) -> int:
     return int(bool(changed))
 
 
-def _runs(status: dict[str, Any]) -> dict[str, tuple[str, int]]:
+def _ask(call: Call, request: dict[str, Any]) -> tuple[dict[str, Any], Runs]:
+    """Have it done; answers what was there before."""
+    call.use(reach(call.places, any_version=True))
+    connection = call.connect()
+    before = connection.ask("hello", version=__version__)
+    runs_before = _runs(connection.ask("status"))
+    try:
+        connection.ask("upgrade", **request)
+    except ConnectionLost:
+        # The supervisor may be retired before its answer is out; its successor tells.
+        pass
+    return before, runs_before
+
+
+def _ask_keeper(
+    call: Call, away: SupervisorAway, request: dict[str, Any]
+) -> tuple[dict[str, Any], Runs]:
+    """The same of the keeper: a supervisor whose installation is broken can do nothing for its own
+    replacement."""
+    call.note(away.message)
+    facts = away.facts
+    line = KeeperLine(call.places.keeper_socket)
+    try:
+        line.ask("upgrade", seconds=SWAP_SECONDS, **request)
+    except KeeperGone:
+        pass  # as above
+    finally:
+        line.close()
+    before = {
+        "version": None,
+        "keeper_version": facts.get("version"),
+        "pid": facts["supervisor"].get("pid"),
+    }
+    runs = {run["service"]: (run["run_id"], run["pid"]) for run in by_keeper.visible(facts)}
+    return before, runs
+
+
+def _runs(status: dict[str, Any]) -> Runs:
     return {
         name: (service["run_id"], service["pid"])
         for name, service in status["services"].items()
@@ -66,9 +105,7 @@ def _runs(status: dict[str, Any]) -> dict[str, tuple[str, int]]:
     }
 
 
-def _wait_for_new(
-    call: Call, before: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, tuple[str, int]]]:
+def _wait_for_new(call: Call, before: dict[str, Any]) -> tuple[dict[str, Any], Runs]:
     deadline = time.monotonic() + SWAP_SECONDS
     while time.monotonic() < deadline:
         try:

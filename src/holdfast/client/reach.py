@@ -48,7 +48,8 @@ class SupervisorAway(NoDaemon):
         why = said or _ended_how(supervisor.get("last_exit")) + _no_room(places.state)
         super().__init__(
             f"the supervisor cannot start: it failed {_tries(supervisor)}: {why}",
-            f"its messages are in {errors}; `status`, `logs`, `stop` and `down` still work",
+            f"its messages are in {errors}; `status`, `logs`, `stop` and `down` still work; "
+            "after a new installation, `holdfast upgrade` starts that",
             {"supervisor_err": errors},
         )
 
