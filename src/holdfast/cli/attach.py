@@ -49,8 +49,6 @@ def attach(call: Call) -> int:
     if how == "detached":
         call.say(f"detached; {service} goes on")
         return 0
-    if how == "gone":
-        raise Failed(f"{service}: Holdfast went away", "holdfast status")
     now = call.ask("status", services=[service])["services"][service]
     ended = ended_how(now["exit_code"], now["signal"], unknown=now["exit_code"] is None)
     call.say(f"{service}: {ended}")
@@ -101,7 +99,7 @@ class Attachment:
         self._walk = self._start()
 
     def stay(self) -> str:
-        """detached, ended or gone."""
+        """detached or ended."""
         stdin = sys.stdin.fileno()
         saved = termios.tcgetattr(stdin)
         wake, wake_end = os.pipe()
