@@ -395,3 +395,13 @@ def test_who_was_stopped_is_not_waited_for(doors: Doors, assistant: Assistant) -
     assistant.say(call(2))
     assert "nothing runs here" in assistant.hear()["error"]["message"]
     assert time.monotonic() - began < 15
+
+
+def test_a_client_that_leaves_leaves_no_line_behind(doors: Doors, assistant: Assistant) -> None:
+    """In the middle of a call and of a word: elsewhere such processes pile up in thousands."""
+    gate = begin(doors, assistant)
+    assistant.say(call(2))
+    assert gate.hear()["id"] == 2
+    assert assistant.process.stdin is not None
+    assistant.process.stdin.write(b'{"jsonrpc"')
+    assert assistant.close() == 0

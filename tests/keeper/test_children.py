@@ -16,6 +16,7 @@ from holdfast.keeper import host
 from holdfast.keeper.connections import hand_parts
 from holdfast.keeper.departures import Departures
 from holdfast.keeper.launch_supervisor import Supervisor
+from holdfast.keeper.leases import Lease
 from holdfast.keeper.runs import Run
 from holdfast.keeper.tree import Tree
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
@@ -219,6 +220,28 @@ def test_lease_renewed_and_dropped(keeper: KeeperProcess) -> None:
     assert left[runs[1]] is None
 
 
+def test_a_paused_lease_goes_on_with_what_was_left() -> None:
+    """Neither a pause nor another keeper grants the whole time anew."""
+    clock = 0.0
+
+    def call_later(seconds: float, call: Any) -> Any:
+        return SimpleNamespace(due=clock + seconds, cancel=lambda: None)
+
+    loop = cast("Any", SimpleNamespace(now=lambda: clock, call_later=call_later))
+    lease = Lease(10.0, "session", loop, lambda: None)
+    lease.arm()
+    clock = 4.0
+    lease.pause()
+    clock = 100.0
+    assert lease.remaining() == 6.0
+    lease.arm()
+    clock = 101.0
+    assert lease.remaining() == 5.0
+    successors = Lease(10.0, "session", loop, lambda: None, remaining=lease.remaining())
+    successors.arm()
+    assert successors.remaining() == 5.0
+
+
 def test_session_lease_pauses_without_supervisor(keeper: KeeperProcess) -> None:
     """Without a supervisor a session's run lives on while a job's does not."""
     session = keeper.spawn("sleep", "1000", lease={"seconds": 1.5, "kind": "session"})
@@ -360,6 +383,32 @@ def test_a_failing_listener_costs_no_exit() -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     departures.reap()
     assert told == [0, 0]
+
+
+@in_a_subreaper
+def test_in_which_order_a_run_ends() -> None:
+    """When an exit is told, all it printed can be read and the exit is on disk; before a run is
+    let go, what its last process printed is taken."""
+    done: list[str] = []
+
+    def note(what: str) -> Any:
+        return lambda *_: done.append(what)
+
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    tree = Tree("r", pid, "", None, True, cast("Any", None), lambda: ())
+    run = Run({"run_id": "r", "service": "s"}, tree)
+    run.sources = cast("Any", [SimpleNamespace(drain=note("drained"), detach=note("let go"))])
+    run.recorder = cast("Any", SimpleNamespace(flush=note("visible")))
+    children = SimpleNamespace(by_pid={pid: run}, runs={"r": run}, others={})
+    children.identify = children.unwatch = note("")
+    logs, journal = SimpleNamespace(leave=note("closed")), SimpleNamespace(add=note("on disk"))
+    departures = Departures(*cast("Any", [children, None, logs, journal, note("told")]))
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    departures.reap()
+    assert [it for it in done if it] == [
+        *("drained", "visible", "on disk", "told"),
+        *("drained", "let go", "visible", "closed"),
+    ]
 
 
 @in_a_subreaper

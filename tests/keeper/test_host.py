@@ -116,8 +116,13 @@ def test_signal_reaches_the_right_process(sleeper: subprocess.Popen[bytes]) -> N
 def test_recycled_identity_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
     """A wrong start time means another process: nothing is sent, to it or to its group."""
     assert not host.send_signal(sleeper.pid, "1", signal.SIGKILL)
-    assert not host.send_group_signals(sleeper.pid, "1", (signal.SIGKILL,))
     assert sleeper.poll() is None
+    with subprocess.Popen(["sleep", "100"], start_new_session=True) as leader:
+        assert not host.send_group_signals(leader.pid, "1", (signal.SIGKILL,))
+        start_time = host.start_time(leader.pid)
+        assert start_time is not None
+        assert host.send_group_signals(leader.pid, start_time, (signal.SIGTERM,))
+        assert leader.wait(30) == -signal.SIGTERM
 
 
 def test_recycled_identity_is_refused_without_pidfd(

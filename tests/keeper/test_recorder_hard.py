@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from holdfast.keeper import shelf
 from holdfast.keeper.segment_files import SegmentFiles
 from holdfast.logbook import segments
 from holdfast.logbook.entries import Line, Note
+from tests import disk
 from tests.logbook.stage import PLENTY, SERVICE, Stage
 
 SOURCE = str(Path(shelf.__file__).parents[2])
@@ -106,17 +108,8 @@ def test_killed_in_a_flood(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[str]:
-    target = tmp_path / "disk"
-    target.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(target)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:
-        mounted = False
-    if not mounted:
-        pytest.skip("mounting a small file system is not permitted here")
-    yield str(target)
-    subprocess.run(["umount", str(target)], check=True)
+    with disk.small_disk(tmp_path / "disk", "1m") as place:
+        yield str(place)
 
 
 @pytest.mark.parametrize("floor", ["0", "100000"])
@@ -135,7 +128,13 @@ def test_a_full_disk(small_disk: str, monkeypatch: pytest.MonkeyPatch, floor: st
         assert source.drain(PLENTY) == 6000
     assert [what for what, _, _ in stage.gaps] == ["begin"]
     kept = stage.recorder.position
-    assert 100_000 < kept < 450_000
+    assert 100_000 < kept < 450_000 - int(floor)
+    if floor != "0":
+        os.truncate(ballast, 590_000)
+        stage.recorder._retry_at = 0.0
+        os.write(write, b"too little room to go on\n")
+        sent += source.drain(PLENTY)
+        assert stage.recorder.position == kept
     os.unlink(ballast)
     stage.recorder._retry_at = 0.0
     os.write(write, b"again\n")
@@ -151,13 +150,28 @@ def test_a_full_disk(small_disk: str, monkeypatch: pytest.MonkeyPatch, floor: st
     stage.close()
 
 
+@pytest.mark.parametrize(
+    ("total", "floor"), [(500 << 20, 5 << 20), (5 << 30, (5 << 30) // 100), (1 << 40, 64 << 20)]
+)
+def test_the_floor(monkeypatch: pytest.MonkeyPatch, total: int, floor: int) -> None:
+    """A hundredth of the disk is left to others, and at most 64 MiB."""
+    monkeypatch.delenv("HOLDFAST_FREE_FLOOR", raising=False)
+    for free in (floor, floor + 1):
+        facts = SimpleNamespace(f_frsize=1, f_blocks=total, f_bavail=free)
+        monkeypatch.setattr(os, "statvfs", lambda _, facts=facts: facts)
+        assert shelf.Shelf("/logs").has_space() is (free > floor)
+
+
+@pytest.mark.parametrize("is_seen_coming", [True, False])
 def test_a_full_disk_takes_own_old_segments_first(
-    small_disk: str, monkeypatch: pytest.MonkeyPatch
+    small_disk: str, monkeypatch: pytest.MonkeyPatch, is_seen_coming: bool
 ) -> None:
     """Before anything is lost, the service's oldest segments make way."""
     monkeypatch.setenv("HOLDFAST_FREE_FLOOR", "0")
     stage = Stage(small_disk)
     stage.recorder.limits(100_000, PLENTY)
+    if not is_seen_coming:
+        stage.recorder._shelf.unchecked_room = PLENTY  # others fill it meanwhile
     for number in range(300):
         stage.say(b"%05d\n" % number * 1000)
     stage.recorder.flush()

@@ -233,13 +233,16 @@ def test_adopted_run(cgroup: str) -> None:
         assert is_alive(other.pid)
 
 
+@pytest.mark.parametrize("since", ["the adoption", "later"])
 @in_a_subreaper
-def test_adopted_run_with_a_wrong_identity() -> None:
+def test_adopted_run_with_a_wrong_identity(since: str) -> None:
     """A recycled pid is not the run: the tree is empty and nothing is signalled."""
     with Stage() as stage:
         born = stage.start("say(child(forever)); forever()")
         child = stage.says()
-        tree = Tree("run-x", born.pid, "1", None, False, stage.cgroups, lambda: ())
+        first = born.start_time if since == "later" else "1"
+        tree = Tree("run-x", born.pid, first, None, False, stage.cgroups, lambda: ())
+        tree._start_time = "1"
         assert tree.processes() == []
         assert tree.is_empty()
         assert tree.signal(signal.SIGKILL) == 0
@@ -306,6 +309,25 @@ def _are_the_same(tree: Tree) -> bool:
     before = pids(tree)
     time.sleep(0.05)
     return before == pids(tree)
+
+
+@in_a_subreaper
+def test_nobody_forks_away_from_a_kill() -> None:
+    """Everybody is stopped before the first is killed."""
+    sent: list[int] = []
+    send = host.send_signal
+
+    def noting(pid: int, start_time: str, number: int) -> bool:
+        sent.append(number)
+        return send(pid, start_time, number)
+
+    setattr(host, "send_signal", noting)  # noqa: B010 - in the forked subreaper only
+    with Stage() as stage:
+        tree = stage.start("say(child(forever)); forever()")
+        child = stage.says()
+        assert {process.pid for process in tree.kill_each()} == {tree.pid, child}
+        assert sent == [signal.SIGSTOP] * 2 + [signal.SIGKILL] * 2
+        stage.wait_until_empty(tree)
 
 
 @in_a_subreaper

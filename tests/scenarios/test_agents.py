@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -132,3 +133,27 @@ def test_init_is_not_adopted(hold: Hold) -> None:
     told = hold.cli("adopt", "--pid", hold.keeper_pid, "x", expect=1).stderr
     assert "part of this Holdfast" in told
     assert "x" not in hold.status()["services"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("name", ["line.sock", "keeper.sock"])
+def test_another_user_is_turned_away(hold: Hold, name: str) -> None:
+    """Also where folders and sockets were opened to everybody: the kernel tells who it is."""
+    hold.services(web=SLEEP)
+    hold.up()
+    path = hold.runtime / name
+    for opened in (path, *path.parents[: len(path.relative_to(hold.folder).parts)]):
+        opened.chmod(0o777)
+    with socket.socket(socket.AF_UNIX) as door:
+        os.seteuid(65534)
+        try:
+            door.connect(str(path))
+        finally:
+            os.seteuid(0)
+        door.settimeout(30)
+        door.sendall(b'{"id": 1, "command": "hello", "do": "hello"}\n')
+        try:
+            told = door.recv(65536)
+        except ConnectionResetError:
+            told = b""
+    assert not told or json.loads(told)["error"]["code"] == "refused"

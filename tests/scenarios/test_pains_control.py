@@ -105,6 +105,17 @@ def test_no_secret_is_stored_or_shown(hold: Hold, moment: str) -> None:
         assert base64.b64encode(secret.encode())[:-4] not in stored
 
 
+def test_nothing_of_ours_is_open_to_others(hold: Hold) -> None:
+    """Logs and state are left readable to everybody, because the caller's umask was."""
+    hold.services(web=["sh", "-c", "echo hi; echo hi >&2; exec sleep 300"])
+    hold.up(umask=0)
+    hold.cli("token", "create", "other", umask=0)
+    wait_for(lambda: hold.raw("web") == b"hi\nhi\n")
+    found = [path for folder in (hold.state, hold.runtime) for path in (folder, *folder.rglob("*"))]
+    assert {"line.sock", "holdfast.db", "tokens.json", "keeper.err"} < {it.name for it in found}
+    assert [path for path in found if path.stat().st_mode & 0o077] == []
+
+
 def test_stopped_stays_stopped_whatever_dies(hold: Hold) -> None:
     """A service that was stopped starts again by itself, because nobody wrote it down."""
     hold.services(web=SLEEP, db=SLEEP)

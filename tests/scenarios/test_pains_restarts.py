@@ -34,6 +34,21 @@ def test_a_long_outage_of_a_database_heals_by_itself(hold: Hold) -> None:
         assert hold.service(name)["run"] in (run, run + 1)
 
 
+def test_a_limit_holds_however_soon_it_dies(hold: Hold) -> None:
+    """With no time to start up, the limit of retries never trips, and it is tried for ever."""
+    hold.services(
+        web={
+            "command": ["sh", "-c", "exit 7"],
+            "start_seconds": 0,
+            "restart": {**QUICK, "max_restarts": 2},
+        }
+    )
+    hold.up(expect=None)
+    failed = hold.wait_status("web", "failed")
+    assert (failed["run"], failed["exit_code"], failed["restart_count"]) == (3, 7, 2)
+    assert "max_restarts 2" in failed["reason"]
+
+
 def test_a_rare_crash_waits_the_first_delay(hold: Hold) -> None:
     """A crash a month waits the longest delay, because the back-off is never reset."""
     hold.services(

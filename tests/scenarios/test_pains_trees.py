@@ -85,14 +85,17 @@ def test_adopted_orphans_do_not_become_zombies(hold: Hold) -> None:
 
 
 @pytest.mark.skipif(not has_cgroups(), reason="no writable cgroup v2 tree")
+@pytest.mark.parametrize("answer", [False, True])
 @in_a_subreaper
-def test_a_kernel_that_refuses_to_kill_a_cgroup() -> None:
-    """The one write that should kill everything fails, and the service cannot be restarted."""
-    setattr(Cgroups, "kill", lambda *_: False)  # noqa: B010 - in the forked subreaper only
+def test_a_kernel_that_refuses_to_kill_a_cgroup(answer: bool) -> None:
+    """The one write that should kill everything fails, or does nothing, and the service cannot
+    be restarted."""
+    setattr(Cgroups, "kill", lambda *_: answer)  # noqa: B010 - in the forked subreaper only
     with Stage("on") as stage:
         tree = stage.start("daemon(lambda: (ignore(), say(os.getpid()), forever()))\nforever()")
         daemon = stage.says()
         hows, seconds, is_empty = stage.end(tree, grace=0.1)
-        assert (hows[daemon], is_empty) == ("SIGKILL", True)
-        assert seconds < 3
+        assert is_empty
+        assert answer or hows[daemon] == "SIGKILL"
+        assert seconds < 10
         assert not is_alive(daemon)
