@@ -15,7 +15,6 @@ import pytest
 from holdfast.keeper import host
 from holdfast.keeper.connections import hand_parts
 from holdfast.keeper.departures import Departures
-from holdfast.keeper.launch_supervisor import Supervisor
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.runs import Run
 from holdfast.keeper.tree import Tree
@@ -428,26 +427,6 @@ def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
     host.pidfd_open = lambda pid: os.open(os.devnull, os.O_RDONLY)
     departures.reap()
     assert told == [{"start_time": "", "parts": []}]
-
-
-def test_a_supervisor_is_launched_again_when_descriptors_are_short() -> None:
-    """Without a descriptor for its link the launch is put off, not forgotten."""
-
-    def refuse() -> None:
-        raise OSError(24, "Too many open files")
-
-    later: list[tuple[float, Any]] = []
-    loop = SimpleNamespace(
-        now=lambda: 0.0, call_later=lambda seconds, call: later.append((seconds, call))
-    )
-    none = cast("Any", None)
-    launcher = cast("Any", SimpleNamespace(start=refuse))
-    supervisor = Supervisor(cast("Any", loop), launcher, none, none)
-    supervisor.launch()
-    assert (supervisor.state, supervisor.failures) == ("backoff", 1)
-    assert "Too many" in (supervisor.last_error or "")
-    ((seconds, call),) = later
-    assert (seconds, call) == (0.25, supervisor.launch)
 
 
 def test_requests_that_wait_come_before_the_ended() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import resource
 import socket
 import sys
@@ -180,9 +181,27 @@ def test_umask_nice_and_limits(keeper: KeeperProcess) -> None:
 
 
 @needs_root
-def test_user(keeper: KeeperProcess) -> None:
-    """User, group and supplementary groups are changed; an unreachable folder is said so."""
-    assert _says(keeper, "id -un; id -G", user="nobody").split()[0] == "nobody"
+def test_user(make_keeper: Callable[[], KeeperProcess]) -> None:
+    """User, group and supplementary groups are those of the user, none is the keeper's."""
+    before = os.getgroups()
+    os.setgroups([0, 4242])
+    try:
+        keeper = make_keeper()
+    finally:
+        os.setgroups(before)
+    name, *groups = _says(keeper, "id -un; id -G", user="nobody").split()
+    nobody = pwd.getpwnam("nobody")
+    assert name == "nobody"
+    assert int(groups[0]) == nobody.pw_gid
+    assert {int(group) for group in groups} == {*os.getgrouplist("nobody", nobody.pw_gid)}
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root may change the user")
+def test_user_without_the_right(keeper: KeeperProcess) -> None:
+    """Who may not become another user is told at which stage that was refused."""
+    error = _failure(keeper, "true", user="root")
+    assert (error["stage"], error["errno"]) == ("user", errno.EPERM)
+    assert error["message"].startswith("changing to user root: ")
 
 
 @needs_root

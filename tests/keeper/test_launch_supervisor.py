@@ -1,0 +1,119 @@
+"""When a supervisor is launched again, and how one that does not go is made to."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.keeper.launch_supervisor import MAX_BACKOFF_SECONDS, STABLE_SECONDS, Supervisor
+
+KILLED = 9
+
+
+class World:
+    """A loop whose time passes by hand, and a launcher that creates nothing."""
+
+    def __init__(self) -> None:
+        self.clock = 0.0
+        self.timers: list[Any] = []
+        self.launched = 0
+        self.trouble: OSError | None = None
+        loop = SimpleNamespace(now=lambda: self.clock, call_later=self._call_later)
+        launcher = SimpleNamespace(start=self._start, read_err=lambda: "its last words")
+        self.others: dict[int, Any] = {}
+        children = SimpleNamespace(others=self.others)
+        self.supervisor = Supervisor(*cast("Any", [loop, launcher, children, lambda fd: None]))
+
+    def _start(self) -> tuple[int, int]:
+        if self.trouble is not None:
+            raise self.trouble
+        self.launched += 1
+        return self.launched, -1
+
+    def _call_later(self, seconds: float, call: Any) -> Any:
+        timer = SimpleNamespace(due=self.clock + seconds, call=call)
+        timer.cancel = lambda: self.timers.remove(timer) if timer in self.timers else None
+        self.timers.append(timer)
+        return timer
+
+    def die(self, after: float = 0.0) -> None:
+        self.clock += after
+        pid = self.supervisor.pid
+        assert pid is not None
+        self.others.pop(pid)(KILLED)
+
+    def wait(self) -> float:
+        """Let the one timer fire; how long it took."""
+        (timer,) = self.timers
+        self.timers.clear()
+        seconds, self.clock = timer.due - self.clock, timer.due
+        timer.call()
+        return float(seconds)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.supervisor.launch()
+    return made
+
+
+def test_ever_more_slowly(world: World) -> None:
+    """One that dies at once is launched again after twice as long each time, up to a limit."""
+    waits = []
+    for _ in range(12):
+        world.die()
+        assert world.supervisor.state == "backoff"
+        waits.append(world.wait())
+    assert waits[:5] == [0.25, 0.5, 1.0, 2.0, 4.0]
+    assert waits[-1] == MAX_BACKOFF_SECONDS
+    assert world.launched == 13
+    assert world.supervisor.facts()["last_error"] == "its last words"
+
+
+def test_at_once_after_a_good_time(world: World) -> None:
+    """One that had worked for a while is replaced at once, and earlier deaths are forgotten."""
+    for _ in range(3):
+        world.die()
+        world.wait()
+    world.die(after=STABLE_SECONDS)
+    assert (world.supervisor.state, world.launched, world.timers) == ("running", 5, [])
+    world.die()
+    assert world.wait() == 0.25
+
+
+def test_one_that_cannot_be_launched_is_tried_again(world: World) -> None:
+    """Without a descriptor for its link the launch is put off, not forgotten."""
+    world.die(after=STABLE_SECONDS)
+    world.trouble = OSError(24, "Too many open files")
+    world.die()
+    world.wait()
+    assert (world.supervisor.state, world.supervisor.failures) == ("backoff", 2)
+    assert "Too many" in (world.supervisor.last_error or "")
+    world.trouble = None
+    assert world.wait() == 0.5
+    assert world.supervisor.state == "running"
+
+
+@pytest.mark.parametrize("way", ["it hung up", "it was retired"])
+def test_one_that_does_not_go_is_made_to(
+    world: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Without a link it is of no use: asked to go, then killed; then the next one comes."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    if way == "it hung up":
+        world.supervisor.hung_up()
+    else:
+        world.supervisor.retire(lambda: None, world.supervisor.launch)
+    assert sent == []
+    for number in (15, 9):
+        assert world.wait() == 10.0
+        assert sent[-1] == (1, number)
+    world.die()
+    if way == "it hung up":
+        assert world.timers == []
+    assert (world.supervisor.state, world.supervisor.pid) == ("running", 2)
