@@ -172,6 +172,41 @@ def test_the_counter_resets_after_a_stable_run(make_stage: MakeStage) -> None:
     assert stage.runner.status().next_start_in == pytest.approx(5)
 
 
+def test_a_restart_by_request_forgets_failures(make_stage: MakeStage) -> None:
+    """Also of what has come up again: the next crash is the first."""
+    stage = make_stage()
+    stage.runner.start()
+    stage.settle()
+    stage.advance(2.0)
+    stage.keeper.exit(code=1)
+    stage.settle()
+    stage.advance(6.0)
+    assert stage.runner.status().restart_count == 1
+    stage.runner.restart()
+    stage.settle()
+    stage.advance(2.0)
+    assert (stage.runner.state.value, stage.runner.status().restart_count) == ("running", 0)
+    stage.keeper.exit(code=1)
+    stage.settle()
+    assert stage.runner.status().next_start_in == pytest.approx(5)
+
+
+def test_the_exit_of_another_run_is_not_its_own(make_stage: MakeStage) -> None:
+    """A late word of an earlier run is recorded, and touches nothing that runs."""
+    stage = make_stage()
+    stage.runner.start()
+    stage.settle()
+    stage.advance(2.0)
+    facts = {"run_id": "run-before", "service": "web", "code": 3, "seconds": 5.0, "empty": True}
+    stage.runner.on_exit(facts)
+    stage.runner.on_ended({"run_id": "run-before", "report": [], "empty": True})
+    stage.settle()
+    assert stage.runner.state.value == "running"
+    assert stage.runner.run is not None
+    assert not stage.runner.run.main_gone
+    assert len(stage.keeper.spawned) == 1
+
+
 def test_a_start_failure_tells_code_and_reason(make_stage: MakeStage) -> None:
     """Who asked for the start gets the exit code and the reason, and that it is retried."""
     stage = make_stage()

@@ -142,8 +142,10 @@ def test_detached_is_left_alone(stage: Stage) -> None:
     assert os.read(source.fd, 100) == b"waits"
 
 
-def test_a_terminal(stage: Stage) -> None:
+@pytest.mark.parametrize("can_splice", [True, False])
+def test_a_terminal(stage: Stage, monkeypatch: pytest.MonkeyPatch, can_splice: bool) -> None:
     """A terminal's output is one stream; its end is an end, not an error."""
+    monkeypatch.setattr(intake, "_CAN_SPLICE", can_splice)
     master, slave = pty.openpty()
     stage.recorder.attach(master, "out", on_eof=lambda: stage.ended.append("pty"))
     os.write(slave, b"hello\n")

@@ -198,6 +198,15 @@ def test_a_refusing_directory(stage: Stage) -> None:
     assert stage.lines() == [b"kept"]
 
 
+def test_nothing_is_written_through_a_link(stage: Stage, tmp_path: Path) -> None:
+    """Whoever puts one where a log is to be does not get our bytes into another file."""
+    (tmp_path / "victim").write_text("as it was")
+    os.symlink(tmp_path / "victim", segments.path(stage.directory, SERVICE, 1, "out"))
+    stage.say(b"lost\n")
+    assert (tmp_path / "victim").read_text() == "as it was"
+    assert [what for what, _, _ in stage.gaps] == ["begin"]
+
+
 def test_a_deleted_directory_is_made_again(stage: Stage) -> None:
     """Logs that somebody deletes are begun anew, numbered on, and the position goes on."""
     stage.say(b"gone\n")

@@ -78,6 +78,19 @@ def test_a_stable_run_resets_the_counters() -> None:
     assert decision.counters == Counters(1, 1, 0)
 
 
+def test_what_never_began_was_not_stable() -> None:
+    """With no time to prove itself either, starts that fail are counted on."""
+    declared = spec(restart=RestartSpec(reset_after=0))
+    decision = decide(declared, Counters(2, 2, 2), Ending(0.0, spawn_error="no"), MIDDLE)
+    assert decision.counters == Counters(3, 3, 3)
+
+
+def test_start_failures_are_counted_in_a_row() -> None:
+    """One that came up in between, though it crashed, ends the row."""
+    decision = decide(spec(), Counters(3, 3, 3), Ending(2.0, code=1), MIDDLE)
+    assert decision.counters == Counters(4, 4, 0)
+
+
 def test_a_start_failure_is_retried_three_times() -> None:
     """Three retries with back-off, then failed: four starts in all."""
     decisions = repeat(spec(), Ending(0.01, code=1), 4)
