@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import resource
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -125,6 +127,22 @@ def test_spare_descriptors_live_as_long_as_their_run() -> None:
         os.close(writes)
 
     with_link(story)
+
+
+def test_spares_leave_room_for_what_is_needed_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where descriptors are few, a supervisor without spares is better than none."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
+    succession = Succession()
+    low = os.open(os.devnull, os.O_RDONLY)
+    high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 950)
+    for name, fd in (("low", low), ("high", high)):
+        succession.begin({"runs": [{"run_id": name, "service": name}]})
+        succession.on_notice({"notice": "spare", "run_id": name, "parts": ["out"]}, [fd])
+    parts = {run["run_id"]: run["parts"] for run in succession.table()}
+    assert parts == {"low": {"out": low}, "high": {}}
+    os.close(low)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.close(high)
 
 
 def test_the_end_of_input_is_not_hidden_by_a_spare() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,41 @@ def test_an_event_is_on_disk_when_it_is_published(tmp_path: Path) -> None:
 
     async def check(store: StateStore, bus: EventBus) -> None:
         published: list[Event] = []
-        store._publish = published.extend
+        stored: list[tuple[int, str]] = []
+
+        def publish(events: list[Event]) -> None:
+            published.extend(events)
+            with closing(sqlite3.connect(tmp_path / "db")) as another:
+                stored.extend(another.execute("SELECT seq, kind FROM events"))
+
+        store._publish = publish
         store.event(Kind.SERVICE_ADDED, "web")
         assert not published
         await store.written()
         assert [event.seq for event in published] == [1]
-        assert (await store.events_after(0, 10, []))[0]["kind"] == "service:added"
+        assert stored == [(1, "service:added")]
 
     with_store(tmp_path / "db", check)
+
+
+def test_no_secret_is_written_down(tmp_path: Path) -> None:
+    """Whoever records it: neither in events nor with runs, on disk or told to readers."""
+    said = "connecting with password=hunter2-hunter2"
+    published: list[Event] = []
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        store._publish = published.extend
+        store.event(Kind.TRANSITION, "web", reason=said, more=[{"reason": said}])
+        store.run_ended({"run_id": "r", "service": "web", "number": 1, "code": 1}, None, said)
+        await store.written()
+        (event,) = await store.events_after(0, 10, [])
+        (run,) = await store.runs_of("web", 10)
+        for told in (published[0].data, event["data"], {"reason": run.reason}):
+            assert told["reason"] == "connecting with password=[hidden]"
+        assert "hunter2" not in f"{published} {event} {run}"
+
+    with_store(tmp_path / "db", check)
+    assert b"hunter2" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_following_has_no_gap_and_no_duplicate(tmp_path: Path) -> None:

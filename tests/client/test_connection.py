@@ -217,3 +217,6 @@ def test_nothing_is_started_where_somebody_else_could_replace_it(short_path: Pat
         start_keeper(places, dict(os.environ))
     with pytest.raises(PermissionError, match="another user"):
         make_folder(str(runtime))
+    places = Places(str(short_path), str(theirs), str(short_path / "sockets"), None)
+    with pytest.raises(Refused, match="theirs belongs to another user"):
+        start_keeper(places, dict(os.environ))
