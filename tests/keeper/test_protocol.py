@@ -258,6 +258,21 @@ def test_sigterm_is_told_to_the_supervisor(keeper: KeeperProcess) -> None:
     assert not is_alive(pid)
 
 
+def test_a_third_sigterm_grants_no_grace(keeper: KeeperProcess) -> None:
+    """Who insists once more does not wait for what is deaf."""
+    stop = {"signal": 15, "grace": 600.0}
+    pid = keeper.spawn("sh", "-c", "trap '' TERM; echo up; sleep 1000 & wait", stop=stop)["pid"]
+    keeper.wait_output(keeper.last, b"up")
+    keeper.process.send_signal(signal.SIGTERM)
+    keeper.link.notice("shutdown_requested")
+    keeper.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: keeper.control().do("list")["runs"][0]["ending"])
+    assert is_alive(pid)
+    keeper.process.send_signal(signal.SIGTERM)
+    assert keeper.process.wait(30) == 0
+    assert not is_alive(pid)
+
+
 def test_sigterm_without_supervisor(keeper: KeeperProcess) -> None:
     """Without a supervisor SIGTERM ends everything at once."""
     pid = keeper.spawn("sleep", "1000")["pid"]

@@ -186,12 +186,16 @@ def test_nested_subreaper_is_part_of_the_tree() -> None:
         wait_for(lambda: pids(tree) == {tree.pid} | said)
 
 
+@pytest.mark.parametrize("is_adopted", [False, True])
 @in_a_subreaper
-def test_supervisor_is_never_included() -> None:
+def test_supervisor_is_never_included(is_adopted: bool) -> None:
     """A known child of the keeper is left out, even with our cookie in its environment."""
     with Stage() as stage:
         tree = stage.start("say(1); forever()")
         stage.says()
+        if is_adopted:
+            known, facts = tree._known_children, (tree.run_id, tree.pid, tree.start_time)
+            tree = Tree(*facts, None, False, stage.cgroups, known)
         environment = {"HOLDFAST_RUN_ID": tree.run_id}
         supervisor = os.posix_spawn("/bin/sleep", ["sleep", "99"], environment, setsid=True)
         stage.trees[supervisor] = tree

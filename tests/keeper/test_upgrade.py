@@ -9,11 +9,14 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from holdfast.keeper import main
 from holdfast.keeper.options import Options
+from holdfast.keeper.upgrade import Upgrade
 from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -126,6 +129,25 @@ def test_everything_is_carried_over(keeper: KeeperProcess) -> None:
 def _spawn(keeper: KeeperProcess, *argv: str, **fields: object) -> str:
     keeper.spawn(*argv, **fields)
     return keeper.last
+
+
+def test_no_signal_comes_between_two_keepers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has no handler yet would die of it; it waits. If nothing comes of the upgrade,
+    all is as before."""
+    blocked: list[set[int]] = []
+
+    def refuse(*_: object) -> None:
+        blocked.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+        raise OSError(2, "gone")
+
+    monkeypatch.setattr(os, "execv", refuse)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    keeper = SimpleNamespace(table=dict, options=lambda path: [])
+    keeper.children = SimpleNamespace(departures=SimpleNamespace(reap=lambda: None))
+    with pytest.raises(OSError, match="gone"):
+        Upgrade(*cast("Any", [keeper, ["python"], "/", [], None]))._execute()
+    assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP} <= blocked[0]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_broken_new_version(keeper: KeeperProcess, folder: Path) -> None:
