@@ -78,6 +78,26 @@ def test_an_event_is_on_disk_when_it_is_published(tmp_path: Path) -> None:
     with_store(tmp_path / "db", check)
 
 
+def test_an_exit_is_forgotten_when_it_is_on_disk(tmp_path: Path) -> None:
+    """The keeper keeps it until then, and no longer."""
+    forgotten: list[str] = []
+    stored: list[tuple[str, int]] = []
+
+    def forget(run_ids: list[str]) -> None:
+        forgotten.extend(run_ids)
+        with closing(sqlite3.connect(tmp_path / "db")) as another:
+            stored.extend(another.execute("SELECT run_id, code FROM runs"))
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        store._forget = forget
+        store.run_ended({"run_id": "r", "service": "web", "number": 1, "code": 7}, None, "why")
+        assert not forgotten
+        await store.written()
+
+    with_store(tmp_path / "db", check)
+    assert (forgotten, stored) == (["r"], [("r", 7)])
+
+
 def test_no_secret_is_written_down(tmp_path: Path) -> None:
     """Whoever records it: neither in events nor with runs, on disk or told to readers."""
     said = "connecting with password=hunter2-hunter2"

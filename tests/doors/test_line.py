@@ -27,12 +27,18 @@ class FakeApplication:
         self.release = asyncio.Event()
         self.streaming = 0
         self.answered = 0
+        self.is_revoked = False
 
     def identify(self, peer: Peer) -> Actor:
         assert peer.uid == os.geteuid()
         if self.role is Role.STRANGER:
             raise Refused("another user", "no")
         return Actor(self.role, "test")
+
+    def identify_caller(self, caller: Any) -> Actor:
+        if self.is_revoked:
+            raise Refused("revoked", "make another")
+        return Actor(Role.VIEWER, "caller")
 
     def dispatch(self, actor: Actor, command: Command, key: object = None) -> Any:
         match command.name:
@@ -147,6 +153,21 @@ def test_a_stream_can_be_cancelled(tmp_path: Path) -> None:
         await _until(lambda: not application.streaming)
         client.send(id=3, command="status")
         assert (await client.receive())["id"] == 3
+
+    with_door(tmp_path, story)
+
+
+def test_a_stream_ends_when_its_caller_is_nobody_any_more(tmp_path: Path) -> None:
+    """A token that was revoked meanwhile gets no further item."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="events", follow=True, caller={"token": "t"})
+        assert "item" in await client.receive()
+        application.is_revoked = True
+        while "item" in (last := await client.receive()):
+            pass
+        assert (last["ok"], last["error"]["message"]) == (False, "revoked")
+        await _until(lambda: not application.streaming)
 
     with_door(tmp_path, story)
 
