@@ -164,9 +164,14 @@ def test_a_stream_ends_when_its_caller_is_nobody_any_more(tmp_path: Path) -> Non
         client.send(id=1, command="events", follow=True, caller={"token": "t"})
         assert "item" in await client.receive()
         application.is_revoked = True
-        while "item" in (last := await client.receive()):
-            pass
-        assert (last["ok"], last["error"]["message"]) == (False, "revoked")
+
+        async def last() -> dict[str, Any]:
+            while "item" in (found := await client.receive()):
+                pass
+            return found
+
+        answer = await asyncio.wait_for(last(), 20)
+        assert (answer["ok"], answer["error"]["message"]) == (False, "revoked")
         await _until(lambda: not application.streaming)
 
     with_door(tmp_path, story)

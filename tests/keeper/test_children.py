@@ -274,8 +274,8 @@ def test_adopt(keeper: KeeperProcess) -> None:
     )
     assert wrong["error"]["code"] == "identity_mismatch"
     # As a survivor of ours it would say so itself, whatever pid and start time are.
-    facts = {"pid": os.getpid(), "start_time": host.start_time(os.getpid()), "cookie": True}
-    unmarked = keeper.link.ask("adopt", run_id="run-b", service="b", number=1, **facts)
+    facts: dict[str, Any] = {"pid": os.getpid(), "start_time": host.start_time(os.getpid())}
+    unmarked = keeper.link.ask("adopt", run_id="b", service="b", number=1, cookie=True, **facts)
     assert unmarked["error"]["code"] == "identity_mismatch"
     keeper.link.do("end", run_id="run-a", signal=15, grace=5)
     ended = keeper.exit_of("run-a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.harness import PYTHON, Hold, is_alive, program, wait_for
+from tests.harness import PYTHON, Hold, is_alive, wait_for
 
 QUICK = {"delay": 30, "max_delay": 100, "jitter": 0}
 
@@ -166,17 +166,3 @@ def test_concurrent_requests_leave_one_instance(hold: Hold) -> None:
     assert alive == {now["pid"]}
     hold.cli("stop", "web")
     assert not is_alive(now["pid"])
-
-
-def test_desired_state_survives_a_restart_of_holdfast(hold: Hold) -> None:
-    """What the user stopped stays stopped when Holdfast comes up again by itself."""
-    hold.services(web=program("count.py", hold.folder / "t", 100000, 0.05, 0), db=["sleep", "300"])
-    hold.up()
-    hold.cli("stop", "db")
-    import os
-
-    old = hold.supervisor_pid
-    os.kill(old, 9)
-    wait_for(lambda: hold.supervisor_pid != old)
-    assert hold.service("db")["status"] == "stopped"
-    assert hold.service("web")["status"] == "running"

@@ -37,18 +37,6 @@ def test_a_dependency_that_fails_fast_starts_nobody(hold: Hold) -> None:
     assert hold.service("api")["run"] is None
 
 
-def test_one_more_worker_restarts_nobody(hold: Hold) -> None:
-    """Adding an instance leaves its siblings and everything else alone."""
-    hold.services(worker=quick(instances=3), db=quick())
-    hold.up()
-    before = {name: it["pid"] for name, it in hold.status()["services"].items()}
-    hold.services(worker=quick(instances=4), db=quick())
-    hold.cli("reload")
-    after = {name: it["pid"] for name, it in hold.status()["services"].items()}
-    assert {name: after[name] for name in before} == before
-    assert "worker@4" in after
-
-
 def test_the_foreground_waits_for_who_waits(hold: Hold) -> None:
     """A migration that has ended is not the end of an `up` in the foreground."""
     hold.services(

@@ -32,19 +32,19 @@ def test_a_reload_without_a_change_touches_nothing(hold: Hold) -> None:
 
 def test_one_instance_more_restarts_no_other(hold: Hold) -> None:
     """One worker more, or one fewer, restarts the whole group."""
-    hold.services(web={**SLEEP, "instances": 2})
+    hold.services(web={**SLEEP, "instances": 2}, db=SLEEP)
     hold.up()
     before = pids(hold)
-    hold.services(web={**SLEEP, "instances": 3})
+    hold.services(web={**SLEEP, "instances": 3}, db=SLEEP)
     plan = hold.json("plan")
     actions = {name: step["action"] for name, step in plan["services"].items()}
-    assert actions == {"web@1": "unchanged", "web@2": "unchanged", "web@3": "add"}
+    assert actions == {**dict.fromkeys(before, "unchanged"), "web@3": "add"}
     hold.cli("reload")
     after = pids(hold)
     assert {name: after[name] for name in before} == before
-    hold.services(web={**SLEEP, "instances": 1})
+    hold.services(web={**SLEEP, "instances": 1}, db=SLEEP)
     hold.cli("reload")
-    assert pids(hold) == {"web@1": before["web@1"]}
+    assert pids(hold) == {"web@1": before["web@1"], "db": before["db"]}
 
 
 def test_a_removed_variable_is_gone(hold: Hold) -> None:

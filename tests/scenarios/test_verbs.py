@@ -325,10 +325,12 @@ def test_adopt_takes_over_a_running_process(hold: Hold) -> None:
 def test_the_age_of_an_adopted_process_is_its_own(hold: Hold) -> None:
     """Uptime counts from the start of the process, whoever tells it, and also after a relaunch."""
     with started(["sleep", "300"], start_new_session=True) as stranger:
+        alive_since = time.monotonic()
+        # Of the machine's start psutil knows whole seconds, so this is up to one of them off.
         began = psutil.Process(stranger.pid).create_time()
         hold.services(web=SLEEP)
         hold.up()
-        wait_for(lambda: time.time() - began > 1.5)
+        wait_for(lambda: time.monotonic() - alive_since > 1.6)
         hold.cli("adopt", "--pid", stranger.pid, "old")
 
         def check() -> None:
