@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from tests.chaos.load import Load
-from tests.harness import Hold, is_alive, kill_9, program, started, wait_for
+from tests.harness import Hold, is_alive, kill_9, program, quick, started, wait_for
 
 
 def test_supervisor_killed_again_and_again(hold: Hold) -> None:
@@ -100,6 +100,40 @@ def test_both_killed_survivors_are_stopped_if_so_configured(hold: Hold) -> None:
     hold.up()
     wait_for(lambda: hold.service("web")["pid"] not in (None, pid))
     assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("ended", ["before", "meanwhile"])
+def test_both_killed_and_a_service_ended(hold: Hold, ended: str) -> None:
+    """What it left running is ended before its next run begins, and its last words are kept."""
+    left, go, begun, met = (hold.folder / name for name in ("left", "go", "begun", "met"))
+    loop = f"trap : TERM; while :; do test -e {begun} && touch {met}; sleep 0.05; done"
+    code = (
+        f"test -e {left} && touch {begun} && exec sleep 300; setsid sh -c '{loop}' 2>/dev/null & "
+        f"echo $$! >{left}; while ! test -e {go}; do sleep 0.02; done; echo last words; exit 3"
+    )
+    stop = {"grace": "60s" if ended == "before" else "500ms"}
+    hold.services(web=quick(["sh", "-c", code], stop=stop))
+    hold.up()
+    first = hold.wait_status("web", "running")
+    rest = int(wait_for(lambda: left.exists() and left.read_text()))
+    own = hold.status()["supervisor"]
+    if ended == "before":
+        go.touch()
+        wait_for(lambda: hold.service("web")["exit_code"] == 3)
+    for pid in (own["pid"], own["keeper_pid"]):
+        kill_9(pid)
+    go.touch()
+    wait_for(lambda: not any(map(is_alive, (own["pid"], own["keeper_pid"], first["pid"]))))
+    assert is_alive(rest)
+    hold.services(web=quick(["sh", "-c", code]))
+    hold.up()
+    assert not is_alive(rest)
+    assert hold.wait_status("web", "running")["run"] == 2
+    assert hold.raw("web", "--run", 1) == hold.raw("web") == b"last words\n"
+    wait_for(begun.exists)
+    assert not met.exists()
+    hold.kill_supervisor()
+    assert hold.wait_status("web", "running")["run"] == 2
 
 
 def test_lost_database_costs_only_history(hold: Hold) -> None:

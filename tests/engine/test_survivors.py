@@ -33,6 +33,8 @@ class Link:
         if message["do"] == "strays":
             return {"strays": self.strays}
         self.asked.append(message)
+        if message["do"] == "end_rest":
+            return {"pids": [8]}
         if message["pid"] not in self.alive:
             raise Failed("no such process")
         return {**message, "ok": True, "adopted": True}
@@ -148,15 +150,37 @@ def test_a_stray_is_adopted_like_a_survivor() -> None:
     asyncio.run(story())
 
 
-def test_a_stray_of_an_accounted_run_is_left_alone() -> None:
-    """A daemon that outlived its recorded run is not taken for the service."""
+@pytest.mark.parametrize(("start_time", "is_accounted"), [("5", True), ("", True), ("", False)])
+def test_what_outlived_its_run_is_ended(start_time: str, is_accounted: bool) -> None:
+    """A daemon whose run is recorded, or has no main process, is not taken for the service."""
 
     async def story() -> None:
         scene = Scene({7})
-        stray = {"run_id": "run-7", "service": "web", "pid": 7, "start_time": "5"}
+        stray = {"run_id": "run-7", "service": "web", "pid": 7, "start_time": start_time}
         scene.link.strays = [{**stray, "started_at": 1.0}]
-        scene.roster.runners["web"].accounted = "run-7"
+        runner = scene.roster.runners["web"]
+        if is_accounted:
+            runner.accounted, runner.number = "run-7", 4
         assert await scene.survivors.settle(["web"]) == []
-        assert scene.link.asked == []
+        [asked] = scene.link.asked
+        assert (asked["do"], asked["run_id"], asked.get("pid")) == ("end_rest", "run-7", None)
+        assert asked.get("number") == (4 if is_accounted else None)
+        assert asked["stop"]["signal"] == 15
+        assert runner.run is None
+
+    asyncio.run(story())
+
+
+def test_what_a_run_left_is_ended_before_it_is_closed() -> None:
+    """The main process is gone: whatever else lives of the run goes, too."""
+
+    async def story() -> None:
+        scene = Scene(set())
+        scene.left(7)
+        assert await scene.survivors.settle(["web"]) == []
+        assert [it["do"] for it in scene.link.asked] == ["adopt", "end_rest"]
+        adopt, rest = scene.link.asked
+        for key in ("run_id", "service", "number", "pid", "start_time", "stop", "log"):
+            assert rest[key] == adopt[key]
 
     asyncio.run(story())

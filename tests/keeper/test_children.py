@@ -283,12 +283,40 @@ def test_adopt(keeper: KeeperProcess) -> None:
     assert not is_alive(pid)
 
 
-def _orphan(script: str) -> int:
+def test_end_rest(keeper: KeeperProcess) -> None:
+    """What a run left is ended whole, and answered for when it is gone; not while it lives."""
+    out = _output_of(keeper, "sh", "-c", "echo $HOLDFAST_STATE")
+    marks = {"HOLDFAST_RUN_ID": "run-a", "HOLDFAST_SERVICE": "a", "HOLDFAST_STATE": out}
+    pid = _orphan("sh -c 'trap : TERM; while :; do sleep 0.1; done' 2>/dev/null", marks)
+    asked = {"run_id": "run-a", "service": "a", "number": 1, "stop": {"signal": 15, "grace": 0.2}}
+    [stray] = keeper.link.do("strays")["strays"]
+    assert (stray["run_id"], stray["start_time"]) == ("run-a", "")
+    start_time = host.start_time(pid)
+    lives = keeper.link.ask("end_rest", **asked, pid=pid, start_time=start_time)
+    assert lives["error"]["code"] == "exists"
+    ended = keeper.link.do("end_rest", **asked)
+    assert pid in ended["pids"]
+    assert not is_alive(pid)
+    assert keeper.link.do("end_rest", **asked)["pids"] == []
+    assert not keeper.link.do("list")["runs"]
+    keeper.spawn("sleep", "1000")
+    assert keeper.link.ask("end_rest", run_id=keeper.last)["error"]["code"] == "exists"
+
+
+def _output_of(keeper: KeeperProcess, *argv: str) -> str:
+    keeper.spawn(*argv)
+    run_id = keeper.last
+    keeper.exit_of(run_id)
+    return keeper.output(run_id).decode().strip()
+
+
+def _orphan(script: str, marks: dict[str, str] | None = None) -> int:
     """The pid of a process whose parent has gone to somebody who reaps it."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.setsid()
-        pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exec {script}"], os.environ)
+        environ = {**os.environ, **(marks or {})}
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exec {script}"], environ)
         os.write(writer, str(pid).encode())
         os._exit(0)
     os.wait()

@@ -78,16 +78,21 @@ class Survivors:
             _log.info("no strays are looked for: %s", error)
             return
         roster = self._roster
+        rest = []
         known = {run.run_id for runs in roster.open_runs.values() for run in runs}
         for found in answer.get("strays") or ():
             name, run_id = found["service"], found["run_id"]
             runner, record = roster.runners.get(name), roster.records.get(name)
             last = runner or record
-            if (
-                name == GATE_SERVICE
-                or run_id in known
-                or (last is not None and last.accounted == run_id)
-            ):
+            if name == GATE_SERVICE or run_id in known:
+                continue
+            is_over = last is not None and last.accounted == run_id
+            if is_over or not found["start_time"]:
+                spec = runner.declaration.spec if runner is not None else _unknown_spec(name)
+                facts = {"run_id": run_id, "service": name}
+                if is_over and last is not None:
+                    facts["number"] = last.number
+                rest.append(self._end_rest(facts, spec))
                 continue
             number = (last.number if last is not None else 0) + 1
             _log.warning("%s: process %d was started, but not recorded", name, found["pid"])
@@ -102,6 +107,7 @@ class Survivors:
                     found["started_at"],
                 )
             )
+        await asyncio.gather(*rest)
 
     async def _settle(self, name: str, run: OpenRun) -> bool:
         runner = self._roster.runners[name]
@@ -124,8 +130,7 @@ class Survivors:
     async def _adopt(self, run: OpenRun, spec: ServiceSpec) -> dict[str, Any] | None:
         if not run.pid or not run.start_time:
             return None
-        message = {
-            "do": "adopt",
+        run_facts = {
             "run_id": run.run_id,
             "service": run.service,
             "number": run.number,
@@ -134,15 +139,24 @@ class Survivors:
             "boot_id": run.boot_id,
             "started_at": run.started_at,
             "age": max(0.0, time.time() - run.started_at),
-            "cookie": True,
-            "reopen": True,
-            **recording(spec),
         }
+        wanted = {"do": "adopt", **run_facts, "cookie": True, "reopen": True, **recording(spec)}
         try:
-            return await self._link.ask(message)
+            return await self._link.ask(wanted)
         except Failed as error:
             _log.info("%s: run %d is not there any more: %s", run.service, run.number, error)
+            await self._end_rest(run_facts, spec)
             return None
+
+    async def _end_rest(self, run_facts: dict[str, Any], spec: ServiceSpec) -> None:
+        """End what a run left whose main process is gone: the next one must not meet it."""
+        try:
+            answer = await self._link.ask({"do": "end_rest", **run_facts, **recording(spec)})
+        except Failed as error:
+            _log.info("%s: nothing more of it is ended: %s", spec.name, error)
+            return
+        if answer.get("pids"):
+            _log.warning("%s: what outlived a run of it was ended: %s", spec.name, answer["pids"])
 
 
 def _unknown_spec(name: str) -> ServiceSpec:

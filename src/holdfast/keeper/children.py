@@ -19,7 +19,7 @@ from holdfast.keeper.launch import SpawnError
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.placement import Placement
 from holdfast.keeper.runs import Run
-from holdfast.keeper.strays import SERVICE, Strays
+from holdfast.keeper.strays import SERVICE, Strays, reopen
 from holdfast.keeper.tree import Tree
 
 TYPE_CHECKING = False
@@ -157,6 +157,23 @@ class Children:
         self._watch_foreign(run)
         self.placement.add(run)
         return run
+
+    def end_rest(self, asked: Facts, then: Callable[[], None]) -> list[int]:
+        """End what lives of a run whose main process is gone; `then` follows when nothing does.
+        What it printed is recorded if its number is known. The pids, none if nothing is left."""
+        rest = self.strays.rest_of(asked["run_id"])
+        if not rest:
+            return rest
+        kind, parts = ("service", reopen(*rest)) if asked.get("number") else ("task", {})
+        facts: Facts = {"pid": 0, "start_time": "", **asked, "kind": kind, "parts": parts}
+        facts.update(exited=True, adopted=True, cgroup=self._cgroups.create(asked["run_id"]))
+        run = self.restore(facts, None)
+        if run.exit is not None and kind == "service" and run.run_id not in self._journal:
+            # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
+            run.exit.update(empty=False, leftovers=rest)
+            self._journal.add([run.exit])
+        self.departures.when_over(run, then)
+        return rest
 
     def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
         """Continue a run of an earlier keeper, with the descriptors it left."""

@@ -41,6 +41,7 @@ class Departures:
         self.on_empty: Callable[[], None] | None = None
         self.has_requests: Callable[[], bool] = lambda: False
         self._put_off_until: float | None = None
+        self._over: dict[str, Callable[[], None]] = {}
         self._children = children
         self._loop = loop
         self._logs = logs
@@ -68,6 +69,10 @@ class Departures:
         )
         run.ending = ending
         run.is_paused = False
+
+    def when_over(self, run: Run, then: Callable[[], None]) -> None:
+        """Call back once nothing is left of it."""
+        self._over[run.run_id] = then
 
     def _on_ended(self, run: Run, report: Any, seconds: float, is_empty: bool) -> None:
         run.report = [{"report": report, "seconds": seconds, "empty": is_empty}]
@@ -178,6 +183,8 @@ class Departures:
             self._children.placement.remove(run.tree.cgroup)
         if run.is_end_asked or (run.exit is not None and not run.exit["empty"]):
             self._say_ended(run)
+        if (then := self._over.pop(run.run_id, None)) is not None:
+            then()
         if not self._children.runs and self.on_empty is not None:
             self.on_empty()
 

@@ -60,6 +60,7 @@ class Strays:
         self._children = children
         self._journal = journal
         self._project = project
+        self._living: Collection[str] | None = None
 
     def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
         """What the environment of a new run is to say."""
@@ -85,13 +86,27 @@ class Strays:
                 sys.excepthook(*sys.exc_info())
 
     def unknown(self) -> list[Stray]:
-        """Services of this state folder that live although neither table nor journal has them."""
+        """What lives of this state folder's services although the table does not have it. Where
+        the journal tells of the main process's end, there is no start time either."""
+        known = self._children.runs
 
         def is_unknown(marks: Marks) -> bool:
             is_ours = marks.get(STATE) == self._project and SERVICE in marks
-            return is_ours and self._is_new(marks[RUN_ID])
+            return is_ours and marks[RUN_ID] not in known
 
-        return [it for it in find(is_unknown, self._barred()) if it.start_time]
+        found = find(is_unknown, self._barred())
+        self._living = {it.run_id for it in found}
+        return [Stray(it.pid, "", it.marks) if it.run_id in self._journal else it for it in found]
+
+    def rest_of(self, run_id: str) -> list[int]:
+        """The processes of a run whose main process is gone. Whether there are any, the last look
+        at everybody tells: another one for each of many runs would take long."""
+        if self._living is None:
+            self.unknown()
+        if run_id not in (self._living or ()):
+            return []
+        members = _members(lambda marks: marks[RUN_ID] == run_id, self._barred())
+        return [process.pid for process, _ in members.get(run_id, ())]
 
     def _is_new(self, run_id: str) -> bool:
         return run_id not in self._children.runs and run_id not in self._journal
@@ -102,6 +117,12 @@ class Strays:
 
 def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:
     """One stray for each run that is wanted and of which a process lives."""
+    return [_main_of(members) for members in _members(is_wanted, barred).values()]
+
+
+def _members(
+    is_wanted: Callable[[Marks], bool], barred: Collection[int]
+) -> dict[str, list[tuple[Process, Marks]]]:
     runs: dict[str, list[tuple[Process, Marks]]] = {}
     for process in host.all_processes():
         # Session 0: a kernel thread.
@@ -110,7 +131,7 @@ def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[St
         marks = host.marks_of(process.pid, _EXEC_PATIENCE_SECONDS)
         if RUN_ID in marks and is_wanted(marks):
             runs.setdefault(marks[RUN_ID], []).append((process, marks))
-    return [_main_of(members) for members in runs.values()]
+    return runs
 
 
 def _main_of(members: list[tuple[Process, Marks]]) -> Stray:
@@ -127,18 +148,22 @@ def _order(start_time: str) -> float:
     return float(start_time)
 
 
-def reopen(pid: int) -> dict[str, int]:
-    """Our own ends of the pipes a process writes to, where the kernel lets us have them."""
+def reopen(*pids: int) -> dict[str, int]:
+    """Our own ends of the pipes that processes of one run write to, where the kernel lets us have
+    them."""
     parts: dict[str, int] = {}
     seen: set[tuple[int, int]] = set()
-    for part, number, flags in (("out", 1, os.O_RDONLY), ("err", 2, os.O_RDONLY)):
+    places = [(pid, part, number) for pid in pids for part, number in (("out", 1), ("err", 2))]
+    for pid, part, number in places:
         path = f"/proc/{pid}/fd/{number}"
+        if part in parts:
+            continue
         try:
             facts = os.stat(path)
             if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
                 continue
             seen.add((facts.st_dev, facts.st_ino))
-            parts[part] = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+            parts[part] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             continue
     return parts
