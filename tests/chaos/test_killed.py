@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import time
@@ -134,6 +135,28 @@ def test_both_killed_and_a_service_ended(hold: Hold, ended: str) -> None:
     assert not met.exists()
     hold.kill_supervisor()
     assert hold.wait_status("web", "running")["run"] == 2
+
+
+def test_both_killed_and_an_exit_was_journalled(hold: Hold) -> None:
+    """What only the keeper had seen is in the history after the next up: no run stays open."""
+    go = hold.folder / "go"
+    code = f"test -e {go} && exec sleep 300; while ! test -e {go}; do sleep 0.02; done; exit 3"
+    hold.services(web=quick(["sh", "-c", code], restart_policy="never"))
+    hold.up()
+    own = hold.status()["supervisor"]
+    os.kill(own["pid"], signal.SIGSTOP)
+    go.touch()
+    journal = hold.state / "exits.jsonl"
+    wait_for(lambda: b'"exit"' in journal.read_bytes(), what="the keeper to see the exit")
+    for pid in (own["keeper_pid"], own["pid"]):
+        kill_9(pid)
+    wait_for(lambda: not is_alive(own["keeper_pid"]) and not is_alive(own["pid"]))
+    hold.up()
+    wait_for(lambda: hold.service("web")["run"] == 2)
+    with closing(sqlite3.connect(hold.state / "holdfast.db")) as database:
+        query = "SELECT code, is_unknown FROM runs WHERE number = 1 AND ended_at"
+        found = wait_for(lambda: database.execute(query).fetchall())
+    assert found == [(3, 0)]
 
 
 def test_lost_database_costs_only_history(hold: Hold) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
-from holdfast.engine import overlap
+from holdfast.engine import exits, overlap
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.declaration import ENVIRON, Declaration, Kept
 from holdfast.engine.ports import Ports
@@ -185,12 +185,12 @@ class Roster:
         """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
         self.records = dict(loaded.services)
         live, second = _live_runs(facts, kept)
-        exits: dict[str, list[dict[str, Any]]] = {}
+        unseen: dict[str, list[dict[str, Any]]] = {}
         for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("number") or 0):
             if ended["run_id"] in loaded.ended or ended.get("kind") == "task":
                 self._ports.recorder.forget(ended["run_id"])
             else:
-                exits.setdefault(ended["service"], []).append(ended)
+                unseen.setdefault(ended["service"], []).append(ended)
         for declaration, remembered in _declarations(kept):
             runner = self._add(declaration)
             name = runner.name
@@ -201,7 +201,7 @@ class Roster:
             word = kept.get(_DESIRED + name)
             record = _record(self.records.pop(name, None), word)
             runner.is_unsettled = word == Desired.RUNNING.value
-            unaccounted, aside = _apart(exits.pop(name, []), overlap.leaving(kept, name), live)
+            unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
             try:
                 runner.restore(record, live.pop(name, None), unaccounted)
                 for ended in aside:
@@ -213,9 +213,9 @@ class Roster:
         for name, run in live.items():
             _log.warning("the keeper has a run of %s, of which nothing else is known", name)
             runner = self._add(Declaration(_unknown_spec(run)))
-            runner.restore(self.records.pop(name, None), run, exits.pop(name, []))
-        for name, forgotten in exits.items():
-            self._account_for_unknown(name, forgotten)
+            runner.restore(self.records.pop(name, None), run, unseen.pop(name, []))
+        for forgotten in unseen.values():
+            self._account_for_unknown(forgotten)
         known = {run["run_id"] for run in facts.get("runs") or ()}
         known.update(it["run_id"] for it in facts.get("exits") or ())
         for open_run in loaded.open_runs:
@@ -239,7 +239,7 @@ class Roster:
             case "exit" if notice.get("kind") == "task":
                 self._ports.recorder.forget(notice["run_id"])
             case "exit" if runner is None:
-                self._account_for_unknown(notice["service"], [notice])
+                self._account_for_unknown([notice])
             case "exit" if runner is not None:
                 runner.on_exit(notice)
             case "ended" if runner is not None:
@@ -324,12 +324,11 @@ class Roster:
         self.runners[runner.name] = runner
         return runner
 
-    def _account_for_unknown(self, service: str, exits: list[dict[str, Any]]) -> None:
-        """An exit of a service that was removed meanwhile: nothing to restart, only facts."""
-        for facts in exits:
-            code = facts.get("code")
-            self._ports.recorder.event(Kind.EXIT, service, facts["run_id"], code=code)
-            self._ports.recorder.forget(facts["run_id"])
+    def _account_for_unknown(self, ended: list[dict[str, Any]]) -> None:
+        """An exit of a service that is not declared, or not yet: nothing to restart, only facts."""
+        for facts in ended:
+            understood = exits.understand(_unknown_spec(facts), facts)
+            exits.record(self._ports.recorder, facts, understood, None)
 
 
 def _live_runs(
