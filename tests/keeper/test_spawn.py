@@ -41,6 +41,23 @@ def test_bad_directory(keeper: KeeperProcess, way: Message) -> None:
     assert error["message"] == "entering directory /no/such/place: No such file or directory"
 
 
+def test_a_failure_is_told_whatever_number_readiness_has(keeper: KeeperProcess) -> None:
+    """The descriptor to say «ready» on may have any number, also that of a pipe of the keeper's."""
+    reader, writer = os.pipe()
+    try:
+        keeper.link.do("hold", name="ready", fds=(writer,))
+        for number in range(3, 60):
+            told = {"name": "ready", "fd": number}
+            error = _failure(keeper, "true", cwd="/no/such/place", ready_fd=told)
+            assert error["stage"] == "directory", number
+        os.set_blocking(reader, False)
+        with pytest.raises(BlockingIOError):
+            os.read(reader, 100)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_no_such_program(keeper: KeeperProcess, way: Message) -> None:
     """A program that is not in the service's PATH is an exec failure."""

@@ -148,6 +148,7 @@ def _become(launch: Launch, writer: int) -> NoReturn:
     """In the child: walk through the stages; report the one that fails and end."""
     stage, doing = "session", "starting a session"
     try:
+        writer = _lift(writer, max(_targets(launch)) + 1)
         signal.set_wakeup_fd(-1)
         stages: list[tuple[str, str, Callable[[Launch], None]]] = [
             ("session", "starting a session", _start_session),
@@ -186,11 +187,10 @@ def _connect(launch: Launch) -> None:
         fcntl.ioctl(launch.slave, termios.TIOCSCTTY, 0)
         launch.stdio = (launch.slave, launch.slave, launch.slave)
     sources = list(launch.stdio or (0, 1, 2)) + [fd for _, fd in launch.passed]
-    # Copies above every target first: a source may be the number of another's target.
-    targets = list(range(len(sources)))
     if launch.ready is not None:
-        targets.append(launch.ready[0])
         sources.append(launch.ready[1])
+    # Copies above every target first: a source may be the number of another's target.
+    targets = _targets(launch)
     lifted = [_lift(fd, max(targets) + 1) for fd in sources]
     for target, fd in zip(targets, lifted, strict=True):
         os.dup2(fd, target, inheritable=True)
@@ -198,6 +198,12 @@ def _connect(launch: Launch) -> None:
         launch.env["LISTEN_PID"] = str(os.getpid())
         launch.env["LISTEN_FDS"] = str(len(launch.passed))
         launch.env["LISTEN_FDNAMES"] = ":".join(name for name, _ in launch.passed)
+
+
+def _targets(launch: Launch) -> list[int]:
+    """The numbers at which the program finds its descriptors."""
+    targets = list(range(_FIRST_PASSED_FD + len(launch.passed)))
+    return targets if launch.ready is None else [*targets, launch.ready[0]]
 
 
 def _lift(fd: int, above: int) -> int:
