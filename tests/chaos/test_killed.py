@@ -89,6 +89,27 @@ def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
     assert hold.service("loud")["log_bytes"] == len(hold.raw("loud"))
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_both_killed_and_a_survivor_prints_to_a_pipe_of_its_own(hold: Hold) -> None:
+    """What it says to its own child is not ours to read, neither before nor after the adoption."""
+    own = hold.folder / "own"
+    code = f"exec > >(cat >>{own}); for ((n = 0; ; n++)); do echo line $n; sleep 0.02; done"
+    hold.services(web=quick(["bash", "-c", code.replace("$", "$$")]), other=["sleep", "300"])
+    hold.up()
+    wait_for(lambda: own.exists() and b"line 5\n" in own.read_bytes())
+    status = hold.status()
+    for pid in (status["supervisor"]["pid"], status["supervisor"]["keeper_pid"]):
+        kill_9(pid)
+    wait_for(lambda: not is_alive(status["supervisor"]["keeper_pid"]))
+    hold.up()
+    assert hold.service("web")["pid"] == status["services"]["web"]["pid"]
+    count = own.read_bytes().count(b"\n") + 50
+    wait_for(lambda: b"line %d\n" % count in own.read_bytes(), what="it to go on")
+    numbers = [int(line.split()[1]) for line in own.read_bytes().split(b"\n")[:-1]]
+    assert numbers == list(range(len(numbers)))
+    assert hold.raw("web") == b""
+
+
 def test_both_killed_survivors_are_stopped_if_so_configured(hold: Hold) -> None:
     """survivors: stop ends what outlived us and starts afresh: one instance, ever."""
     hold.services(web={"command": ["sleep", "300"], "survivors": "stop"})

@@ -148,6 +148,14 @@ def _order(start_time: str) -> float:
     return float(start_time)
 
 
+def _can_be_read(pid: int, number: int) -> bool:
+    """Whether a descriptor is open for both ways, as the ends of our pipes are."""
+    for line in (host.read(f"/proc/{pid}/fdinfo/{number}") or b"").splitlines():
+        if line.startswith(b"flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE == os.O_RDWR
+    return False
+
+
 def reopen(*pids: int) -> dict[str, int]:
     """Our own ends of the pipes that processes of one run write to, where the kernel lets us have
     them."""
@@ -162,6 +170,8 @@ def reopen(*pids: int) -> dict[str, int]:
             facts = os.stat(path)
             if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
                 continue
+            if not _can_be_read(pid, number):
+                continue  # a pipe of its own, to somebody who would miss what we take
             seen.add((facts.st_dev, facts.st_ino))
             parts[part] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
