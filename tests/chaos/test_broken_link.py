@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.harness import Hold, is_alive, wait_for
+from tests.harness import Hold, is_alive, program, wait_for
 
 _PIDFD_GETFD = 438
 
@@ -34,6 +34,33 @@ def test_few_descriptors(hold: Hold) -> None:
     for name, pid in alive.items():
         assert hold.service(name)["pid"] == pid
         assert is_alive(pid)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_keeper_killed_with_few_descriptors(hold: Hold) -> None:
+    """Runs for which there were no spares go on, and all they print is recorded."""
+    names = [f"s{i}" for i in range(12)]
+    hold.services(**{
+        name: program("count.py", hold.folder / name, 100_000, 0.01, 0, "err", hold.folder / "end")
+        for name in names
+    })  # fmt: skip
+    command = "ulimit -n 95; exec " + shlex.join(hold.command("up", "-d"))
+    subprocess.run(["sh", "-c", command], cwd=hold.project, env=hold.environ,
+                   capture_output=True, timeout=60, check=False)  # fmt: skip
+    old = hold.keeper_pid
+    pids = {name: s["pid"] for name, s in hold.status()["services"].items() if s["pid"]}
+    assert len(pids) >= 10
+    os.kill(old, 9)
+    wait_for(lambda: hold.status()["supervisor"]["keeper_pid"] != old)
+    for name, pid in pids.items():
+        assert hold.service(name)["pid"] == pid
+        size = len(hold.raw(name))
+        wait_for(lambda name=name, size=size: len(hold.raw(name)) > size + 100, 10, name)
+    (hold.folder / "end").touch()
+    for name in pids:
+        hold.wait_status(name, "exited", "failed")
+        wrote = (hold.folder / name).read_bytes().splitlines()
+        assert sorted(hold.raw(name).splitlines()) == sorted(wrote), name
 
 
 def test_a_broken_link_makes_no_second_keeper(hold: Hold) -> None:

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast.keeper import host
+from holdfast.keeper import host, kernel_files
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.ending import Ending, Report
 from holdfast.keeper.loop import Loop
@@ -257,7 +257,7 @@ def is_alive(pid: int) -> bool:
 
 
 def cpu_ticks(pid: int) -> int:
-    data = host.read(f"/proc/{pid}/stat") or b""
+    data = kernel_files.read(f"/proc/{pid}/stat") or b""
     fields = data[data.rfind(b")") + 2 :].split()
     return int(fields[11]) + int(fields[12])
 

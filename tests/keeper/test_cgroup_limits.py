@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper import cgroup_limits, host
+from holdfast.keeper import cgroup_limits, kernel_files
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.launch import Launch
 from holdfast.keeper.spawn import Spawner
@@ -42,7 +42,7 @@ class StandIn(Cgroups):
 @pytest.fixture(autouse=True)
 def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel turns «+memory» into an entry of the list; so does the stand-in."""
-    write = host.write
+    write = kernel_files.write
 
     def accept(path: str, data: bytes) -> bool:
         if path.endswith("cgroup.subtree_control"):
@@ -56,7 +56,7 @@ def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
         return write(path, data)
 
-    monkeypatch.setattr(host, "write", accept)
+    monkeypatch.setattr(kernel_files, "write", accept)
 
 
 def test_limits_are_written_in_the_kernels_words(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from holdfast.keeper.departures import Departures
 from holdfast.keeper.leases import Lease
 from holdfast.keeper.runs import Run
 from holdfast.keeper.tree import Tree
-from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
+from tests.keeper.conftest import KeeperProcess, Message, is_alive, wait_for
 from tests.keeper.stage import in_a_subreaper
 
 pytestmark = pytest.mark.unprivileged
@@ -288,7 +288,12 @@ def test_end_rest(keeper: KeeperProcess) -> None:
     out = _output_of(keeper, "sh", "-c", "echo $HOLDFAST_STATE")
     marks = {"HOLDFAST_RUN_ID": "run-a", "HOLDFAST_SERVICE": "a", "HOLDFAST_STATE": out}
     pid = _orphan("sh -c 'trap : TERM; while :; do sleep 0.1; done' 2>/dev/null", marks)
-    asked = {"run_id": "run-a", "service": "a", "number": 1, "stop": {"signal": 15, "grace": 0.2}}
+    asked: Message = {
+        "run_id": "run-a",
+        "service": "a",
+        "number": 1,
+        "stop": {"signal": 15, "grace": 0.2},
+    }
     [stray] = keeper.link.do("strays")["strays"]
     assert (stray["run_id"], stray["start_time"]) == ("run-a", "")
     start_time = host.start_time(pid)

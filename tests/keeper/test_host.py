@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper import host
+from holdfast.keeper import host, kernel_files
 from tests.keeper.stage import Stage, in_a_subreaper, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads procfs")
@@ -272,17 +272,43 @@ def test_nofile_is_raised() -> None:
 @in_a_subreaper
 def test_oom_score_is_lowered_only_with_the_right() -> None:
     """Without privileges the score stays; with them the original is told and restored."""
-    before = int(host.read("/proc/self/oom_score_adj") or b"")
+    before = int(kernel_files.read("/proc/self/oom_score_adj") or b"")
     original = host.lower_oom()
     if original is not None:
         assert original == before
-        assert int(host.read("/proc/self/oom_score_adj") or b"") < before
-        assert host.write("/proc/self/oom_score_adj", b"%d" % original)
-    assert int(host.read("/proc/self/oom_score_adj") or b"") == before
+        assert int(kernel_files.read("/proc/self/oom_score_adj") or b"") < before
+        assert kernel_files.write("/proc/self/oom_score_adj", b"%d" % original)
+    assert int(kernel_files.read("/proc/self/oom_score_adj") or b"") == before
 
 
 def test_reading_what_is_not_there() -> None:
     """A missing kernel file is an answer, never an error."""
-    assert host.read("/proc/nothing") is None
-    assert not host.write("/proc/nothing", b"1")
-    assert host.read("/proc") is None
+    assert kernel_files.read("/proc/nothing") is None
+    assert not kernel_files.write("/proc/nothing", b"1")
+    assert kernel_files.read("/proc") is None
+
+
+def test_a_process_is_seen_with_the_last_descriptor() -> None:
+    """Without a descriptor to look with, nobody is taken for dead."""
+    kernel_files.reserve()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[0], 256), before[1]))
+        while (fd := _copy()) is not None:
+            taken.append(fd)
+        for _ in range(2):
+            assert host.process(os.getpid()) is not None
+            assert os.getpid() in {found.pid for found in host.all_processes()}
+            assert os.getpid() in host.children(os.getppid())
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def _copy() -> int | None:
+    try:
+        return os.dup(0)
+    except OSError:
+        return None

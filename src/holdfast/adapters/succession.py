@@ -93,7 +93,7 @@ class Succession:
                 self._drop_spares(message["run_id"])
                 spares = dict(zip(message["parts"], fds, strict=False))
                 self._spares[message["run_id"]] = self._within_room(spares)
-            case "held":
+            case "held" if fds:
                 name = message["name"]
                 if name in self.held:
                     os.close(self.held[name])
@@ -116,11 +116,10 @@ class Succession:
             {
                 **run,
                 "age": now - self._began.get(run_id, now),
-                "parts": self._spares[run_id],
+                "parts": self._spares.get(run_id, {}),
                 "end": self._ends[run_id].facts(now) if run_id in self._ends else None,
             }
             for run_id, run in self.runs.items()
-            if run_id in self._spares
         ]
 
     def pending(self) -> list[Message]:

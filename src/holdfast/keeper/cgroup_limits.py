@@ -6,7 +6,7 @@ supervisor watches instead. Writes only into cgroups of this keeper.
 
 from __future__ import annotations
 
-from holdfast.keeper import host
+from holdfast.keeper import kernel_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def controllers(root: str, wanted: list[str]) -> set[str]:
         if name not in _words(f"{root}/cgroup.controllers"):
             parent = root.rpartition("/")[0]
             # Refused by the kernel where processes are in the parent itself: our own, mostly.
-            host.write(f"{parent}/cgroup.subtree_control", f"+{name}".encode())
-        host.write(f"{root}/cgroup.subtree_control", f"+{name}".encode())
+            kernel_files.write(f"{parent}/cgroup.subtree_control", f"+{name}".encode())
+        kernel_files.write(f"{root}/cgroup.subtree_control", f"+{name}".encode())
     return _words(f"{root}/cgroup.subtree_control")
 
 
 def oom_kills(path: str) -> int:
     """How many processes of the cgroup the kernel has killed because of its limit."""
-    for line in (host.read(f"{path}/memory.events") or b"").splitlines():
+    for line in (kernel_files.read(f"{path}/memory.events") or b"").splitlines():
         name, _, count = line.partition(b" ")
         if name == b"oom_kill" and count.isdigit():
             return int(count)
@@ -69,13 +69,13 @@ def oom_kills(path: str) -> int:
 def _limit(path: str, name: str, value: float) -> bool:
     if name == "memory":
         # One process that is killed alone leaves a tree that nobody understands.
-        host.write(f"{path}/memory.oom.group", b"1")
-        return host.write(f"{path}/memory.max", b"%d" % value)
+        kernel_files.write(f"{path}/memory.oom.group", b"1")
+        return kernel_files.write(f"{path}/memory.max", b"%d" % value)
     if name == "cpu":
         quota = max(1000, int(value / 100 * _PERIOD_MICROSECONDS))
-        return host.write(f"{path}/cpu.max", b"%d %d" % (quota, _PERIOD_MICROSECONDS))
-    return host.write(f"{path}/pids.max", b"%d" % value)
+        return kernel_files.write(f"{path}/cpu.max", b"%d %d" % (quota, _PERIOD_MICROSECONDS))
+    return kernel_files.write(f"{path}/pids.max", b"%d" % value)
 
 
 def _words(path: str) -> set[str]:
-    return set((host.read(path) or b"").decode().split())
+    return set((kernel_files.read(path) or b"").decode().split())

@@ -14,7 +14,7 @@ import fcntl
 import os
 import time
 
-from holdfast.keeper import host
+from holdfast.keeper import kernel_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,28 +47,28 @@ class Cgroups:
 
     def place(self, path: str, pid: int) -> bool:
         """Move a process (with all its threads) in; what it forked before stays outside."""
-        return host.write(f"{path}/cgroup.procs", b"%d" % pid)
+        return kernel_files.write(f"{path}/cgroup.procs", b"%d" % pid)
 
     def pids(self, path: str) -> list[int]:
         """Living processes in the cgroup and in those nested in it."""
-        data = host.read(f"{path}/cgroup.procs") or b""
+        data = kernel_files.read(f"{path}/cgroup.procs") or b""
         found = [pid for pid in map(int, data.split()) if pid > 0]
         for child in _nested(path):
             found.extend(self.pids(child))
         return found
 
     def is_populated(self, path: str) -> bool:
-        return b"populated 1" in (host.read(f"{path}/cgroup.events") or b"")
+        return b"populated 1" in (kernel_files.read(f"{path}/cgroup.events") or b"")
 
     def is_frozen(self, path: str) -> bool:
-        return (host.read(f"{path}/cgroup.freeze") or b"").startswith(b"1")
+        return (kernel_files.read(f"{path}/cgroup.freeze") or b"").startswith(b"1")
 
     def kill(self, path: str) -> bool:
         """SIGKILL to everything inside at once; False where the kernel cannot (before 5.14)."""
-        return host.write(f"{path}/cgroup.kill", b"1")
+        return kernel_files.write(f"{path}/cgroup.kill", b"1")
 
     def freeze(self, path: str, on: bool) -> bool:
-        return host.write(f"{path}/cgroup.freeze", b"1" if on else b"0")
+        return kernel_files.write(f"{path}/cgroup.freeze", b"1" if on else b"0")
 
     def remove(self, path: str) -> None:
         """Remove the directory, nested ones first; one that is still busy stays."""
@@ -163,12 +163,12 @@ def _is_root(path: str) -> bool:
 def _own_directory() -> str | None:
     """Where the cgroup of this process is mounted, if it is visible from here."""
     own = None
-    for line in (host.read("/proc/self/cgroup") or b"").decode().splitlines():
+    for line in (kernel_files.read("/proc/self/cgroup") or b"").decode().splitlines():
         if line.startswith("0::"):
             own = line[3:]
     if own is None or own.startswith("/.."):
         return None
-    for line in (host.read("/proc/self/mounts") or b"").decode().splitlines():
+    for line in (kernel_files.read("/proc/self/mounts") or b"").decode().splitlines():
         fields = line.split(" ")
         if len(fields) > 2 and fields[2] == "cgroup2":
             return fields[1].replace("\\040", " ") + own.rstrip("/")

@@ -66,7 +66,7 @@ class Children:
         self._deathwatch = Deathwatch(loop)
         self.departures = Departures(self, loop, logs, journal, announce)
         self.placement = Placement(loop, cgroups, self)
-        self.strays = Strays(self, journal, cgroups.project)
+        self.strays = Strays(self, journal, cgroups)
 
     # Beginning.
 
@@ -158,23 +158,6 @@ class Children:
         self.placement.add(run)
         return run
 
-    def end_rest(self, asked: Facts, then: Callable[[], None]) -> list[int]:
-        """End what lives of a run whose main process is gone; `then` follows when nothing does.
-        What it printed is recorded if its number is known. The pids, none if nothing is left."""
-        rest = self.strays.rest_of(asked["run_id"])
-        if not rest:
-            return rest
-        kind, parts = ("service", reopen(*rest)) if asked.get("number") else ("task", {})
-        facts: Facts = {"pid": 0, "start_time": "", **asked, "kind": kind, "parts": parts}
-        facts.update(exited=True, adopted=True, cgroup=self._cgroups.create(asked["run_id"]))
-        run = self.restore(facts, None)
-        if run.exit is not None and kind == "service" and run.run_id not in self._journal:
-            # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
-            run.exit.update(empty=False, leftovers=rest)
-            self._journal.add([run.exit])
-        self.departures.when_over(run, then)
-        return rest
-
     def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
         """Continue a run of an earlier keeper, with the descriptors it left."""
         is_child = bool(facts.get("is_child"))
@@ -190,6 +173,9 @@ class Children:
             parts = {}
         if pidfd is None and not is_child and host.start_time(run.pid) == run.start_time:
             pidfd = host.pidfd_open(run.pid)
+            if run.kind == "service" and not parts:
+                # There were no spares for it; it must not wait for ever for somebody to read.
+                parts = reopen(run.pid)
         self._equip(run, parts, pidfd)
         run.exit = facts["exit"]
         if run.exit is None and facts.get("exited"):

@@ -100,6 +100,16 @@ class Connection:
         except OSError as error:
             self._mute(error)
 
+    def hand(self, message: Message, fd: int) -> None:
+        """Send at once, and no copy of the descriptor: there may be none left to make one with."""
+        if not self.is_open or self._is_mute:
+            return
+        try:
+            self._outbox.flush(self._sock)
+            self._after_send(self._outbox.send_now(self._sock, message, [fd]))
+        except OSError as error:
+            self._mute(error)
+
     def owe(self, name: Any, run: Run) -> None:
         """The answer to a spawn, given as soon as no request waits: who wants hundreds of runs
         has them sooner if nobody is busy with the first ones yet, and every copy of a descriptor

@@ -14,6 +14,8 @@ import struct
 import sys
 import time
 
+from holdfast.keeper.kernel_files import names_in, read, write
+
 if sys.platform == "darwin":
     from holdfast import darwin
 
@@ -69,39 +71,6 @@ class Process:
 
     def __repr__(self) -> str:
         return f"Process({self.pid}, {self.name!r}, {self.state}, ppid={self.ppid})"
-
-
-def read(path: str) -> bytes | None:
-    """The whole of a small kernel file, or None when it is not there (any more)."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        data = os.read(fd, 65536)
-        if data:
-            while more := os.read(fd, 65536):
-                data += more
-        return data
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-
-
-def write(path: str, data: bytes) -> bool:
-    """Write a kernel file in one call; False when the kernel refuses."""
-    try:
-        fd = os.open(path, os.O_WRONLY)
-    except OSError:
-        return False
-    try:
-        os.write(fd, data)
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 def boot_id() -> str:
@@ -341,7 +310,7 @@ def all_processes(is_rough: bool = False) -> list[Process]:
 def _list_processes() -> list[Process]:
     if sys.platform == "darwin":
         return [Process(*found) for found in darwin.processes()]
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    pids = [int(name) for name in names_in("/proc") if name.isdigit()]
     return [found for pid in pids if (found := process(pid)) is not None]
 
 
@@ -350,7 +319,7 @@ def children(pid: int) -> list[int]:
     if sys.platform != "linux" or not _can_read_children():
         return [found.pid for found in all_processes() if found.ppid == pid]
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = names_in(f"/proc/{pid}/task")
     except OSError:
         return []
     found: list[int] = []

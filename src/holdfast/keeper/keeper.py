@@ -12,7 +12,7 @@ import time
 
 import holdfast
 from holdfast import lean_json
-from holdfast.keeper import complaints, host
+from holdfast.keeper import complaints, host, kernel_files
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.children import Children
 from holdfast.keeper.connections import Connection, Door, hand_parts, listen
@@ -66,6 +66,7 @@ class Keeper:
         self._spare_runs: set[str] = set()
         self.spawner, launcher.memory = launcher.spawner, self.memory
         host.set_subreaper()
+        kernel_files.reserve()
         self.cgroups = Cgroups(_hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
         self._is_successor = bool(table)
@@ -240,11 +241,12 @@ class Keeper:
         }
 
     def hand_spares(self, connection: Connection) -> None:
-        """Copies of everything that must survive this process; and what nobody was told of."""
+        """Copies of everything that must survive this process; and what nobody was told of. First
+        what the supervisor cannot do without: there may not be descriptors enough for all."""
+        for name, fd in self.held:
+            connection.hand({"notice": "held", "name": name}, fd)
         for run in self.children.runs.values():
             hand_parts(connection, {"notice": "spare", "run_id": run.run_id}, run)
-        for name, fd in self.held:
-            connection.send({"notice": "held", "name": name}, [fd])
         connection.send({"notice": "spares_done"})
         untold, self._untold_gaps = self._untold_gaps, {}
         for notice in untold.values():

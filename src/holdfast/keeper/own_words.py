@@ -5,6 +5,7 @@ One function a word, as in `words`, which finds and answers them.
 
 from __future__ import annotations
 
+from holdfast.keeper import host
 from holdfast.keeper.refusal import Refusal
 from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
 
@@ -36,6 +37,26 @@ def do_list(words: Words, connection: Connection, message: Message, fds: list[in
             for it in words.keeper.children.runs.values()
         ]
     }
+
+
+def do_strays(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    """Runs of this state folder that live, but that no keeper told anybody about."""
+    return {"strays": [it.facts() for it in words.keeper.children.strays.unknown()]}
+
+
+def do_end_rest(
+    words: Words, connection: Connection, message: Message, fds: list[int]
+) -> Facts | None:
+    """End what a run left, of which nobody was told; answered when that is gone."""
+    children, run_id = words.keeper.children, message["run_id"]
+    main = host.process(int(message["pid"])) if message.get("pid") else None
+    if run_id in children.runs:
+        raise Refusal("exists", f"a run {run_id} is here, and can be ended")
+    if main is not None and main.is_alive and main.start_time == message.get("start_time"):
+        raise Refusal("exists", f"process {main.pid} of run {run_id} lives")
+    answer: Facts = {"id": message.get("id"), "ok": True}
+    answer["pids"] = children.strays.end_rest(message, lambda: connection.send(answer))
+    return None if answer["pids"] else answer
 
 
 def do_tree(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:

@@ -1,7 +1,8 @@
 """Runs that live, but of which no table tells: found by what their environment says.
 
 A keeper that dies between a spawn and its answer leaves such a run. Looks through all
-processes, which is slow: only for a keeper that has just begun. Ends none of them.
+processes, which is slow: only for a keeper that has just begun. Ends only what a run left
+whose main process is gone, and only when asked to.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import stat
 import sys
 import time
 
-from holdfast.keeper import host
+from holdfast.keeper import host, kernel_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from holdfast.keeper.cgroups import Cgroups
     from holdfast.keeper.children import Children
     from holdfast.keeper.host import Process
     from holdfast.keeper.journal import Journal
@@ -56,10 +58,11 @@ class Stray:
 class Strays:
     """Marks the runs of one state folder, and finds those that are in no table."""
 
-    def __init__(self, children: Children, journal: Journal, project: str) -> None:
+    def __init__(self, children: Children, journal: Journal, cgroups: Cgroups) -> None:
         self._children = children
         self._journal = journal
-        self._project = project
+        self._cgroups = cgroups
+        self._project = cgroups.project
         self._living: Collection[str] | None = None
 
     def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
@@ -98,7 +101,24 @@ class Strays:
         self._living = {it.run_id for it in found}
         return [Stray(it.pid, "", it.marks) if it.run_id in self._journal else it for it in found]
 
-    def rest_of(self, run_id: str) -> list[int]:
+    def end_rest(self, asked: Facts, then: Callable[[], None]) -> list[int]:
+        """End what lives of a run whose main process is gone; `then` follows when nothing does.
+        What it printed is recorded if its number is known. The pids, none if nothing is left."""
+        rest = self._rest_of(asked["run_id"])
+        if not rest:
+            return rest
+        kind, parts = ("service", reopen(*rest)) if asked.get("number") else ("task", {})
+        facts: Facts = {"pid": 0, "start_time": "", **asked, "kind": kind, "parts": parts}
+        facts.update(exited=True, adopted=True, cgroup=self._cgroups.create(asked["run_id"]))
+        run = self._children.restore(facts, None)
+        if run.exit is not None and kind == "service" and run.run_id not in self._journal:
+            # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
+            run.exit.update(empty=False, leftovers=rest)
+            self._journal.add([run.exit])
+        self._children.departures.when_over(run, then)
+        return rest
+
+    def _rest_of(self, run_id: str) -> list[int]:
         """The processes of a run whose main process is gone. Whether there are any, the last look
         at everybody tells: another one for each of many runs would take long."""
         if self._living is None:
@@ -150,7 +170,7 @@ def _order(start_time: str) -> float:
 
 def _can_be_read(pid: int, number: int) -> bool:
     """Whether a descriptor is open for both ways, as the ends of our pipes are."""
-    for line in (host.read(f"/proc/{pid}/fdinfo/{number}") or b"").splitlines():
+    for line in (kernel_files.read(f"/proc/{pid}/fdinfo/{number}") or b"").splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE == os.O_RDWR
     return False

@@ -154,22 +154,6 @@ class Words:
         run = keeper.children.adopt(message, pid, found.start_time, parts)
         hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
 
-    def do_strays(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
-        """Runs of this state folder that live, but that no keeper told anybody about."""
-        return {"strays": [it.facts() for it in self.keeper.children.strays.unknown()]}
-
-    def do_end_rest(self, connection: Connection, message: Message, fds: list[int]) -> Facts | None:
-        """End what a run left, of which nobody was told; answered when that is gone."""
-        children, run_id = self.keeper.children, message["run_id"]
-        main = host.process(int(message["pid"])) if message.get("pid") else None
-        if run_id in children.runs:
-            raise Refusal("exists", f"a run {run_id} is here, and can be ended")
-        if main is not None and main.is_alive and main.start_time == message.get("start_time"):
-            raise Refusal("exists", f"process {main.pid} of run {run_id} lives")
-        answer: Facts = {"id": message.get("id"), "ok": True}
-        answer["pids"] = children.end_rest(message, lambda: connection.send(answer))
-        return None if answer["pids"] else answer
-
     def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
         run, number = self.run(message), int(message["signal"])
         match message.get("to") or "main":
