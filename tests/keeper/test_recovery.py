@@ -146,6 +146,31 @@ def test_exit_in_the_gap(keeper: KeeperProcess, recover: object, folder: Path) -
         second.end()
 
 
+def test_what_the_dead_keeper_had_journalled_counts(keeper: KeeperProcess, folder: Path) -> None:
+    """An exit that it had seen and told nobody keeps its code, whatever the kernel tells now."""
+    gate = folder / "gate"
+    os.mkfifo(gate)
+    keeper.spawn("sh", "-c", f"read x <{gate}; echo after; exit 5")
+    run_id = keeper.last
+    keeper.link.do("hello", role="supervisor")
+    keeper.link.notice("spares_done")
+    [run] = keeper.link.do("list")["runs"]
+    gate.write_text("go\n")
+    wait_for(lambda: b"exit" in (keeper.state / "exits.jsonl").read_bytes(), what="the journal")
+    keeper.process.kill()
+    keeper.process.wait()
+    if (pidfd := keeper.link.spares[run_id].pop("pidfd", None)) is not None:
+        os.close(pidfd)
+    second = Recovered(keeper, [run], {})
+    try:
+        wait_for(lambda: not second.link.do("list")["runs"], what="the end of the run")
+        [ended] = second.link.do("list")["exits"]
+        assert (ended["run_id"], ended["code"], ended["unknown"]) == (run_id, 5, False)
+        assert second.output(run_id) == b"after\n"
+    finally:
+        second.end()
+
+
 def test_held_sockets_survive(keeper: KeeperProcess, recover: object) -> None:
     """A held listening socket accepts all the time."""
     assert callable(recover)
