@@ -170,6 +170,7 @@ class Roster:
 
     def remove(self, name: str) -> None:
         """Forget a service that has no process left."""
+        assert not self.runners[name].has_processes, "what has a process is not forgotten"
         runner, self._labels = self.runners.pop(name), None
         runner.close()
         self._remembered.pop(name, None)

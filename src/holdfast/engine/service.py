@@ -62,6 +62,8 @@ class Service:
         self.last_exit = LastExit()
         self.is_retiring = False
         """While Holdfast shuts down nothing is started."""
+        self.is_removed = False
+        """Nobody knows it any more: nothing will change."""
         self.accounted: str | None = None
         """The run whose exit the counters include already."""
         self.next_start_at: float | None = None
@@ -160,6 +162,11 @@ class Service:
         return self.run.run_id
 
     @property
+    def has_processes(self) -> bool:
+        """Whether any process of it may exist."""
+        return self.run is not None or self.overlap is not None
+
+    @property
     def is_outdated(self) -> bool:
         """Whether what runs would be another process if it were started now."""
         return self.run is not None and plan.is_outdated(self.launched, self.declaration.spec)
@@ -173,13 +180,16 @@ class Service:
         self._ports.recorder.save_service(self.name, self.record)
 
     def close(self) -> None:
-        """Forget timers; the service is of no further use."""
+        """Forget timers, and tell who waits; the service is of no further use."""
+        self.is_removed = True
         self._cancel_timer()
         self._ports.admission.withdraw(self)
         self._ports.attendants.removed(self)
         self._ports.keeper.keep(_CONDITION + self.name, None)
         if self._reset_timer is not None:
             self._reset_timer.cancel()
+        self._answers.failed(self.outcome("failed", "it was removed"))
+        self._answers.changed()
 
     def _event(self, kind: Kind, **data: Any) -> None:
         self._ports.recorder.event(kind, self.name, self.last_run_id, **data)

@@ -34,12 +34,12 @@ EVERY_CODE = tuple(range(256))
 async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     context.shutdown.check_not_begun()
     said = Caller(environment=command.environment, settings=command.settings)
-    configuration = await context.in_thread(read_configuration, context, command.config, said)
-    check_removes_by_words(context, configuration)
-    known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
-    groups = configuration.settings.groups
-    asked = Selectors({**known, **configuration.services}, groups).names(command.services)
     async with context.changes:
+        configuration = await context.in_thread(read_configuration, context, command.config, said)
+        check_removes_by_words(context, configuration)
+        known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
+        groups = configuration.settings.groups
+        asked = Selectors({**known, **configuration.services}, groups).names(command.services)
         added, changed, removed = _apply(context, configuration, command.environment)
         use_settings(context, configuration)
         caller.remember(context.link, said)
@@ -85,7 +85,7 @@ def _apply(
             if spec.template in configuration.settings.templates:
                 continue  # one instance too many: it is stopped in a moment
             removed.append(name)
-            if runner.run is None:
+            if not runner.has_processes:
                 roster.remove(name)
     roster.forget_environments()
     return added, changed, removed

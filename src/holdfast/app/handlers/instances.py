@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.engine import caller
 from holdfast.engine.declaration import Declaration, environ_digest
 from holdfast.vocabulary.commands.instances import RollingRestart, Scale
@@ -88,12 +89,7 @@ async def shrink(context: Context, name: str, count: int) -> dict[str, Outcome]:
     if not surplus:
         return {}
     before = count + len(surplus)
-    outcomes = await context.roster.stop(surplus, grace=None)
-    for instance in surplus:
-        runner = context.roster.runners.get(instance)
-        if runner is not None and runner.run is None:
-            context.roster.remove(instance)
-            outcomes[instance] = runner.outcome("removed")
+    outcomes = await stop_and_forget(context, surplus, delete_logs=False)
     _tell(context, name, before, count)
     return outcomes
 

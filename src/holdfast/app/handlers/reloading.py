@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.adapters import own_log
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.engine import caller, views
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest
@@ -54,7 +55,8 @@ async def reload(context: Context, command: Reload) -> ReloadResult:
         configuration, said = await _load(context, command.config)
         made = _plan(context, configuration)
         told = _told(context, made)
-        outcomes = await _forget(context, made, delete_logs=command.delete_logs)
+        removed = made.names(Action.REMOVE)
+        outcomes = await stop_and_forget(context, removed, delete_logs=command.delete_logs)
         _declare(context, configuration, said)
         use_settings(context, configuration)
         await context.survivors.settle(made.names(Action.ADD))
@@ -172,21 +174,6 @@ def _told(context: Context, made: plans.Plan) -> Steps:
 
 
 # Applying
-
-
-async def _forget(context: Context, made: plans.Plan, *, delete_logs: bool) -> dict[str, Outcome]:
-    """Stop what is removed, those that need others first; a process that stays is not forgotten."""
-    roster, names = context.roster, made.names(Action.REMOVE)
-    outcomes = await roster.stop(names, grace=None) if names else {}
-    for name in names:
-        runner = roster.runners.get(name)
-        if runner is None or runner.run is not None:
-            continue
-        if delete_logs:
-            await context.link.ask({"do": "prune", "service": name, "all": True})
-        roster.remove(name)
-        outcomes[name] = runner.outcome("removed")
-    return outcomes
 
 
 def _declare(context: Context, configuration: Configuration, said: Caller) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.app.context import Context
 from holdfast.app.handlers.chosen import named, the_service
 from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.app.handlers.requests import note_request, note_stop
 from holdfast.engine.declaration import Overrides
 from holdfast.vocabulary.actors import Actor
@@ -53,17 +54,9 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
 
 
 async def remove(context: Context, command: Remove) -> Outcomes:
-    names = [runner.name for runner in named(context, command.services)]
     async with context.changes:
-        outcomes = await context.roster.stop(names, grace=None)
-        for name in names:
-            runner = context.roster.get(name)
-            if runner.run is not None:
-                continue
-            if not command.keep_logs:
-                await context.link.ask({"do": "prune", "service": name, "all": True})
-            context.roster.remove(name)
-            outcomes[name] = runner.outcome("removed")
+        names = [runner.name for runner in named(context, command.services)]
+        outcomes = await stop_and_forget(context, names, delete_logs=not command.keep_logs)
         context.roster.forget_environments()
         await context.store.written()
     return Outcomes(services=outcomes)

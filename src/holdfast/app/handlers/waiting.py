@@ -96,7 +96,7 @@ async def _until(
     runner: ServiceRunner, states: tuple[State, ...], give_up: tuple[State, ...] = ()
 ) -> bool:
     while runner.state not in states:
-        if runner.state in give_up:
+        if runner.state in give_up or runner.is_removed:
             return False
         await runner.next_change()
     return True
@@ -105,7 +105,7 @@ async def _until(
 async def _until_judged(runner: ServiceRunner, condition: str) -> bool:
     """Until its probes say so; without probes, until it runs."""
     while not is_met(runner, condition):
-        if runner.state is State.FAILED:
+        if runner.state is State.FAILED or runner.is_removed:
             return False
         await runner.next_change()
     return True
@@ -135,6 +135,8 @@ async def _until_line(context: Context, runner: ServiceRunner, expression: str) 
                 batch = [line for line in cover.cover(added) if isinstance(line, Line)]
                 if found := await matcher.matches([line.data for line in batch]):
                     return batch[found[0]].text
+                if not batch and runner.is_removed:
+                    return None
                 if not batch:
                     await _either(runner, subscription)
     finally:
