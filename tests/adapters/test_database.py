@@ -7,6 +7,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import pytest
+
 from holdfast.adapters.database import Database
 
 SCHEMA = ("CREATE TABLE IF NOT EXISTS things (name TEXT)",)
@@ -131,3 +133,97 @@ def test_what_is_refused_does_not_hold_up_the_rest(tmp_path: Path) -> None:
     assert database.moved_aside is None
     assert names(database) == ["after"]
     database.close()
+
+
+def write(database: Database, *values: str) -> None:
+    done = threading.Event()
+    database.submit([(ADD, (value,)) for value in values], done.set)
+    assert done.wait(30)
+
+
+def damage(path: Path) -> None:
+    """All but the first page, which says that this is a database."""
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 4096))
+
+
+def test_a_file_that_is_damaged_inside_is_moved_aside_when_it_is_read(tmp_path: Path) -> None:
+    """What opens well and cannot be read would keep every supervisor from starting."""
+    path = tmp_path / "db"
+    first = open_database(path)
+    first.start()
+    write(first, *(str(n) * 500 for n in range(200)))
+    first.close()
+    damage(path)
+    second = open_database(path)
+    assert second.read_now(lambda db: db.execute("SELECT * FROM things").fetchall()) == []
+    assert second.moved_aside is not None
+    second.start()
+    write(second, "new")
+    assert names(second) == ["new"]
+    second.close()
+
+
+def test_tables_of_something_else_are_moved_aside(tmp_path: Path) -> None:
+    """A file of our name with other columns is nobody's history of ours."""
+    path = tmp_path / "db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE things (number INTEGER)")
+    other.close()
+    database = open_database(path)
+    assert database.read_now(lambda db: db.execute("SELECT name FROM things").fetchall()) == []
+    assert database.moved_aside is not None
+    database.close()
+
+
+def test_damage_that_a_reader_finds_is_mended(tmp_path: Path) -> None:
+    """Who asks hears that the history is damaged; the writer begins a new one, unasked."""
+    path, replaced = tmp_path / "db", threading.Event()
+    database = Database(str(path), SCHEMA, on_replaced=replaced.set)
+    database.start()
+    write(database, *(str(n) * 500 for n in range(200)))
+    damage(path)
+    with pytest.raises(sqlite3.DatabaseError):
+        names(database)
+    assert replaced.wait(30)
+    assert names(database) == []
+    database.close()
+
+
+def test_a_deleted_file_is_begun_anew(tmp_path: Path) -> None:
+    """What is written after it was deleted is found by whoever opens the file."""
+    path, replaced = tmp_path / "db", threading.Event()
+    database = Database(str(path), SCHEMA, on_replaced=replaced.set)
+    database.start()
+    write(database, "before")
+    assert names(database) == ["before"]
+    for file in tmp_path.iterdir():
+        file.unlink()
+    write(database, "after")
+    assert replaced.is_set()
+    assert names(database) == ["after"]
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT name FROM things").fetchall() == [("after",)]
+    other.close()
+    database.close()
+
+
+def test_a_file_that_another_program_has_locked_is_read(tmp_path: Path) -> None:
+    """A lock of somebody else keeps nobody from going on with what is there."""
+    path = tmp_path / "db"
+    first = open_database(path)
+    first.start()
+    write(first, "before")
+    first.close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    second = open_database(path)
+    found = second.read_now(lambda db: db.execute("SELECT name FROM things").fetchall())
+    other.close()
+    assert found == [("before",)]
+    assert second.failing is None
+    second.close()

@@ -20,6 +20,7 @@ from holdfast.engine.event_bus import EventBus
 from holdfast.vocabulary.commands.history import Events
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.states import Desired, State
 
 Check = Callable[[StateStore, EventBus], Coroutine[Any, Any, None]]
 
@@ -196,7 +197,7 @@ def test_services_and_runs_are_found_again(tmp_path: Path) -> None:
     run = OpenRun("run-1", "web", 4, 77, "123", "boot", 10.0)
 
     async def write(store: StateStore, bus: EventBus) -> None:
-        record = ServiceRecord(desired="running", state="backoff", since=1.0, failures=3)
+        record = ServiceRecord(desired=Desired.RUNNING, state=State.BACKOFF, since=1.0, failures=3)
         store.save_service("web", lambda: record)
         store.run_started(run)
         await store.written()

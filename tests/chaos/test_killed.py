@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -181,18 +182,48 @@ def test_both_killed_and_an_exit_was_journalled(hold: Hold) -> None:
 
 
 def test_lost_database_costs_only_history(hold: Hold) -> None:
-    """The database deleted or destroyed: services are re-adopted from the keeper."""
+    """The database deleted, destroyed or damaged, or written by a later version: services are
+    re-adopted from the keeper."""
     hold.services(web=["sleep", "300"])
     hold.up()
     pid = hold.service("web")["pid"]
-    for how in ("destroy", "delete"):
+    for lose in (_destroy, _delete, _damage, _overtake):
         old = hold.supervisor_pid
-        for path in hold.state.glob("holdfast.db*"):
-            path.write_bytes(b"\xff" * 8192) if how == "destroy" else path.unlink()
+        lose(hold.state / "holdfast.db")
         kill_9(old)
         wait_for(lambda old=old: hold.supervisor_pid != old)
         assert hold.service("web")["pid"] == pid
         assert hold.service("web")["status"] == "running"
+        assert hold.ask("events")["events"]
+        hold.ask("signal", services=["web"], signal="CONT")
+        assert hold.ask("events")["events"][-1]["kind"] == "service:signalled"
+
+
+def _destroy(database: Path) -> None:
+    for path in database.parent.glob("holdfast.db*"):
+        path.write_bytes(b"\xff" * 8192)
+
+
+def _delete(database: Path) -> None:
+    for path in database.parent.glob("holdfast.db*"):
+        path.unlink()
+
+
+def _damage(database: Path) -> None:
+    """All but the first page, which says that it is a database."""
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with database.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (database.stat().st_size - 4096))
+
+
+def _overtake(database: Path) -> None:
+    """With columns and states that only a later version knows."""
+    with closing(sqlite3.connect(database)) as db, db:
+        for table in ("services", "runs", "events", "meta"):
+            db.execute(f"ALTER TABLE {table} ADD COLUMN later TEXT")
+        db.execute("UPDATE services SET record = replace(record, '\"running\"', '\"later\"')")
 
 
 def test_recycled_pid_is_never_signalled(hold: Hold) -> None:

@@ -304,7 +304,7 @@ class StateStore:
         try:
             return await asyncio.wrap_future(self.database.read(query))
         except sqlite3.Error as error:
-            hint = "holdfast.log in the state folder tells since when; is the disk full?"
+            hint = "holdfast.log in the state folder tells more; a damaged history is begun anew"
             raise Failed(f"the history cannot be read: {error}", hint) from error
 
     def _replaced(self) -> None:

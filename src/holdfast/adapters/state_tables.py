@@ -13,6 +13,7 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import RunRecord
+from holdfast.vocabulary.states import Desired, ErrorType, State
 
 _log = logger("state_tables")
 
@@ -34,25 +35,30 @@ SCHEMA = (
 
 ADDED_COLUMNS = (("runs", "error_type", "TEXT"),)
 """What came after the first release: a database of before gets it when it is opened."""
-SAVE_SERVICE = "INSERT OR REPLACE INTO services VALUES (?, ?)"
-SAVE_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-SAVE_EVENT = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?)"
-BEGIN_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, 0, NULL, 0,
-    NULL, NULL) ON CONFLICT (run_id) DO NOTHING"""
-END_RUN = """INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+# Columns are named: a later version may have added some of its own.
+_EVENTS = "SELECT seq, time, kind, service, run_id, data FROM events"
+_RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
+    is_unknown, reason, log_bytes, rusage, error_type"""
+SAVE_SERVICE = "INSERT OR REPLACE INTO services (name, record) VALUES (?, ?)"
+SAVE_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
+SAVE_EVENT = """INSERT OR REPLACE INTO events (seq, time, kind, service, run_id, data)
+    VALUES (?, ?, ?, ?, ?, ?)"""
+BEGIN_RUN = """INSERT INTO runs (run_id, service, number, pid, start_time, boot_id, started_at,
+    is_unknown, log_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0) ON CONFLICT (run_id) DO NOTHING"""
+END_RUN = """INSERT INTO runs (run_id, service, number, pid, started_at, ended_at, seconds, code,
+    signal, is_unknown, reason, log_bytes, rusage, error_type)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (run_id) DO UPDATE SET ended_at = excluded.ended_at, seconds = excluded.seconds,
     code = excluded.code, signal = excluded.signal, is_unknown = excluded.is_unknown,
     reason = excluded.reason, log_bytes = excluded.log_bytes, rusage = excluded.rusage,
     error_type = excluded.error_type"""
-_RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
-    is_unknown, reason, log_bytes, rusage, error_type"""
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a runner must find again after the supervisor's death."""
 
-    desired: str
-    state: str
+    desired: Desired
+    state: State
     since: float
     reason: str | None = None
     restarts: int = 0
@@ -68,7 +74,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     accounted: str | None = None
     """The run whose exit the counters already include."""
     scheduled_until: float | None = None
-    error_type: str | None = None
+    error_type: ErrorType | None = None
 
 
 class OpenRun(msgspec.Struct, frozen=True):
@@ -113,9 +119,16 @@ def load(db: sqlite3.Connection, exits: list[str]) -> Loaded:
 
 
 def _open_runs(db: sqlite3.Connection) -> list[OpenRun]:
+    names = OpenRun.__struct_fields__
+    found = []
     query = """SELECT run_id, service, number, pid, start_time, boot_id, started_at FROM runs
         WHERE ended_at IS NULL"""
-    return [OpenRun(*row) for row in db.execute(query)]
+    for row in db.execute(query):
+        try:
+            found.append(msgspec.convert(dict(zip(names, row, strict=True)), OpenRun))
+        except msgspec.ValidationError as error:
+            _log.warning("the record of a run is unreadable: %s", error)
+    return found
 
 
 def runs(db: sqlite3.Connection, service: str, limit: int) -> list[RunRecord]:
@@ -137,7 +150,7 @@ def runs(db: sqlite3.Connection, service: str, limit: int) -> list[RunRecord]:
             unknown=bool(row[9]),
             reason=row[10],
             log_bytes=row[11],
-            rusage=msgspec.json.decode(row[12]) if row[12] else None,
+            rusage=_decoded(row[12]) if row[12] else None,
             error_type=row[13],
         )
         for row in rows
@@ -152,8 +165,16 @@ def _event_fields(row: tuple[Any, ...]) -> dict[str, Any]:
         "kind": kind,
         "service": service,
         "run_id": run_id,
-        "data": msgspec.json.decode(data),
+        "data": _decoded(data) or {},
     }
+
+
+def _decoded(text: str | bytes) -> Any:
+    """None for what a failing disk made of it: one damaged row costs itself alone."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, TypeError):
+        return None
 
 
 def _filter(services: list[str]) -> str:
@@ -163,12 +184,12 @@ def _filter(services: list[str]) -> str:
 def events_after(
     db: sqlite3.Connection, since: int, limit: int, services: list[str]
 ) -> list[dict[str, Any]]:
-    query = f"SELECT * FROM events WHERE seq > ?{_filter(services)} ORDER BY seq LIMIT ?"  # noqa: S608
+    query = f"{_EVENTS} WHERE seq > ?{_filter(services)} ORDER BY seq LIMIT ?"
     return [_event_fields(row) for row in db.execute(query, (since, *services, limit))]
 
 
 def newest_events(db: sqlite3.Connection, limit: int, services: list[str]) -> list[dict[str, Any]]:
-    query = f"SELECT * FROM events WHERE 1{_filter(services)} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    query = f"{_EVENTS} WHERE 1{_filter(services)} ORDER BY seq DESC LIMIT ?"
     rows = db.execute(query, (*services, limit)).fetchall()
     return [_event_fields(row) for row in reversed(rows)]
 
@@ -178,7 +199,7 @@ def events_of(
 ) -> list[dict[str, Any]]:
     """Events of these kinds with larger numbers, oldest first."""
     marks = ",".join("?" * len(kinds))
-    query = f"SELECT * FROM events WHERE seq > ? AND kind IN ({marks}) ORDER BY seq LIMIT ?"  # noqa: S608
+    query = f"{_EVENTS} WHERE seq > ? AND kind IN ({marks}) ORDER BY seq LIMIT ?"
     return [_event_fields(row) for row in db.execute(query, (since, *kinds, limit))]
 
 
@@ -187,7 +208,7 @@ def newest_events_of(
 ) -> list[dict[str, Any]]:
     """The newest events of these kinds, oldest first."""
     where = f"kind IN ({','.join('?' * len(kinds))}){_filter(services)}"
-    query = f"SELECT * FROM events WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    query = f"{_EVENTS} WHERE {where} ORDER BY seq DESC LIMIT ?"
     rows = db.execute(query, (*kinds, *services, limit)).fetchall()
     return [_event_fields(row) for row in reversed(rows)]
 

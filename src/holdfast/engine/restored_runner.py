@@ -16,7 +16,7 @@ from holdfast.engine.relieved_runner import RelievedRunner
 from holdfast.rules.lifecycle import Cause, state_of_live_run
 from holdfast.rules.restart import SPACING_SECONDS, Counters
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.states import LIVE_STATES, Desired, ErrorType, State
+from holdfast.vocabulary.states import LIVE_STATES, Desired, State
 
 
 class RestoredRunner(RelievedRunner):
@@ -81,8 +81,7 @@ class RestoredRunner(RelievedRunner):
         return live
 
     def _restore_record(self, record: ServiceRecord) -> None:
-        self.desired = Desired(record.desired)
-        self.state = State(record.state)
+        self.desired, self.state = record.desired, record.state
         self.since, self.reason = record.since, record.reason
         self.counters = Counters(record.restarts, record.failures, record.start_failures)
         self.number, self.last_run_id = record.number, record.run_id
@@ -90,7 +89,7 @@ class RestoredRunner(RelievedRunner):
         self.accounted = record.accounted
         self.next_start_at = record.next_start_at
         self.scheduled_until = record.scheduled_until
-        self.error_type = ErrorType(record.error_type) if record.error_type else None
+        self.error_type = record.error_type
 
     def _restore_live(self, run: LiveRun, live: dict[str, Any]) -> None:
         spec, age = self.declaration.spec, live.get("age") or 0.0

@@ -133,7 +133,7 @@ class Roster:
         record = self.records.pop(name, None)
         if record is not None:
             runner.number, runner.accounted = record.number, record.accounted
-            if record.desired == Desired.RUNNING.value:
+            if record.desired is Desired.RUNNING:
                 runner.scheduled_until = record.scheduled_until
         self.remember(runner)
         runner.save()
@@ -200,17 +200,20 @@ class Roster:
             runner.launched = (is_that_run and remembered.launched) or declaration.spec
             self._environs.add(declaration.environ_key)
             word = kept.get(_DESIRED + name)
-            record = _record(self.records.pop(name, None), word)
             runner.is_unsettled = word == Desired.RUNNING.value
             unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
+            run = live.pop(name, None)
             try:
-                runner.restore(record, live.pop(name, None), unaccounted)
+                runner.restore(_record(self.records.pop(name, None), word), run, unaccounted)
                 for ended in aside:
                     runner.record_aside(ended)
                 if name in second:
                     runner.adopt_second(second[name])
             except Exception:  # noqa: BLE001 - one service must not keep the others from us
                 _log.exception("%s could not be restored as it was", name)
+                if run is not None and runner.run is None:
+                    # What it was is lost; what runs is not, or a start would be a second one.
+                    runner.restore(None, run, [])
         for name, run in live.items():
             _log.warning("the keeper has a run of %s, of which nothing else is known", name)
             runner = self._add(Declaration(_unknown_spec(run)))
@@ -386,10 +389,10 @@ def _record(record: ServiceRecord | None, word: str | None) -> ServiceRecord | N
         return record
     desired = Desired.STOPPED if word == Desired.STOPPED.value else Desired.RUNNING
     if record is not None:
-        return msgspec.structs.replace(record, desired=desired.value)
+        return msgspec.structs.replace(record, desired=desired)
     # Without a record: `running` is to be started, `exited` and `failed` are settled.
-    state = State.STARTING.value if word == "running" else word
-    return ServiceRecord(desired=desired.value, state=state, since=0.0)
+    state = State.STARTING if word == "running" else State(word)
+    return ServiceRecord(desired=desired, state=state, since=0.0)
 
 
 def _unknown_spec(run: dict[str, Any]) -> ServiceSpec:

@@ -134,8 +134,8 @@ def outcome_of(
 def record_of(service: Service) -> ServiceRecord:
     """What a later supervisor has to know."""
     return ServiceRecord(
-        desired=service.desired.value,
-        state=service.state.value,
+        desired=service.desired,
+        state=service.state,
         since=service.since,
         reason=_told(service.reason),
         restarts=service.counters.restarts,
@@ -150,7 +150,7 @@ def record_of(service: Service) -> ServiceRecord:
         log_bytes=service.last_exit.log_bytes,
         accounted=service.accounted,
         scheduled_until=service.scheduled_until,
-        error_type=service.error_type.value if service.error_type else None,
+        error_type=service.error_type,
     )
 
 

@@ -144,7 +144,8 @@ MEANING: dict[Kind, str] = {
     Kind.FILES_TAKEN_BACK: "A change of files in which Holdfast died was taken back: `change`, "
     "its `paths`, and those that were `left` because others had changed them.",
     Kind.EVENTS_DROPPED: "Old events were removed by age or count.",
-    Kind.DATABASE_REPLACED: "The history was unreadable; it was moved aside and begun anew.",
+    Kind.DATABASE_REPLACED: "The history was unreadable or deleted, and is begun anew; "
+    "`moved_to`: where the old one is.",
 }
 
 
