@@ -135,6 +135,23 @@ def test_a_second_request_hurries_the_first() -> None:
     asyncio.run(story())
 
 
+def test_haste_does_not_reach_who_is_to_be_kept() -> None:
+    """A second Ctrl-C takes the grace of those that are being stopped, and nobody else's life."""
+
+    async def story() -> None:
+        scene = Scene(spec("web"), spec("kept", on_supervisor_exit="keep"))
+        scene.keeper.obeys = False
+        first = asyncio.ensure_future(scene.shutdown.begin(why="test"))
+        await asyncio.sleep(0)
+        scene.keeper.settle()
+        second = asyncio.ensure_future(scene.shutdown.begin(why="test", now=True))
+        assert await scene.last_word() == {"do": "supervise", "on": False}
+        assert (await first).kept == (await second).kept == ["kept"]
+        assert [run.service for run in scene.keeper.runs.values()] == ["kept"]
+
+    asyncio.run(story())
+
+
 def test_a_shutdown_that_was_cut_short_is_finished() -> None:
     """The next supervisor learns of it from the keeper, and ends as the first one would have."""
 

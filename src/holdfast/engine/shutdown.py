@@ -66,9 +66,9 @@ class Shutdown:
         elif now:
             self._begun = msgspec.structs.replace(self._begun, now=True)
             self._remember()
-            for runner in self._roster.runners.values():
-                if runner.run is not None:
-                    runner.stop(grace=0)
+            for name in self._leaving():
+                if self._roster.runners[name].has_processes:
+                    self._roster.runners[name].stop(grace=0)
         return await asyncio.shield(self._task)
 
     def resume(self, kept: dict[str, str]) -> None:
@@ -124,13 +124,7 @@ class Shutdown:
 
     async def _stop_all(self) -> ShutdownResult:
         self._roster.retire()
-        if not self._begun.keep_running:
-            names = [
-                name
-                for name, runner in self._roster.runners.items()
-                if runner.declaration.spec.on_supervisor_exit == "stop"
-            ]
-            await self._roster.stop(names, grace=0.0 if self._begun.now else None)
+        await self._roster.stop(self._leaving(), grace=0.0 if self._begun.now else None)
         await self._store.written()
         # Whoever asked, through the gate or not, is answered before it and we are ended.
         self._finishing = asyncio.create_task(self._finish())
@@ -143,8 +137,15 @@ class Shutdown:
             message = "everything is stopped"
         return ShutdownResult(message=message, kept=left)
 
+    def _leaving(self) -> list[str]:
+        """Who is to be stopped."""
+        if self._begun.keep_running:
+            return []
+        runners = self._roster.runners.items()
+        return [name for name, it in runners if it.declaration.spec.on_supervisor_exit == "stop"]
+
     def _left(self) -> list[str]:
-        return [name for name, runner in self._roster.runners.items() if runner.run is not None]
+        return [name for name, runner in self._roster.runners.items() if runner.has_processes]
 
 
 def exit_code_of(last: LastExit) -> int:
