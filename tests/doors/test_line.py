@@ -28,8 +28,10 @@ class FakeApplication:
         self.streaming = 0
         self.answered = 0
         self.is_revoked = False
+        self.identified = 0
 
     def identify(self, peer: Peer) -> Actor:
+        self.identified += 1
         assert peer.uid == os.geteuid()
         if self.role is Role.STRANGER:
             raise Refused("another user", "no")
@@ -218,6 +220,40 @@ def test_hanging_up_ends_the_stream(tmp_path: Path) -> None:
         await client.receive()
         client.writer.close()
         await _until(lambda: not application.streaming)
+
+    with_door(tmp_path, story)
+
+
+def test_who_asks_no_more_is_still_answered(tmp_path: Path) -> None:
+    """`printf … | nc -U`: also a last line without its end; then the connection is closed."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        client.send(id=1, command="wait", service="x")
+        client.writer.write(b'{"id": 2, "command": "status"}')
+        client.writer.write_eof()
+        assert (await client.receive())["id"] == 2
+        application.release.set()
+        assert (await client.receive())["id"] == 1
+        assert await asyncio.wait_for(client.reader.read(), 30) == b""
+
+    with_door(tmp_path, story)
+
+
+def test_nobody_is_turned_away_while_nobody_accepts(tmp_path: Path) -> None:
+    """As many may wait at the door as while no supervisor is there."""
+
+    async def story(client: Client, application: FakeApplication) -> None:
+        # In one turn of the loop, which accepts none of them meanwhile.
+        path = client.writer.get_extra_info("peername")
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(300)]
+        try:
+            for one in waiting:
+                one.setblocking(False)
+                one.connect(path)
+            await _until(lambda: application.identified == 301)
+        finally:
+            for one in waiting:
+                one.close()
 
     with_door(tmp_path, story)
 

@@ -7,6 +7,7 @@ holds up the next one.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import sys
 from collections.abc import AsyncGenerator
@@ -25,6 +26,8 @@ from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 from holdfast.vocabulary.results import Result
 
 MAX_OPEN_REQUESTS = 1000
+BACKLOG = 512
+"""As the keeper has it: who comes while nobody accepts is not turned away."""
 _PATIENCE_SECONDS = 0.5
 
 
@@ -41,7 +44,9 @@ class LineDoor:
         loop = asyncio.get_running_loop()
         # Python 3.13 would remove the file of a socket that the keeper still holds.
         more: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        self._server = await loop.create_unix_server(self._connection, sock=sock, **more)
+        self._server = await loop.create_unix_server(
+            self._connection, sock=sock, backlog=BACKLOG, **more
+        )
 
     def _connection(self) -> LineConnection:
         return LineConnection(self._application, self._connections)
@@ -68,6 +73,7 @@ class LineConnection(LinesConnection):
         super().__init__(connections)
         self._application = application
         self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._has_ended = False
         self._actor = Actor(Role.STRANGER, "nobody")
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -87,6 +93,13 @@ class LineConnection(LinesConnection):
             self.lost.set_result(None)
         for task in self._tasks.values():
             task.cancel()
+
+    def eof_received(self) -> bool:
+        """`printf … | nc -U`: who asks no more is still answered; who has left is not."""
+        self._has_ended = True
+        if rest := self._lines.rest():
+            self._take(rest)
+        return bool(self._tasks) and not _has_left(self._transport.get_extra_info("socket"))
 
     def hang_up(self) -> None:
         for task in self._tasks.values():
@@ -154,6 +167,8 @@ class LineConnection(LinesConnection):
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
+            if self._has_ended and not self._tasks:
+                self._transport.close()
 
     def _cancel(self, request_id: object, target: object) -> None:
         task = self._tasks.get(target)
@@ -162,3 +177,10 @@ class LineConnection(LinesConnection):
             self._write(codec.answer(target, {"message": "cancelled"}))
         if request_id is not None:
             self._write(codec.answer(request_id, {"message": "cancelled" if task else "not open"}))
+
+
+def _has_left(sock: Any) -> bool:
+    """Whether the other side is closed for good, rather than at the end of what it asks."""
+    poll = select.poll()
+    poll.register(sock.fileno(), 0)
+    return bool(poll.poll(0))
