@@ -192,6 +192,27 @@ def test_old_events_are_removed(tmp_path: Path) -> None:
         state_store.MAX_EVENTS = before
 
 
+def test_old_events_are_removed_where_little_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded by age, too, however few they are and however long a supervisor lives."""
+
+    async def check(store: StateStore, bus: EventBus) -> None:
+        store.event(Kind.SERVICE_ADDED, "old")
+        assert await store.written()
+        with closing(sqlite3.connect(tmp_path / "db")) as other, other:
+            other.execute("UPDATE events SET time = 0")
+        monkeypatch.setattr(state_store, "PRUNE_SECONDS", 0.0)
+        store.event(Kind.SERVICE_ADDED, "new")
+        store.flush()
+        monkeypatch.undo()
+        assert await store.written()
+        left = [event["service"] for event in await store.events_after(0, 10, [])]
+        assert left == ["new"]
+
+    with_store(tmp_path / "db", check)
+
+
 def test_services_and_runs_are_found_again(tmp_path: Path) -> None:
     """What one supervisor records, the next one loads."""
     run = OpenRun("run-1", "web", 4, 77, "123", "boot", 10.0)
@@ -284,6 +305,8 @@ def test_a_full_disk_costs_a_bounded_amount_of_memory(
         assert told[-1].data["lost"] > 700
         assert told[-2].service == "s999"
         assert await store.written()
+        stored = {event["seq"] for event in await store.events_after(0, 10_000, [])}
+        assert {event.seq for event in told} <= stored
 
     with_store(tmp_path / "db", check)
 

@@ -35,6 +35,7 @@ SHORT_SECONDS = 0.5
 """Patience of who reads: what a full disk keeps from being written is not told."""
 PACE_SECONDS = 0.02
 """Between two transactions, unless somebody waits: a burst becomes few of them."""
+PRUNE_SECONDS = 86400.0
 _PRUNE_EVERY = 2000
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class StateStore:
         self._seq = 0
         self._reserved = 0
         self._unpruned = 0
+        self._pruned_at = 0.0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._submitted = self._committed = 0
         self._dropped = 0
@@ -250,7 +252,9 @@ class StateStore:
 
         self.database.submit(statements, committed)
         self._unpruned += len(events)
-        if self._unpruned >= _PRUNE_EVERY:
+        # Where little happens, by the day: what is old is removed all the same.
+        is_due = self._loop.time() - self._pruned_at >= PRUNE_SECONDS
+        if self._unpruned >= _PRUNE_EVERY or is_due:
             self._prune()
 
     def close(self, timeout_seconds: float = PATIENCE_SECONDS) -> None:
@@ -294,11 +298,12 @@ class StateStore:
         if not self._dropped:
             _log.error("history could not be written for long; its oldest entries are dropped")
         # A tenth more, so that this is rare.
-        del self._statements[: excess + MOST_HELD // 10]
-        lost = len(self._events) - MOST_HELD
-        if lost > 0:
-            del self._events[:lost]
-        self._dropped += excess + MOST_HELD // 10
+        lost = excess + MOST_HELD // 10
+        seqs = [it[0] for sql, it in self._statements[:lost] if sql is state_tables.SAVE_EVENT]
+        del self._statements[:lost]
+        # What will not be stored is not published either.
+        self._events = [event for event in self._events if not seqs or event.seq > seqs[-1]]
+        self._dropped += lost
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -318,7 +323,7 @@ class StateStore:
             _log.debug("written after the end of the loop")
 
     def _prune(self) -> None:
-        self._unpruned = 0
+        self._unpruned, self._pruned_at = 0, self._loop.time()
         oldest_seq, oldest_time = self._seq - MAX_EVENTS, time.time() - MAX_EVENT_AGE_SECONDS
         if oldest_seq > 0:
             self._statements.append(("DELETE FROM events WHERE seq <= ?", (oldest_seq,)))
