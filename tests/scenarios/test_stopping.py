@@ -124,6 +124,22 @@ def test_down_keep_running_leaves_the_services(hold: Hold) -> None:
     assert hold.service("web")["pid"] == pid
 
 
+def test_a_stop_without_a_supervisor_is_no_crash(hold: Hold) -> None:
+    """Who is stopped through the keeper is stopped for the next supervisor, too."""
+    hold.services(web=["sleep", "300"], db=["sleep", "300"])
+    hold.up()
+    supervisor = hold.supervisor_pid
+    hold.cli("down", "--keep-running")
+    wait_for(lambda: not is_alive(supervisor))
+    hold.cli("stop", "web")
+    hold.up("db")
+    told = hold.service("web")
+    assert (told["status"], told["desired"], told["restart_count"]) == ("stopped", "stopped", 0)
+    assert hold.json("alerts")["alerts"] == []
+    hold.cli("start", "web")
+    assert hold.service("web")["status"] == "running"
+
+
 def test_a_stop_is_finished_after_its_client_has_gone(hold: Hold) -> None:
     """Who asks for a stop and hangs up gets it all the same, layer by layer."""
     slow = {"command": ["sh", "-c", "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done"]}

@@ -78,7 +78,7 @@ def test_a_workflow_is_run_by_its_name() -> None:
     ("name", "fields", "told"),
     [
         ("custom_restart", {"pre_commands": [{"command": "x", "comand": 1}]}, "field `comand`"),
-        ("custom_restart", {"precommands": []}, "field `precommands`"),
+        ("custom_restart", {"precommands": []}, 'no field "precommands"; did you mean'),
         (
             "custom_restart",
             {"pre_commands": [{"command": "x", "command_type": "mak"}]},

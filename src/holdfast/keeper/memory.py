@@ -1,7 +1,8 @@
 """What the supervisor asked the keeper to remember, so that it outlives the supervisor.
 
-Values are the supervisor's affair, but for environments: a run may be started from one by
-its key, so that it is sent once and not with every run. Never written to a disk.
+Values are the supervisor's affair, with two exceptions. A run may be started from an environment
+by its key, so that it is sent once and not with every run. And who is stopped while no supervisor
+is there is noted as such under `desired:SERVICE`. Never written to a disk.
 """
 
 from __future__ import annotations

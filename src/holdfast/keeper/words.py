@@ -177,6 +177,9 @@ class Words:
             run.stop["signal"] if number is None else int(number),
             run.stop["grace"] if grace is None else float(grace),
         )
+        if connection.role == "control":
+            # A person's stop, of which no supervisor knows: the next one must not undo it.
+            self.keeper.memory.keep({f"desired:{run.service}": "stopped"})
         return {}
 
     def do_adjust(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
