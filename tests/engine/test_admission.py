@@ -274,6 +274,18 @@ def test_every_instance_is_needed(cast: Cast) -> None:
     assert "edge" in cast.spawned(), "an instance that is gone is waited for no more"
 
 
+def test_an_instance_that_leaves_is_not_waited_for(cast: Cast) -> None:
+    """Who starts while there is one instance less in a moment needs the others alone."""
+    for index in (1, 2):
+        cast.declare(f"web@{index}", template="web", index=index)
+    cast.declare("edge", need("web", "started"))
+    cast.start("web@1", "web@2")
+    cast["web@2"].is_leaving = True
+    cast["web@2"].stop()
+    cast.start("edge")
+    assert cast.spawned() == ["web@1", "web@2", "edge"]
+
+
 def test_who_waits_goes_on_waiting_under_the_next_supervisor(cast: Cast) -> None:
     """After kill -9: a waiting service still waits and starts; what is settled stays settled."""
     cast.declare("db")

@@ -225,6 +225,7 @@ def test_wait_for_a_log_line(hold: Hold) -> None:
     """wait answers when a line matches, and times out with exit code 6."""
     hold.services(web=["sh", "-c", "sleep 0.3; echo listening on 80; sleep 300"])
     hold.up()
+    hold.cli("wait", "web", "--timeout", "0")
     hold.cli("wait", "web", "--for", "log:listening on [0-9]+", "--timeout", "10s")
     hold.cli("wait", "web", "--for", "log:never", "--timeout", "200ms", expect=6)
     hold.cli("wait", "web", "--for", "exited", "--timeout", "200ms", expect=6)

@@ -223,7 +223,8 @@ class Admission(Attendant):
     ) -> None:
         """Tell those that need this service what it is now."""
         name, facts = provider.name, facts_of(provider)
-        for needed_name in (name, provider.declaration.spec.template):
+        template = None if provider.is_leaving else provider.declaration.spec.template
+        for needed_name in (name, template):
             for dependent, edges in self._dependents.get(needed_name or "", {}).items():
                 waiting = self._waiting.get(dependent)
                 for needed in edges:
@@ -267,7 +268,7 @@ class Admission(Attendant):
         if name in self._runners:
             return [name]
         if name in self._instances:
-            return list(self._instances[name])
+            return [it for it in self._instances[name] if not self._runners[it].is_leaving]
         return [] if self._is_template(name) else None
 
     # New runs of what is needed

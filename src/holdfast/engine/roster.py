@@ -281,7 +281,8 @@ class Roster:
         return outcomes
 
     def start_order(self, names: list[str]) -> Iterable[str]:
-        """These and what they need, providers first; what has completed is not run again."""
+        """These and what they need, providers first; what has completed is not run again, and
+        what is about to be removed is not started for others."""
         if not any(self.runners[name].declaration.spec.depends_on for name in names):
             return names
         asked = set(names)
@@ -290,13 +291,15 @@ class Roster:
             for needed in runner.declaration.spec.depends_on:
                 edges.setdefault(needed.service, set()).add(needed.condition)
 
-        def is_done(name: str) -> bool:
+        def is_over(name: str) -> bool:
             runner = self.runners[name]
+            if runner.is_leaving:
+                return True
             conditions = edges.get(runner.declaration.spec.template or name, set())
             return runner.state is State.EXITED and conditions == {"completed"}
 
         order = ordering.with_dependencies(names, self.needs())
-        return [name for name in order if name in asked or not is_done(name)]
+        return [name for name in order if name in asked or not is_over(name)]
 
     def start_one(self, runner: ServiceRunner) -> None:
         """Start it and nobody else; it waits for what it needs."""

@@ -62,6 +62,8 @@ class Service:
         self.last_exit = LastExit()
         self.is_retiring = False
         """While Holdfast shuts down nothing is started."""
+        self.is_leaving = False
+        """It is being stopped to be removed: of several instances, nobody waits for this one."""
         self.is_removed = False
         """Nobody knows it any more: nothing will change."""
         self.accounted: str | None = None

@@ -28,7 +28,6 @@ else:
 _DEFAULTED = sorted(
     {*range(1, signal.SIGUSR2 + 20)} & signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 )
-_FIRST_PASSED_FD = 3
 
 
 class Spawner:
@@ -202,7 +201,7 @@ def _connect(launch: Launch) -> None:
 
 def _targets(launch: Launch) -> list[int]:
     """The numbers at which the program finds its descriptors."""
-    targets = list(range(_FIRST_PASSED_FD + len(launch.passed)))
+    targets = list(range(3 + len(launch.passed)))
     return targets if launch.ready is None else [*targets, launch.ready[0]]
 
 

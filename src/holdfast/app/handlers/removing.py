@@ -14,12 +14,15 @@ async def stop_and_forget(
     To be called while `context.changes` is held.
     """
     roster = context.roster
+    for name in names:
+        roster.runners[name].is_leaving = True
     outcomes = await roster.stop(names, grace=None)
     for name in names:
         runner = roster.runners.get(name)
         if runner is None:
             continue
         if runner.has_processes:
+            runner.is_leaving = False
             if outcomes[name].outcome != "failed":
                 outcomes[name] = runner.outcome("failed", "it was started again meanwhile")
             continue

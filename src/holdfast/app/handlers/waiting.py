@@ -22,6 +22,8 @@ from holdfast.vocabulary.states import State
 
 _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
 _LONGEST_SILENCE = 3600.0
+_LOOK_SECONDS = 0.05
+"""Who does not want to wait at all is told what is so now."""
 
 
 async def wait(context: Context, command: Wait) -> WaitResult:
@@ -37,7 +39,7 @@ async def _wait(context: Context, runner: ServiceRunner, command: Wait) -> WaitR
     is_met, line = False, None
     try:
         waiting = _until_met(context, runner, command.condition)
-        is_met, line = await asyncio.wait_for(waiting, max(0.0, command.timeout))
+        is_met, line = await asyncio.wait_for(waiting, max(_LOOK_SECONDS, command.timeout))
     except asyncio.TimeoutError:
         pass
     return WaitResult(
