@@ -159,8 +159,7 @@ def test_what_the_dead_keeper_had_journalled_counts(keeper: KeeperProcess, folde
     wait_for(lambda: b"exit" in (keeper.state / "exits.jsonl").read_bytes(), what="the journal")
     keeper.process.kill()
     keeper.process.wait()
-    if (pidfd := keeper.link.spares[run_id].pop("pidfd", None)) is not None:
-        os.close(pidfd)
+    keeper.link.spares[run_id].pop("pidfd", None)
     second = Recovered(keeper, [run], {})
     try:
         wait_for(lambda: not second.link.do("list")["runs"], what="the end of the run")
