@@ -201,7 +201,27 @@ def test_supervisor_is_never_included(is_adopted: bool) -> None:
         stage.trees[supervisor] = tree
         assert pids(tree) == {tree.pid}
         del stage.trees[supervisor]
-        assert pids(tree) == {tree.pid, supervisor}
+        wait_for(lambda: pids(tree) == {tree.pid, supervisor})
+
+
+@in_a_subreaper
+def test_who_shows_no_environment_is_looked_at_again() -> None:
+    """In the middle of an exec there is none to see: that says nothing about what comes."""
+    with Stage() as stage:
+        born = stage.start("say(1); forever()")
+        stage.says()
+        facts = (born.run_id, born.pid, born.start_time)
+        tree = Tree(*facts, None, False, stage.cgroups, lambda: set())
+        reader, writer = os.pipe()
+        code = f"read go; HOLDFAST_RUN_ID={tree.run_id} exec sleep 99"
+        actions = [(os.POSIX_SPAWN_DUP2, reader, 0)]
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", code], {}, setsid=True, file_actions=actions)
+        try:
+            assert pids(tree) == {tree.pid}
+            os.write(writer, b"go\n")
+            wait_for(lambda: pids(tree) == {tree.pid, pid})
+        finally:
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("cgroup", WAYS)

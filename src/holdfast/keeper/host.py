@@ -346,10 +346,17 @@ def _can_read_children() -> bool:
 
 def run_id_of(pid: int, patience_seconds: float = 0.001) -> str | None:
     """The run a process was started for, as its initial environment says."""
-    for item in (_environment(pid, patience_seconds) or b"").split(b"\0"):
+    return find_run_id(pid, patience_seconds)[0]
+
+
+def find_run_id(pid: int, patience_seconds: float) -> tuple[str | None, bool]:
+    """The same, and whether that is its last word: who shows no environment at all may be in the
+    middle of an exec."""
+    environment = _environment(pid, patience_seconds)
+    for item in (environment or b"").split(b"\0"):
         if item.startswith(COOKIE):
-            return item[len(COOKIE) :].decode("utf-8", "replace")
-    return None
+            return item[len(COOKIE) :].decode("utf-8", "replace"), True
+    return None, environment != b""
 
 
 def marks_of(pid: int, patience_seconds: float = 0.001) -> dict[str, str]:

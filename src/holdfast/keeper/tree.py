@@ -408,8 +408,10 @@ def _cookie_of(process: Process) -> str | None:
     start_time, cookie = _cookies.get(process.pid, ("", None))
     if start_time != process.start_time:
         # Session 0: a kernel thread, which will never have an environment.
-        cookie = host.run_id_of(process.pid, patience_seconds=0.001 if process.session else 0)
-        _cookies[process.pid] = (process.start_time, cookie)
+        patience = 0.001 if process.session else 0
+        cookie, is_final = host.find_run_id(process.pid, patience)
+        if is_final or not process.session:
+            _cookies[process.pid] = (process.start_time, cookie)
     return cookie
 
 
