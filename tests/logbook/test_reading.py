@@ -11,7 +11,6 @@ import pytest
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.entries import Chunk, Line, Note
 from holdfast.logbook.follow import ChunkFollower, LineFollower
-from holdfast.logbook.search import Query, SearchError, search
 from tests.logbook.stage import SERVICE, Stage
 
 
@@ -267,62 +266,3 @@ def test_a_log_begun_anew(stage: Stage) -> None:
     stage.recorder.flush()
     assert stage.notes(cursors.at(5000)) == [("anew", 0)]
     assert stage.lines(cursors.at(5000)) == [b"new"]
-
-
-def test_search(stage: Stage) -> None:
-    """A literal and an expression find their lines, page by page, without repetition."""
-    for number in range(300):
-        stage.say(b"line %d %s\n" % (number, b"ERROR" if number % 10 == 0 else b"fine"))
-    stage.say(b"error at the end", "err")
-    stage.recorder.flush()
-    literal = search(stage.reader, Query("ERROR", limit=1000))
-    assert len(literal.lines) == 30
-    assert literal.is_complete
-    assert len(search(stage.reader, Query("error", ignore_case=True)).lines) == 31
-    query = Query(r"line \d*5 f", is_regex=True, limit=7)
-    found: list[bytes] = []
-    page = search(stage.reader, query)
-    while not page.is_complete:
-        assert len(page.lines) == 7
-        found += [line.data for line in page.lines]
-        page = search(stage.reader, query, page.cursor)
-    found += [line.data for line in page.lines]
-    assert found == [b"line %d fine" % number for number in range(5, 300, 10)]
-    assert [e.data for e in search(stage.reader, Query("error", stream="err")).lines] == [
-        b"error at the end"
-    ]
-    with pytest.raises(SearchError):
-        search(stage.reader, Query("(", is_regex=True))
-
-
-def test_search_is_bounded(stage: Stage) -> None:
-    """One call scans a bounded number of bytes and says where to go on."""
-    for number in range(50):
-        stage.say(b"%d " % number + b"x" * 10_000 + b"\n")
-    stage.recorder.flush()
-    pages = 0
-    cursor = None
-    found: list[bytes] = []
-    while True:
-        page = search(stage.reader, Query("x"), cursor, scan_bytes=30_000)
-        found += [line.data.split()[0] for line in page.lines]
-        pages += 1
-        cursor = page.cursor
-        if page.is_complete:
-            break
-    assert pages > 5
-    assert found == [b"%d" % number for number in range(50)]
-
-
-def test_search_in_a_range_of_time(stage: Stage) -> None:
-    """Only lines of the asked time are found."""
-    marks = []
-    for number in range(6):
-        stage.say(b"hit %d\n" % number)
-        time.sleep(0.003)
-        marks.append(time.time())
-        time.sleep(0.003)
-    stage.recorder.flush()
-    found = search(stage.reader, Query("hit", since=marks[1], until_time=marks[3]))
-    assert [line.data for line in found.lines] == [b"hit 2", b"hit 3"]
-    assert found.is_complete
