@@ -53,7 +53,7 @@ class StatusView:
             self._key, self._built = key, (built := _build(service, run if is_up else None))
         if run is not None and is_up:
             status = copy(built)
-            # As `round` to three places does, in a third of its time.
+            # As `round` to three places, which takes four times as long.
             uptime = int((clock.monotonic() - run.started_mono) * 1000 + 0.5) / 1000
             force_setattr(status, "uptime", uptime)
             force_setattr(status, "log_bytes", run.log_bytes)
