@@ -13,16 +13,27 @@ async def stop_and_forget(
 
     To be called while `context.changes` is held.
     """
+    leaving = [context.roster.runners[name] for name in names]
+    for runner in leaving:
+        runner.is_leaving = True
+    try:
+        return await _stop_and_forget(context, names, delete_logs=delete_logs)
+    finally:
+        # Whoever is still there, also because this was cut short, stays.
+        for runner in leaving:
+            runner.is_leaving = False
+
+
+async def _stop_and_forget(
+    context: Context, names: list[str], *, delete_logs: bool
+) -> dict[str, Outcome]:
     roster = context.roster
-    for name in names:
-        roster.runners[name].is_leaving = True
     outcomes = await roster.stop(names, grace=None)
     for name in names:
         runner = roster.runners.get(name)
         if runner is None:
             continue
         if runner.has_processes:
-            runner.is_leaving = False
             if outcomes[name].outcome != "failed":
                 outcomes[name] = runner.outcome("failed", "it was started again meanwhile")
             continue
