@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -171,6 +172,34 @@ def test_paused_tree(cgroup: str) -> None:
         child = stage.says()
         tree.pause()
         hows, seconds, is_empty = stage.end(tree)
+        assert (hows, is_empty) == ({tree.pid: "SIGTERM", child: "SIGTERM"}, True)
+        assert seconds < 1
+
+
+@pytest.mark.parametrize("cgroup", WAYS)
+@in_a_subreaper
+def test_who_leaves_the_group_at_the_last_moment_gets_the_signal(cgroup: str) -> None:
+    """It was seen in the group, and is in a session of its own when that is signalled."""
+    with Stage(cgroup) as stage:
+        tree = stage.start(
+            "def leaving():\n"
+            "    signal.signal(signal.SIGUSR1, lambda *_: os.setsid())\n"
+            "    say(os.getpid())\n"
+            "    forever()\n"
+            "child(leaving)\n"
+            "forever()\n"
+        )
+        child = stage.says()
+        signal_group = Tree.signal_group
+
+        def late(*arguments: Any) -> bool:
+            os.kill(child, signal.SIGUSR1)
+            wait_for(lambda: os.getpgid(child) == child)
+            return signal_group(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tree, "signal_group", late)
+            hows, seconds, is_empty = stage.end(tree)
         assert (hows, is_empty) == ({tree.pid: "SIGTERM", child: "SIGTERM"}, True)
         assert seconds < 1
 

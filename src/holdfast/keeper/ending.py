@@ -49,6 +49,7 @@ class Ending:
         "_on_done",
         "_poll_seconds",
         "_rest_signalled_at_tick",
+        "_signalled",
         "_signalled_at_tick",
         "_started",
         "_timer",
@@ -82,6 +83,8 @@ class Ending:
         self._timer: Timer | None = None
         self._names: dict[tuple[int, str], str] = {}
         self._hows: dict[tuple[int, str], str] = {}
+        self._signalled: set[tuple[int, str]] = set()
+        """Who got the signal by itself, not with its group."""
         self._is_begun = False
         if earlier is not None and earlier.get("signalled"):
             self._go_on(earlier)
@@ -137,16 +140,16 @@ class Ending:
         if self.number == signal.SIGKILL or self._deadline <= self._started:
             self._kill()
             return
-        self._tree.thaw()
+        # Before a thaw: who leaves the group as it wakes has its signal already.
         if self._tree.signal_group(self.number, signal.SIGCONT):
             self._signalled_at_tick = host.ticks_now()
             for process in processes:
-                if process.pgid == self._tree.pid:
-                    self._hows[process.identity] = _name(self.number)
+                self._mark_in_group(process)
             if self._tree.is_paused:
                 self._tree.resume()
         else:
             self._signal_once(processes)
+            self._tree.thaw()
         self._arm()
 
     def _go_on(self, earlier: Facts) -> None:
@@ -159,6 +162,7 @@ class Ending:
             self._names[(pid, start_time)] = name
             if how is not None:
                 self._hows[(pid, start_time)] = how
+                self._signalled.add((pid, start_time))
         processes = self._look()
         if not processes:
             self._finish(is_empty=True)
@@ -166,11 +170,17 @@ class Ending:
             self._kill()
         else:
             for process in processes:
-                if self._signalled_at_tick is None and process.pgid == self._tree.pid:
-                    self._hows.setdefault(process.identity, _name(self.number))
+                if self._signalled_at_tick is None:
+                    self._mark_in_group(process)
                 self._got_signal(process)
             self._arm()
             self.check()
+
+    def _mark_in_group(self, process: Process) -> None:
+        if process.pgid == self._tree.pid:
+            self._hows.setdefault(process.identity, _name(self.number))
+            if self._signalled_at_tick is None:  # and nothing else will tell that it was
+                self._signalled.add(process.identity)
 
     def _end_leftovers(self) -> None:
         """The main process is gone: give the rest the same signal, each of them once."""
@@ -194,10 +204,12 @@ class Ending:
         return True
 
     def _signal_once(self, processes: Iterable[Process]) -> None:
+        """Also who was in the group when we looked, and had left it when that was signalled."""
         for process in processes:
-            if process.identity in self._hows:
+            if process.identity in self._signalled:
                 continue
             if host.send_signal(process.pid, process.start_time, self.number):
+                self._signalled.add(process.identity)
                 self._hows[process.identity] = _name(self.number)
                 host.send_signal(process.pid, process.start_time, signal.SIGCONT)
 
