@@ -147,7 +147,7 @@ class Hold:
     def state(self) -> Path:
         if own := self.environ.get("HOLDFAST_STATE_DIR"):
             return Path(own)
-        found = list((self.folder / "s" / "holdfast").glob("project-*"))
+        found = list((self.folder / "s" / "holdfast").glob(f"{self.project.name}-*"))
         assert len(found) == 1, found
         return found[0]
 

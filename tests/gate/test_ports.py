@@ -124,8 +124,10 @@ def test_without_a_configured_port_the_next_free_one_is_taken() -> None:
 
 
 @pytest.mark.unprivileged
-def test_an_earlier_gate_hands_over(hold: HttpHold) -> None:
+@pytest.mark.parametrize("folder", ["project", "café"])
+def test_an_earlier_gate_hands_over(folder: str, hold: HttpHold) -> None:
     """Left behind when keeper and supervisor were killed, it gives the port to the next one."""
+    hold.project = hold.project.rename(hold.folder / folder)
     hold.open()
     left = abandon(hold)
     assert is_alive(left)

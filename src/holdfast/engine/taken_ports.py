@@ -142,9 +142,10 @@ class TakenPorts:
                 _log.debug("port %d: %s", port, error)
                 continue
             headers = {key.lower(): value for key, value in answer.headers}
-            instance = headers.get(IDENTITY_HEADER.lower())
-            if instance is None:
+            written = headers.get(IDENTITY_HEADER.lower())
+            if written is None:
                 return Holder(who)
+            instance = written.encode("latin-1").decode(errors="replace")
             said = "an earlier gate of this" if instance == self._instance else "another"
             return Holder(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
         return Holder(who)
