@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.vocabulary import codec
@@ -34,3 +35,10 @@ def test_a_mistake_is_told_with_a_suggestion(
 def test_fields_become_a_command() -> None:
     """Those that are left out have their defaults."""
     assert codec.command_from("status", {}) == Status()
+
+
+def test_what_is_not_utf_8_is_told_nevertheless() -> None:
+    """Also beside what was written as JSON before."""
+    told = codec.answer(1, {"project": "/\udcff", "services": msgspec.Raw(b'{"web":1}')})
+    result = {"project": "/\ufffd", "services": {"web": 1}}
+    assert msgspec.json.decode(told) == {"id": 1, "ok": True, "result": result}

@@ -16,6 +16,7 @@ from holdfast.vocabulary.ports import PortsResult
 from holdfast.vocabulary.results import Result, StatusResult, WorkflowsResult
 from holdfast.vocabulary.sessions import SessionsResult
 from holdfast.vocabulary.trouble import AlertsResult
+from holdfast.vocabulary.written_status import WrittenStatus
 
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 MaySee = Callable[[str], bool]
@@ -47,6 +48,8 @@ def shown(answer: Result, may_see: MaySee, session: str | None) -> Result:
     replace: Any = msgspec.structs.replace
     changed: Any = answer
     match answer:
+        case WrittenStatus():
+            return shown(answer.read(), may_see, session)
         case StatusResult():
             about = replace(
                 answer.supervisor,

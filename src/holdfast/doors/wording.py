@@ -19,6 +19,7 @@ from holdfast.vocabulary.results import (
     ServiceHealth,
     StatusResult,
 )
+from holdfast.vocabulary.written_status import WrittenStatus
 
 
 def of_result(result: Result | dict[str, Any]) -> str:
@@ -29,6 +30,8 @@ def of_result(result: Result | dict[str, Any]) -> str:
 
 
 def _of(result: Result | dict[str, Any]) -> str:
+    if isinstance(result, WrittenStatus):
+        result = result.read()
     if isinstance(result, StatusResult):
         return _status(result)
     if isinstance(result, ModeResult):

@@ -37,10 +37,21 @@ _CONDITION = "condition:"
 PORTS = "ports:"
 _decode_ports = reader(dict[str, int])
 _decode_condition = reader(tuple[str, Condition])
+_set = object.__setattr__
 
 
 class Service:
     """The facts of one service."""
+
+    shown: views.Shown | None = None
+    """Its status, as it was built last; every change of a fact drops it."""
+
+    if not TYPE_CHECKING:  # or a checker would take any name for a fact
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if self.shown is not None:
+                _set(self, "shown", None)
+            _set(self, name, value)
 
     def __init__(self, declaration: Declaration, ports: Ports, *, new_future: NewFuture) -> None:
         self.name = declaration.spec.name
@@ -100,10 +111,9 @@ class Service:
         """The trouble for which it is being stopped."""
         self._ports = ports
         self._answers = Answers(new_future)
-        self._view = views.StatusView()
 
     def status(self) -> ServiceStatus:
-        return self._view.of(self, self._ports.clock)
+        return views.status_of(self, self._ports.clock.monotonic())
 
     def outcome(
         self, verb: str, reason: str | None = None, report: Report | None = None

@@ -19,7 +19,9 @@ def encode(value: Any) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(_as_text(msgspec.to_builtins(value)))
+        # The hook is for what is JSON already.
+        plain = msgspec.to_builtins(value, enc_hook=msgspec.json.decode)
+        return _encoder.encode(_as_text(plain))
 
 
 def _as_text(value: Any) -> Any:

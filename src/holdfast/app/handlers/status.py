@@ -11,29 +11,31 @@ import msgspec
 import holdfast
 from holdfast.adapters import processes
 from holdfast.app.context import Context
+from holdfast.engine import views
 from holdfast.vocabulary.commands.services import Ps, Status
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.results import PsResult, StatusResult, SupervisorStatus
+from holdfast.vocabulary.results import PsResult, SupervisorStatus
+from holdfast.vocabulary.written_status import WrittenStatus
 
 
-def status(context: Context, command: Status) -> StatusResult | Awaitable[StatusResult]:
+def status(context: Context, command: Status) -> WrittenStatus | Awaitable[WrittenStatus]:
     if context.recorded.is_fresh() or not context.roster.runners:
         return _status(context, command)
     return _refreshed_status(context, command)
 
 
-async def _refreshed_status(context: Context, command: Status) -> StatusResult:
+async def _refreshed_status(context: Context, command: Status) -> WrittenStatus:
     await context.recorded.refresh()
     return _status(context, command)
 
 
-def _status(context: Context, command: Status) -> StatusResult:
-    roster = context.roster
+def _status(context: Context, command: Status) -> WrittenStatus:
+    roster, now = context.roster, time.monotonic()
     runners = [roster.runners[name] for name in roster.names(command.services)]
-    return StatusResult(
+    return WrittenStatus(
         supervisor=SupervisorStatus(
             status="running",
-            uptime=round(time.monotonic() - context.started_mono, 3),
+            uptime=round(now - context.started_mono, 3),
             managed_services=len(roster.runners),
             pid=os.getpid(),
             keeper_pid=context.link.keeper_pid,
@@ -48,7 +50,7 @@ def _status(context: Context, command: Status) -> StatusResult:
             fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
             unrecorded=context.store.database.failing or msgspec.UNSET,
         ),
-        services={runner.name: runner.status() for runner in runners},
+        services=views.written(runners, now),
     )
 
 
