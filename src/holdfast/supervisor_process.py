@@ -22,7 +22,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.supervisor import Machinery
 
-PRELOAD_AFTER_SECONDS = 1.0
+PRELOAD_AFTER_SECONDS = 2.0
 PARENT_SECONDS = 2.0
 SWITCH_SECONDS = 0.0005
 _log = logger("supervisor")

@@ -365,8 +365,7 @@ def test_token_of_the_environment_turns_authentication_on(tmp_path: Path) -> Non
     path.write_text("host: 0.0.0.0\n")
     door = door_of(load(str(path), environ={"SUPERVISOR_TOKEN": "abc"}))
     assert door.authentication
-    assert door.token == "abc"
-    assert not door.bind_to_localhost
+    assert (door.token, door.host) == ("abc", "0.0.0.0")
 
 
 def test_log_level_of_modules(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_an_upgrade_yields_to_a_shutdown(keeper: KeeperProcess) -> None:
     assert keeper.link.wait(asked)["error"]["code"] == "busy"
 
 
-@pytest.mark.parametrize("wrong", [{"grace": "soon"}, {"grace": -1}, {"keep": 7}])
+@pytest.mark.parametrize("wrong", [{"grace": "soon"}, {"grace": -1}, {"exit_code": "x"}])
 def test_a_shutdown_that_makes_no_sense(keeper: KeeperProcess, wrong: Message) -> None:
     """It is refused and changes nothing: an upgrade is possible afterwards."""
     assert keeper.link.ask("shutdown", **wrong)["error"]["code"] == "bad_request"

@@ -15,7 +15,6 @@ from holdfast.rules.ordering import (
     start_layers,
     start_order,
     stop_layers,
-    stop_order,
     with_dependencies,
 )
 
@@ -29,7 +28,7 @@ def test_layers_start_together() -> None:
 
 def test_stop_is_reverse() -> None:
     """A service stops only after everything that depends on it."""
-    order = stop_order(SHOP)
+    order = [name for layer in stop_layers(SHOP) for name in layer]
     for service, needed in SHOP.items():
         for name in needed:
             assert order.index(service) < order.index(name)
@@ -109,7 +108,8 @@ def test_layers_respect_every_need_and_are_as_early_as_possible(
 @given(graphs())
 def test_stopping_turns_the_order_around(needs: dict[str, list[str]]) -> None:
     """Whoever needs another stops before it."""
-    place = {name: number for number, name in enumerate(stop_order(needs))}
+    order = [name for layer in stop_layers(needs) for name in layer]
+    place = {name: number for number, name in enumerate(order)}
     assert all(place[name] < place[other] for name in needs for other in needs[name])
 
 

@@ -19,11 +19,10 @@ from holdfast.engine.ports import Timer
 from holdfast.rules import conditions
 from holdfast.rules.conditions import Hope, Obstacle, Provider
 from holdfast.vocabulary.service_spec import Dependency
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import ALIVE, Desired
 
 MOST_TOLD = 3
 """So many obstacles are named; the rest is counted."""
-_ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
 
 
 class Lines(Protocol):
@@ -276,7 +275,7 @@ class Admission(Attendant):
     def _is_new_to(self, dependent: str, needed: Dependency, provider: Any) -> bool:
         """Whether the provider meets the condition with a run that the dependent does not know."""
         runner = self._runners[dependent]
-        if runner.desired is not Desired.RUNNING or runner.state not in _ALIVE:
+        if runner.desired is not Desired.RUNNING or runner.state not in ALIVE:
             return False
         seen = self._seen.get(dependent)
         if seen is None:

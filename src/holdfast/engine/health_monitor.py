@@ -15,12 +15,11 @@ from holdfast.adapters.probes.notify import Message
 from holdfast.engine.attendants import Attendant
 from holdfast.engine.ports import Ports
 from holdfast.engine.probe_watch import Prober
-from holdfast.engine.run_endings import ALIVE
 from holdfast.engine.run_health import RunHealth, probes_of
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.probe_spec import ProbeSpec
-from holdfast.vocabulary.states import State
+from holdfast.vocabulary.states import ALIVE, State
 
 MOST_METRICS = 100
 """Metrics of one service that are passed on, by their names."""

@@ -22,10 +22,8 @@ from holdfast.rules.recovery import after_ending
 from holdfast.rules.restart import Again, Ending, Stay
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import ALIVE, Desired, State
 from holdfast.vocabulary.workflow_spec import RecoverySpec
-
-ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
 
 
 class Sentence(msgspec.Struct, frozen=True):

@@ -63,7 +63,6 @@ class Keeper:
         self.exit_code = 0
         self.is_shutting_down = False
         self.end_requests = EndRequests(self)
-        self._spare_runs: set[str] = set()
         self.spawner, launcher.memory = launcher.spawner, self.memory
         host.set_subreaper()
         kernel_files.reserve()
@@ -254,34 +253,28 @@ class Keeper:
 
     # Ending.
 
-    def check_shutdown(self, grace: Any, exit_code: Any, keep: Any) -> None:
+    def check_shutdown(self, grace: Any, exit_code: Any) -> None:
         """Refuse what makes no sense before anything has begun."""
         if grace is not None and not (isinstance(grace, (int, float)) and grace >= 0):
             raise ValueError(f"{grace!r} is no grace in seconds")
         if exit_code is not None and not isinstance(exit_code, int):
             raise ValueError(f"{exit_code!r} is no exit code")
-        if keep is not None and not isinstance(keep, (bool, list)):
-            raise ValueError(f"{keep!r} is no list of runs to keep")
 
-    def shutdown(
-        self, grace: float | None = None, exit_code: int | None = None, keep: Any = None
-    ) -> None:
+    def shutdown(self, grace: float | None = None, exit_code: int | None = None) -> None:
         """End every run that is still there, then the supervisor, then this process."""
-        self.check_shutdown(grace, exit_code, keep)
-        kept = set(self.children.runs) if keep is True else set(keep or ())
+        self.check_shutdown(grace, exit_code)
         if exit_code is not None:
             self.exit_code = exit_code
         self.is_shutting_down = True
-        doomed = [run for run in self.children.runs.values() if run.run_id not in kept]
+        doomed = list(self.children.runs.values())
         self.children.departures.on_empty = self._on_runs_ended
         for run in doomed:
             patience = run.stop["grace"] if grace is None else grace
             self.children.departures.end(run, run.stop["signal"], patience)
-        self._spare_runs = kept
         self._on_runs_ended()
 
     def _on_runs_ended(self) -> None:
-        if any(run_id not in self._spare_runs for run_id in self.children.runs):
+        if self.children.runs:
             return
         self.children.departures.on_empty = None
         self.supervisor.retire(self.tell_to_retire, self.loop.stop)

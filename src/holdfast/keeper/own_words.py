@@ -157,11 +157,11 @@ def do_noted(words: Words, connection: Connection, message: Message, fds: list[i
 
 def do_shutdown(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     grace, code = message.get("grace"), message.get("exit_code")
-    keeper, keep = words.keeper, message.get("keep")
-    keeper.check_shutdown(grace, code, keep)
+    keeper = words.keeper
+    keeper.check_shutdown(grace, code)
     if message.get("abandon"):
         keeper.end_requests.abandon_supervisor()
-    keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code, keep))
+    keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code))
     return {}
 
 

@@ -12,8 +12,7 @@ from typing import Protocol
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
-from holdfast.logbook.lines import LONGEST_LINE_BYTES
+from holdfast.logbook.entries import LONGEST_LINE_BYTES, STREAMS, Chunk, Line, Note, Stream
 from holdfast.logbook.reader import Reader
 
 BEFORE_BYTES = 4096

@@ -13,6 +13,7 @@ Stream = Literal["out", "err"]
 NoteKind = Literal["run", "gap", "removed", "missing", "replaced", "anew"]
 
 STREAMS: tuple[Stream, Stream] = ("out", "err")
+LONGEST_LINE_BYTES = 1 << 20
 
 
 class Chunk(NamedTuple):

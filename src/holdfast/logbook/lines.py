@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
+from holdfast.logbook.entries import LONGEST_LINE_BYTES, STREAMS, Chunk, Line, Note, Stream
 from holdfast.logbook.reader import Reader
-
-LONGEST_LINE_BYTES = 1 << 20
 
 
 class _Unfinished:

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.logbook import cursors, index
 from holdfast.logbook.cursors import Cursor
-from holdfast.logbook.entries import STREAMS, Stream
+from holdfast.logbook.entries import LONGEST_LINE_BYTES, STREAMS, Stream
 from holdfast.logbook.segment_view import SegmentView
 
-LONGEST_LINE_BYTES = 1 << 20
 _PIECE_BYTES = 64 << 10
 _BATCH_RECORDS = 1024
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from holdfast.rules.command_words import argv_of, kind_of, unknown_name
-from holdfast.rules.permissions import Verdict
+from holdfast.rules.permissions import ALLOWED_BY_SETTINGS, Verdict
 from holdfast.rules.programs import permit_run
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Command
@@ -28,7 +28,6 @@ _WRAPPERS = frozenset({
     "busybox", "time", "flock", "taskset", "chrt", "unshare", "setpriv", "chroot", "strace",
 })  # fmt: skip
 _BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
-_YES = Verdict(True, "the settings allow it")
 
 
 def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:
@@ -52,7 +51,7 @@ def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdi
         verdict = permit_command(actor, one, settings)
         if not verdict.is_allowed:
             return verdict
-    return _YES
+    return ALLOWED_BY_SETTINGS
 
 
 def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> Verdict:
@@ -85,7 +84,7 @@ def permit_named(name: str, settings: Settings) -> Verdict:
     if settings.is_production and not spec.allowed_in_production:
         setting = f"`commands: {{{name}: {{allowed_in_production: true}}}}`"
         return Verdict(False, f'"{name}" is not for production; {setting} allows it')
-    return _YES
+    return ALLOWED_BY_SETTINGS
 
 
 def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
@@ -98,7 +97,7 @@ def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
 def _permit_workflow(name: str, settings: Settings) -> Verdict:
     spec = settings.workflows.get(name)
     if spec is None:
-        return _YES  # there is nothing to allow; who looks for it says so
+        return ALLOWED_BY_SETTINGS  # there is nothing to allow; who looks for it says so
     if settings.is_production and not spec.allowed_in_production:
         setting = f"`workflows: {{{name}: {{allowed_in_production: true}}}}`"
         return Verdict(False, f'"{name}" is not for production; {setting} allows it')
@@ -107,7 +106,7 @@ def _permit_workflow(name: str, settings: Settings) -> Verdict:
             verdict = permit_named(step.command, settings)
             if not verdict.is_allowed:
                 return verdict
-    return _YES
+    return ALLOWED_BY_SETTINGS
 
 
 def _permit_words(
@@ -127,14 +126,14 @@ def _permit_words(
         return _no(command, f"the type {kind} is not allowed", f"{_types_setting(kind)} allows it")
     programs = policy.allowed_programs
     if programs is None:
-        return _YES
+        return ALLOWED_BY_SETTINGS
     if not any(argv[: len(prefix)] == prefix for prefix in programs):
         setting = f"`commands: {{allowed_programs: [{argv[0]}]}}`"
         return _no(command, "it begins with none of the allowed programs", f"{setting} allows it")
     if not is_owner and (command.env or command.working_dir):
         # Another PATH or another folder would make the allowed words run something else.
         return _no(command, "with `allowed_programs`, the caller gives neither env nor working_dir")
-    return _YES
+    return ALLOWED_BY_SETTINGS
 
 
 def _kind_of_words(argv: tuple[str, ...]) -> str:

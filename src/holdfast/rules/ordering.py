@@ -58,10 +58,6 @@ def start_order(needs: Needs) -> tuple[str, ...]:
     return tuple(name for layer in start_layers(needs) for name in layer)
 
 
-def stop_order(needs: Needs) -> tuple[str, ...]:
-    return tuple(name for layer in stop_layers(needs) for name in layer)
-
-
 def check(needs: Needs) -> None:
     """Raise for the first unknown name, else for the first cycle."""
     for service, needed in needs.items():

@@ -33,6 +33,9 @@ class Verdict(msgspec.Struct, frozen=True):
     """Allowed, but only when somebody has approved it, as this policy says."""
 
 
+ALLOWED_BY_SETTINGS = Verdict(True, "the settings allow it")
+
+
 class Circumstances(msgspec.Struct, frozen=True):
     """What holds for every request, whoever makes it."""
 

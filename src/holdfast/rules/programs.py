@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import os
 
-from holdfast.rules.permissions import Verdict
+from holdfast.rules.permissions import ALLOWED_BY_SETTINGS, Verdict
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Run
 from holdfast.vocabulary.secrets import redact
 from holdfast.vocabulary.service_spec import Settings
 
-_YES = Verdict(True, "the settings allow it")
-
 
 def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
     """Whether an actor may have this program supervised."""
     if actor.door is Door.CLI:
-        return _YES
+        return ALLOWED_BY_SETTINGS
     mcp = settings.mcp
     if not mcp.run:
         return Verdict(False, "running programs is off; `mcp: {run: true}` allows it")
@@ -31,7 +29,7 @@ def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
     if os.path.isabs(folder) or folder.split(os.sep)[0] == os.pardir:
         return Verdict(False, f'"{command.working_dir}" is not below the project')
     if mcp.programs is None or not command.argv:
-        return _YES
+        return ALLOWED_BY_SETTINGS
     if not any(tuple(command.argv[: len(words)]) == words for words in mcp.programs):
         program = redact(command.argv[0])[:60]
         allowed = ", ".join(" ".join(words) for words in mcp.programs) or "nothing"
@@ -41,4 +39,4 @@ def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:
         return Verdict(False, "where programs are listed, the caller gives no environment")
     if "/" in command.argv[0] and folder != "." and not os.path.isabs(command.argv[0]):
         return Verdict(False, f'"{command.argv[0]}" is another program in another folder')
-    return _YES
+    return ALLOWED_BY_SETTINGS

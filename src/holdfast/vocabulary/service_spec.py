@@ -27,6 +27,7 @@ from holdfast.vocabulary.workflow_spec import (
 
 RestartPolicy = Literal["always", "on_failure", "never"]
 UNLIMITED = -1
+MOST_INSTANCES = 1000
 
 
 class RestartSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -159,7 +160,6 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 8081
-    bind_to_localhost: bool = True
     allowed_commands: tuple[str, ...] | None = None
     authentication: bool = False
     token: str | None = None

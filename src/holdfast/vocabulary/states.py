@@ -42,7 +42,8 @@ class ErrorType(str, Enum):
     """It ended although nobody asked it to: the restart policy."""
 
 
-LIVE_STATES = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
+ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
+LIVE_STATES = frozenset({*ALIVE, State.STOPPING})
 
 STREAM_STATE = {
     State.PENDING: "running",

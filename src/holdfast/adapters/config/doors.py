@@ -38,7 +38,6 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     return DoorSpec(
         host=host,
         port=chosen.get("port", 8081),
-        bind_to_localhost=is_bound,
         allowed_commands=_commands(reading, security),
         authentication=is_authenticated,
         token=token,

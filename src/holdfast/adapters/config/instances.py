@@ -12,8 +12,8 @@ from typing import Any
 from holdfast.adapters.config.blocks import ServiceOrCommand, Values
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
 from holdfast.adapters.config.kinds import Integer, Kind, Reading, Schema
+from holdfast.vocabulary.service_spec import MOST_INSTANCES
 
-MOST_INSTANCES = 1000
 COUNT = Integer(0, MOST_INSTANCES)
 
 

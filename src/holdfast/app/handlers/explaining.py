@@ -128,7 +128,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
     out, err, both = await _lines(context, runner, unknown)
     holders = await _holders(context, _wanted_ports(runner, both))
     changes = _changes(context, runner)
-    stage = _stage(runner, events)
+    stage = _stage(events)
     facts = _facts(
         context,
         runner,
@@ -225,7 +225,7 @@ def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
     return told[-MOST_HAPPENINGS:]
 
 
-def _stage(runner: ServiceRunner, events: list[dict[str, Any]]) -> str | None:
+def _stage(events: list[dict[str, Any]]) -> str | None:
     """The step at which the newest run failed to start; None: it had a process."""
     for event in reversed(events):
         match event["kind"]:

@@ -10,9 +10,7 @@ from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.vocabulary.commands.health import HealthCheck
 from holdfast.vocabulary.probe_spec import ProbeSpec
 from holdfast.vocabulary.results import CheckResult, HealthResult, ServiceHealth
-from holdfast.vocabulary.states import State
-
-_ALIVE = (State.STARTING, State.RUNNING, State.PAUSED)
+from holdfast.vocabulary.states import ALIVE
 
 
 async def health_check(context: Context, command: HealthCheck) -> HealthResult:
@@ -25,7 +23,7 @@ async def health_check(context: Context, command: HealthCheck) -> HealthResult:
 
 async def _of(context: Context, runner: RestoredRunner) -> ServiceHealth:
     checks = [_told(probe, finding) for probe, finding in await context.health.check(runner)]
-    is_alive = runner.state in _ALIVE and runner.run is not None and runner.run.is_up
+    is_alive = runner.state in ALIVE and runner.run is not None and runner.run.is_up
     if not checks:
         # Nobody asks more than whether it lives; and what does not live cannot be asked.
         reason = f"it is {runner.state.value}"

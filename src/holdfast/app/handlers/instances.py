@@ -13,10 +13,8 @@ from holdfast.vocabulary.commands.instances import RollingRestart, Scale
 from holdfast.vocabulary.errors import UnknownService, UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, RollingResult, ScaleResult
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.service_spec import MOST_INSTANCES, ServiceSpec
 from holdfast.vocabulary.states import Desired
-
-MOST_INSTANCES = 1000
 
 
 async def scale(context: Context, command: Scale) -> ScaleResult:
