@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.cli.help import EXIT_CODES
 from holdfast.cli.help import reference as command_line
 from holdfast.gate.failures import STATUS, TITLES
 from holdfast.gate.openapi import describe
@@ -23,17 +24,6 @@ from holdfast.vocabulary.states import LABEL, STREAM_STATE, State
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "<!-- Made by scripts/reference.py; do not edit. -->"
-
-EXIT_CODES = {
-    0: "done; also when there was nothing left to do",
-    1: "failed",
-    2: "the command line or the request is malformed",
-    3: "no service, and no file, has that name",
-    4: "no Holdfast, or no keeper, answers here",
-    5: "refused",
-    6: "not within the time allowed",
-    7: "the configuration cannot be used; nothing was changed",
-}
 
 STATE_MEANING = {
     State.PENDING: "Known, and not started yet.",
@@ -130,7 +120,7 @@ def error_classes() -> Iterator[type[HoldfastError]]:
 
 
 def errors() -> str:
-    codes = (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    codes = (f"| {code} | {name} | {meaning} |" for code, name, meaning in EXIT_CODES)
     rows = (
         f"| `{kind.code}` | {kind.exit_code} | {documentation(kind)} |" for kind in error_classes()
     )
@@ -145,8 +135,8 @@ def errors() -> str:
         "",
         "## Exit codes of the command line",
         "",
-        "| exit code | meaning |",
-        "|---|---|",
+        "| exit code | name | meaning |",
+        "|---|---|---|",
         *codes,
         "",
         "`holdfast run --wait`, and a foreground `up` with an `essential` service, pass on the",

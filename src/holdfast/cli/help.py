@@ -23,15 +23,19 @@ GROUPS = (
 EXIT_CODES = (
     (0, "done", "also when there was nothing to do: starting what runs is success"),
     (1, "failed", "what was asked could not be done; the message says where it failed"),
-    (2, "usage", "the command line is malformed"),
-    (3, "unknown service", "no service has that name; near names are suggested"),
-    (4, "no daemon", "nothing runs for this project, or its supervisor cannot start"),
+    (2, "usage", "the command line or the request is malformed"),
+    (3, "unknown", "no service, file, run or change has that name; near names are suggested"),
+    (
+        4,
+        "no daemon",
+        "nothing runs for this project, or its supervisor or keeper does not answer",
+    ),
     (5, "refused", "not allowed, or versions too far apart"),
     (6, "timeout", "it did not happen in the time allowed"),
     (7, "configuration", "the configuration cannot be used; nothing was changed"),
     (8, "changes", "`plan --exit-code`: a reload would do something"),
     (130, "interrupted", "Ctrl-C"),
-    (141, "broken pipe", "the reader of the output went away (`| head`)"),
+    (141, "broken pipe", "the reader of the output went away, as `head` does"),
 )
 
 
