@@ -129,6 +129,19 @@ def test_up_ends_when_everything_has_ended(hold: Hold) -> None:
     assert not hold.marked_pids()
 
 
+def test_up_ends_though_something_stays_off(hold: Hold) -> None:
+    """What was left off at the start, and ran in an earlier life, is not waited for."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    hold.cli("stop", "web")
+    hold.cli("down")
+    failing = {"command": ["sh", "-c", "exit 1"], "restart_policy": "never"}
+    hold.services(job=failing, web=["sleep", "300"])
+    front = Front(hold, "--unless-stopped")
+    assert front.end() == 1, front.text
+    assert "web stays stopped" in front.text
+
+
 def test_output_goes_on_over_a_killed_supervisor(hold: Hold) -> None:
     """The foreground joins the new supervisor: no line is missing, none comes twice."""
     hold.services(web=["sh", "-c", "n=0; while :; do echo n$n; n=$((n+1)); sleep 0.01; done"])

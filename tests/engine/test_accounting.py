@@ -156,16 +156,18 @@ def test_an_exit_while_no_supervisor_is_there_is_not_lost(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
-def test_a_stopped_service_stays_stopped(tmp_path: Path) -> None:
-    """What the user wanted survives the supervisor, with and without the database."""
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_stopped_service_stays_stopped(tmp_path: Path, by_hand: bool) -> None:
+    """What was wanted, and by whom, survives the supervisor, with and without the database."""
 
     async def story() -> None:
         clock = FakeClock()
         keeper = FakeKeeper(clock)
         life = Life(tmp_path / "db", keeper, clock)
         await _start_and_run(life, clock)
-        life.roster.runners["web"].stop()
+        life.roster.runners["web"].stop(by_hand=by_hand)
         keeper.settle()
+        life.roster.runners["web"].stop()  # as a shutdown does
         life.die()
         for path in (tmp_path / "db", tmp_path / "another"):
             life = Life(path, keeper, clock)
@@ -173,7 +175,20 @@ def test_a_stopped_service_stays_stopped(tmp_path: Path) -> None:
             assert not keeper.runs
             assert life.roster.runners["web"].state.value == "stopped"
             assert life.roster.runners["web"].desired.value == "stopped"
+            assert life.roster.runners["web"].stays_off is by_hand
+            await life.store.written()
             life.die()
+            after_a_boot = Life(path, FakeKeeper(clock), clock)
+            assert after_a_boot.roster.records["web"].desired.value == "stopped"
+            assert after_a_boot.roster.records["web"].stays_off is by_hand
+            after_a_boot.die()
+        life = Life(tmp_path / "db", keeper, clock)
+        life.roster.runners["web"].start()
+        keeper.settle()
+        life.die()
+        life = Life(tmp_path / "db", keeper, clock)
+        assert not life.roster.runners["web"].stays_off
+        life.die()
 
     asyncio.run(story())
 

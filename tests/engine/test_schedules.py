@@ -194,8 +194,10 @@ def test_another_schedule_counts_from_now(make: Make) -> None:
 def test_an_armed_service_is_not_started_by_a_new_supervisor(make: Make) -> None:
     """What waits for its time is remembered as wanted, but not as running."""
     times = make()
+    times.stage.runner.stop(by_hand=True)
     times.arm()
     assert times.stage.runner.desired is Desired.RUNNING
+    assert not times.stage.runner.stays_off
     assert times.stage.keeper.kept["desired:web"] == "pending"
 
 

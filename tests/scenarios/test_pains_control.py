@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,6 +136,70 @@ def test_stopped_stays_stopped_whatever_dies(hold: Hold) -> None:
     wait_for(lambda: hold.supervisor_pid != old)
     assert hold.service("db")["status"] == "stopped"
     assert (hold.service("web")["status"], hold.service("web")["pid"]) == ("running", web)
+
+
+@pytest.mark.parametrize("end", ["down", "power cut"])
+def test_stopped_stays_stopped_at_the_next_boot(end: str, hold: Hold) -> None:
+    """A service that was stopped by hand is back after every reboot."""
+    hold.services(web=SLEEP, db=SLEEP, cron={"command": SLEEP, "autostart": False})
+    hold.up()
+    hold.cli("stop", "db")
+    supervisor = hold.supervisor_pid
+    kill_9(supervisor)
+    wait_for(lambda: hold.supervisor_pid != supervisor)
+    if end == "down":
+        hold.cli("down")
+    else:
+        for pid in (hold.keeper_pid, hold.supervisor_pid, hold.service("web")["pid"]):
+            kill_9(pid)
+    for _ in range(2):
+        answer = hold.json("up", "-d", "--unless-stopped")
+        assert (list(answer["services"]), answer["stays_stopped"]) == (["web"], ["db"])
+        assert hold.service("web")["status"] == "running"
+        assert (hold.service("db")["status"], hold.service("db")["pid"]) == ("pending", None)
+    refused = hold.cli("up", "-d", "--unless-stopped", "db", expect=2)
+    assert "what is named is started" in refused.stderr
+    told = hold.cli("up", "-d", "--unless-stopped").stderr
+    assert "db stays stopped, as it was; holdfast start db starts it" in told
+    hold.cli("start", "db")
+    hold.cli("down")
+    assert hold.json("up", "-d", "--unless-stopped")["stays_stopped"] == []
+    hold.cli("stop", "db")
+    assert list(hold.json("up", "-d")["services"]) == ["web", "db"]
+
+
+def test_only_what_was_stopped_by_hand_stays_off(hold: Hold) -> None:
+    """The end of Holdfast, however hasty, and that of a survivor are nobody's wish."""
+    hold.services(
+        web={"command": SLEEP, "depends_on": ["db"]},
+        db=SLEEP,
+        mail={"command": SLEEP, "survivors": "stop"},
+    )
+    hold.up()
+
+    def is_off_for_good(name: str) -> bool:
+        with closing(sqlite3.connect(hold.state / "holdfast.db")) as database:
+            found = database.execute("SELECT record FROM services WHERE name = ?", (name,))
+            return bool(json.loads(found.fetchone()[0])["stays_off"])
+
+    hold.cli("stop", "db", "web")
+    wait_for(lambda: all(map(is_off_for_good, ("db", "web"))), what="both to be written down")
+    for pid in (hold.keeper_pid, hold.supervisor_pid):
+        kill_9(pid)
+    answer = hold.json("up", "-d", "--unless-stopped")
+    assert answer["stays_stopped"] == ["web", "db"]
+    assert answer["services"]["mail"]["outcome"] == "started", "its survivor was stopped first"
+    hold.cli("start", "web", "db")
+    hold.cli("stop", "db")
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(hold.runtime / "line.sock"))
+        line.settimeout(30)
+        line.sendall(b'{"command": "shutdown"}\n{"command": "shutdown", "now": true}\n')
+        while line.recv(65536):
+            pass
+    answer = hold.json("up", "-d", "--unless-stopped")
+    assert set(answer["services"]) == {"web", "db", "mail"}
+    assert answer["stays_stopped"] == [], "web needs db"
 
 
 def test_a_service_without_a_file_is_not_forgotten(hold: Hold) -> None:

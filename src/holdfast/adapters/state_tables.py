@@ -58,6 +58,8 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a runner must find again after the supervisor's death."""
 
     desired: Desired
+    stays_off: bool = False
+    """It was stopped by hand, and nobody has wanted it since."""
     state: State
     since: float
     reason: str | None = None

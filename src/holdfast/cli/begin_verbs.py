@@ -21,6 +21,7 @@ BEGIN_VERBS = (
         most=None,
         options=(
             Option("-d --detach", "return when they run, instead of showing their output"),
+            Option("--unless-stopped", "leave off what was stopped by hand; for the start at boot"),
             NO_WAIT,
             TIMEOUT,
             TIMESTAMPS,
@@ -30,7 +31,8 @@ BEGIN_VERBS = (
         ),
         commands=("up", "watch", "events", "status", "shutdown"),
         about=(
-            "What runs already is left alone; what was stopped by hand is started.\n"
+            "What runs already is left alone; what was stopped by hand is started, unless\n"
+            "--unless-stopped says otherwise.\n"
             "In the foreground, Ctrl-C in the `up` that started Holdfast stops everything\n"
             "(twice: at once); in one that joined it, it only detaches. So does closing the\n"
             "terminal: services go on, and `holdfast up` shows them again."
@@ -39,6 +41,7 @@ BEGIN_VERBS = (
             ("holdfast up", "start everything and show its output"),
             ("holdfast up -d", "start everything in the background"),
             ("holdfast up -d --timeout 10m", "and wait for a slow migration"),
+            ("holdfast up -d --unless-stopped", "at boot: what was stopped by hand stays so"),
             ("holdfast up web db", "start two services, and what they depend on"),
         ),
     ),

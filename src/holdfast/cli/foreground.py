@@ -238,7 +238,7 @@ class Foreground:
         if self._keeper is None or self._is_stopping:
             return
         services = self._call.connect().ask("status")["services"].values()
-        begun = [service for service in services if service.get("run") is not None]
+        begun = [it for it in services if it.get("run") is not None and not _is_off(it)]
         if begun and all(service["status"] in ("exited", "failed") for service in begun):
             self._call.note("all services have ended")
             self._exit_code = int(any(service["status"] == "failed" for service in begun))
@@ -258,3 +258,8 @@ class Foreground:
             own_log = os.path.join(self._call.places.state, "holdfast.log")
             self._call.note(f"it was before anything could be told: {own_log} has it")
         return ended if ended > 0 else code or 0
+
+
+def _is_off(service: dict[str, Any]) -> bool:
+    """Its runs are of an earlier Holdfast, and nobody wants it."""
+    return (service["status"], service["desired"]) == ("pending", "stopped")

@@ -148,6 +148,7 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
     return {
         "config": call.places.config,
         "services": call.operands,
+        **({"unless_stopped": True} if call.options.get("unless_stopped") else {}),
         "environment": environment_of(call),
         "settings": given_settings(call),
         "wait": is_detached and not call.options.get("no_wait"),
@@ -248,6 +249,8 @@ def _tell_doors(call: Call) -> None:
 def _tell_changes(call: Call, result: dict[str, Any]) -> None:
     if call.is_json:
         return
+    for name in result.get("stays_stopped") or ():
+        call.note(f"{name} stays stopped, as it was; holdfast start {name} starts it")
     changed, removed = result.get("changed") or [], result.get("removed") or []
     for name in changed:
         call.note(f"{name} runs with an older declaration")

@@ -9,10 +9,10 @@ from abc import abstractmethod
 
 from holdfast.engine.declaration import Declaration, recording
 from holdfast.engine.live_run import LiveRun
-from holdfast.engine.run_endings import ALIVE, RunEndings
+from holdfast.engine.run_endings import RunEndings
 from holdfast.rules.lifecycle import Cause
 from holdfast.vocabulary.service_spec import ServiceSpec
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import ALIVE, Desired, State
 
 
 class Redeclared(RunEndings):
@@ -43,7 +43,7 @@ class Redeclared(RunEndings):
 
     def await_time(self) -> None:
         """Want it at the times of its schedule; what runs goes on."""
-        self.desired = Desired.RUNNING
+        self.desired, self.stays_off = Desired.RUNNING, False
         if self.run is None and self.state not in ALIVE:
             # Not `running`: a new supervisor would start it at once.
             self._keep_word(State.PENDING.value)

@@ -51,15 +51,15 @@ class RelievedRunner(ServiceRunner):
         return super().restart(wait=wait, overrides=overrides)
 
     def stop(
-        self, *, grace: float | None = None, because: str | None = None
+        self, *, grace: float | None = None, because: str | None = None, by_hand: bool = False
     ) -> asyncio.Future[Outcome]:
         if self.overlap is None:
-            return super().stop(grace=grace, because=because)
+            return super().stop(grace=grace, because=because, by_hand=by_hand)
         self.overlap.end(grace)
         if self.run is not None:
-            return super().stop(grace=grace, because=because)
+            return super().stop(grace=grace, because=because, by_hand=by_hand)
         future = self._answers.await_stop()
-        super().stop(grace=grace, because=because)
+        super().stop(grace=grace, because=because, by_hand=by_hand)
         return future
 
     # The run on trial

@@ -82,6 +82,7 @@ class RestoredRunner(RelievedRunner):
 
     def _restore_record(self, record: ServiceRecord) -> None:
         self.desired, self.state = record.desired, record.state
+        self.stays_off = record.stays_off
         self.since, self.reason = record.since, record.reason
         self.counters = Counters(record.restarts, record.failures, record.start_failures)
         self.number, self.last_run_id = record.number, record.run_id

@@ -20,6 +20,7 @@ from holdfast.engine.declaration import ENVIRON, Declaration, Kept
 from holdfast.engine.ports import Ports
 from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.selectors import Selectors
+from holdfast.engine.service import ENDED
 from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.vocabulary.commands.services import START_SECONDS
@@ -133,6 +134,7 @@ class Roster:
         record = self.records.pop(name, None)
         if record is not None:
             runner.number, runner.accounted = record.number, record.accounted
+            runner.stays_off = record.stays_off
             if record.desired is Desired.RUNNING:
                 runner.scheduled_until = record.scheduled_until
         self.remember(runner)
@@ -202,9 +204,12 @@ class Roster:
             word = kept.get(_DESIRED + name)
             runner.is_unsettled = word == Desired.RUNNING.value
             unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
-            run = live.pop(name, None)
+            run, record = live.pop(name, None), self.records.pop(name, None)
             try:
-                runner.restore(_record(self.records.pop(name, None), word), run, unaccounted)
+                right = _record(record, word)
+                runner.restore(right, run, unaccounted)
+                if right != record:
+                    runner.save()
                 for ended in aside:
                     runner.record_aside(ended)
                 if name in second:
@@ -306,13 +311,15 @@ class Roster:
         runner.start(wait=False)
         self.remember(runner)
 
-    async def stop(self, names: list[str], *, grace: float | None) -> dict[str, Outcome]:
+    async def stop(
+        self, names: list[str], *, grace: float | None, by_hand: bool = False
+    ) -> dict[str, Outcome]:
         """Stop services, those that need others first, the ones of a layer together."""
         outcomes: dict[str, Outcome] = {}
         wanted = set(names)
         for layer in ordering.stop_layers(self.needs()):
             chosen = [name for name in layer if name in wanted and name in self.runners]
-            futures = [self.runners[name].stop(grace=grace) for name in chosen]
+            futures = [self.runners[name].stop(grace=grace, by_hand=by_hand) for name in chosen]
             for name, future in zip(chosen, futures, strict=True):
                 outcomes[name] = await future
         return outcomes
@@ -390,12 +397,14 @@ def _record(record: ServiceRecord | None, word: str | None) -> ServiceRecord | N
     """The database's record, set right by the keeper's memory, which is never behind."""
     if word is None:
         return record
-    desired = Desired.STOPPED if word == Desired.STOPPED.value else Desired.RUNNING
+    by_hand = word == Desired.STOPPED.value
+    desired = Desired.STOPPED if by_hand or word == ENDED else Desired.RUNNING
     if record is not None:
-        return msgspec.structs.replace(record, desired=desired)
+        return msgspec.structs.replace(record, desired=desired, stays_off=by_hand)
     # Without a record: `running` is to be started, `exited` and `failed` are settled.
-    state = State.STARTING if word == "running" else State(word)
-    return ServiceRecord(desired=desired, state=state, since=0.0)
+    settled = State.STOPPED if word == ENDED else State(word)
+    state = State.STARTING if settled is State.RUNNING else settled
+    return ServiceRecord(desired=desired, stays_off=by_hand, state=state, since=0.0)
 
 
 def _unknown_spec(run: dict[str, Any]) -> ServiceSpec:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Report = list[dict[str, Any]]
 _CONDITION = "condition:"
 PORTS = "ports:"
+ENDED = "ended"
+"""In the keeper's memory: wanted stopped, but not by hand."""
 _decode_ports = reader(dict[str, int])
 _decode_condition = reader(tuple[str, Condition])
 _set = object.__setattr__
@@ -61,6 +63,8 @@ class Service:
         """What the live run was started with; None: that is not known."""
         self.state = State.PENDING
         self.desired = Desired.STOPPED
+        self.stays_off = False
+        """It was stopped by hand, and nobody has wanted it since."""
         self.since = ports.clock.time()
         self.reason: str | None = None
         self.counters = Counters()

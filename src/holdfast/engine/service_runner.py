@@ -19,7 +19,7 @@ from holdfast.engine.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.ports import Ports, Reply
 from holdfast.engine.redeclared import Redeclared
-from holdfast.engine.run_endings import ALIVE
+from holdfast.engine.service import ENDED
 from holdfast.rules import health
 from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle import Cause, next_state
@@ -27,7 +27,7 @@ from holdfast.rules.restart import Counters, Ending
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.results import Outcome
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import ALIVE, Desired, State
 
 
 class ServiceRunner(Redeclared):
@@ -46,9 +46,7 @@ class ServiceRunner(Redeclared):
 
     # Requests
 
-    def start(
-        self, *, wait: bool = True, overrides: Overrides | None = None
-    ) -> asyncio.Future[Outcome]:
+    def start(self, *, wait: bool = True) -> asyncio.Future[Outcome]:
         """Want it running; what runs already is left alone."""
         self._want(Desired.RUNNING)
         if self.state in (State.RUNNING, State.PAUSED):
@@ -57,7 +55,7 @@ class ServiceRunner(Redeclared):
             if not wait and self.run is not None and self.run.is_up:
                 return self._answers.at_once(self.outcome("already_running"))
             return self._answers.await_start("already_running", until_up=wait)
-        self.overrides = overrides
+        self.overrides = None
         future = self._answers.await_start("started", until_up=wait)
         if self.state is not State.STOPPING:
             self._start_afresh()
@@ -85,12 +83,12 @@ class ServiceRunner(Redeclared):
         return self.restart(wait=wait, overrides=self.overrides)
 
     def stop(
-        self, *, grace: float | None = None, because: str | None = None
+        self, *, grace: float | None = None, because: str | None = None, by_hand: bool = False
     ) -> asyncio.Future[Outcome]:
         """Want it stopped; done when no process of it is left."""
         has_ended = self.state in (State.EXITED, State.FAILED)
         was_due = self.desired is Desired.RUNNING and not has_ended
-        self._want(Desired.STOPPED)
+        self._want(Desired.STOPPED, by_hand=by_hand)
         self._is_due, self._sentence = False, None
         self._ports.admission.withdraw(self)
         self._stop_waiting()
@@ -260,7 +258,8 @@ class ServiceRunner(Redeclared):
         self.save()
         return True
 
-    def _want(self, desired: Desired) -> None:
-        self.desired = desired
-        self._keep_word(desired.value)
+    def _want(self, desired: Desired, *, by_hand: bool = False) -> None:
+        is_off = desired is Desired.STOPPED
+        self.desired, self.stays_off = desired, is_off and (by_hand or self.stays_off)
+        self._keep_word(ENDED if is_off and not self.stays_off else desired.value)
         self.save()

@@ -62,6 +62,7 @@ class Shutdown:
             self._begun = Kept(why, keep_running, now, exit_code)
             self._remember()
             self._store.event(Kind.HOLDFAST_STOPPING, why=why, keep_running=keep_running)
+            self._roster.retire()
             self._task = asyncio.create_task(self._stop_all())
         elif now:
             self._begun = msgspec.structs.replace(self._begun, now=True)
@@ -123,7 +124,6 @@ class Shutdown:
         self._ending = asyncio.ensure_future(self.begin(why=why, now=is_second))
 
     async def _stop_all(self) -> ShutdownResult:
-        self._roster.retire()
         await self._roster.stop(self._leaving(), grace=0.0 if self._begun.now else None)
         await self._store.written()
         # Whoever asked, through the gate or not, is answered before it and we are ended.

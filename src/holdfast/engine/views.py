@@ -183,6 +183,7 @@ def record_of(service: Service) -> ServiceRecord:
     """What a later supervisor has to know."""
     return ServiceRecord(
         desired=service.desired,
+        stays_off=service.stays_off,
         state=service.state,
         since=service.since,
         reason=_told(service.reason),

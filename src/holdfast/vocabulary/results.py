@@ -174,6 +174,8 @@ class UpResult(Result, frozen=True, kw_only=True):
     changed: list[str]
     """Services whose declaration differs from what runs; `reload` applies it."""
     removed: list[str]
+    stays_stopped: list[str] = []
+    """Services that were stopped by hand and are left so, as was asked."""
 
 
 class PlanStep(Result, frozen=True, kw_only=True):

@@ -33,6 +33,8 @@ EVERY_CODE = tuple(range(256))
 
 async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     context.shutdown.check_not_begun()
+    if command.unless_stopped and command.services:
+        raise UsageError("what is named is started", "--unless-stopped is for `up` without names")
     said = Caller(environment=command.environment, settings=command.settings)
     async with context.changes:
         configuration = await context.in_thread(read_configuration, context, command.config, said)
@@ -50,6 +52,10 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     names = asked or [
         name for name, spec in configuration.services.items() if spec.autostart and spec.enabled
     ]
+    off: list[str] = []
+    if command.unless_stopped:
+        off = [name for name in names if context.roster.runners[name].stays_off]
+        names = [name for name in names if name not in off]
     scheduled = {} if command.services else context.schedules.arm_all(names)
     names = [name for name in names if name not in scheduled]
     claim(context, names, actor)
@@ -63,6 +69,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
         added=added,
         changed=changed,
         removed=removed,
+        stays_stopped=[name for name in off if name not in outcomes],
     )
 
 

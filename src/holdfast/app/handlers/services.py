@@ -30,7 +30,7 @@ async def stop(context: Context, command: Stop) -> Outcomes:
         raise UsageError(f"stop: {command.grace:g} s is no grace", "0 kills at once")
     names = _names(context, command)
     note_stop(context, names)
-    return Outcomes(services=await context.roster.stop(names, grace=command.grace))
+    return Outcomes(services=await context.roster.stop(names, grace=command.grace, by_hand=True))
 
 
 async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:

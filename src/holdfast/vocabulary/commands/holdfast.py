@@ -36,7 +36,8 @@ class Hello(Command, frozen=True, kw_only=True):
 class Up(Command, frozen=True, kw_only=True):
     """Read the configuration and start its services; what runs is left alone.
 
-    Also what was stopped by hand is started, if it has `autostart`. Declarations that differ
+    Also what was stopped by hand is started, if it has `autostart`; with `unless_stopped` it is
+    left and named in `stays_stopped`, also after a `down` and a boot. Declarations that differ
     from what runs are named in `changed`; `reload` applies them.
 
     `services` limits what is started. `environment` is the caller's; services inherit it.
@@ -52,6 +53,7 @@ class Up(Command, frozen=True, kw_only=True):
     doors = LOCAL
     config: str | None = None
     services: list[str] = []
+    unless_stopped: bool = False
     environment: dict[str, str] = {}
     settings: dict[str, str] = {}
     wait: bool = False
