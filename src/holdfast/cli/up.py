@@ -138,7 +138,7 @@ def _await_end(call: Call, connection: Connection) -> None:
 
 
 def _load() -> None:
-    """What is needed later loads while the keeper does."""
+    """What is needed later loads while the supervisor does."""
     from holdfast.cli import run, services  # noqa: F401
 
 

@@ -14,7 +14,7 @@ import time
 import holdfast
 from holdfast.client.connection import Connection, error_from
 from holdfast.client.reach import SupervisorAway, reach
-from holdfast.lean_json import loads
+from holdfast.lean_json import encoded, loads
 from holdfast.vocabulary.errors import (
     Failed,
     HoldfastError,
@@ -78,12 +78,15 @@ def ensure_running(
     places: Places, environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
 ) -> Launched:
     """Join the Holdfast of these places, or start it; whoever holds the lock wins. `meanwhile`
-    is called if it is started, while it starts."""
+    is called if it is started, while its supervisor loads."""
     deadline = time.monotonic() + READY_SECONDS
     keeper: KeeperProcess | None = None
     if not os.path.exists(places.line_socket) and not lock_is_held(places.state):
         # Plainly nobody: there is no need to ask around first.
-        keeper = start_keeper(places, environ, meanwhile)
+        keeper = start_keeper(places, environ)
+        # Not before: keeper and supervisor have no processor to spare for a third.
+        if meanwhile is not None:
+            meanwhile()
     while True:
         try:
             return Launched(join(places), keeper)
@@ -95,9 +98,7 @@ def ensure_running(
         keeper = start_keeper(places, environ)
 
 
-def start_keeper(
-    places: Places, environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
-) -> KeeperProcess | None:
+def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | None:
     """Start a keeper and wait until it is ready; None when another one holds the lock."""
     for folder in (places.project, places.state, places.runtime):
         _refuse_untold(folder)
@@ -111,8 +112,6 @@ def start_keeper(
     finally:
         os.close(ready_end)
     try:
-        if meanwhile is not None:
-            meanwhile()
         answer = _read_ready(ready)
     except KeyboardInterrupt:
         _read_ready(ready)  # half started, it could not be ended in order
@@ -240,10 +239,8 @@ def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:
     folder = elsewhere_folder(environ)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, digest(places.state))
-    import json
-
-    with open(path, "w", encoding="utf-8", opener=_private_file) as note:
-        json.dump({"project": places.project, "state": places.state}, note)
+    with open(path, "wb", opener=_private_file) as note:
+        note.write(encoded({"project": places.project, "state": places.state}))
 
 
 def elsewhere_folder(environ: Mapping[str, str]) -> str:
