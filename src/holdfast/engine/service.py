@@ -45,8 +45,69 @@ _set = object.__setattr__
 class Service:
     """The facts of one service."""
 
+    overrides: Overrides | None = None
+    launched: ServiceSpec | None = None
+    """What the live run was started with; None: that is not known."""
+    state = State.PENDING
+    desired = Desired.STOPPED
+    stays_off = False
+    """It was stopped by hand, and nobody has wanted it since."""
+    reason: str | None = None
+    counters = Counters()
+    number = 0
+    run: LiveRun | None = None
+    """Not None while any process of a run may exist: nothing may be started then."""
+    overlap: Overlap | None = None
+    """A second run, while one relieves another."""
+    last_run_id: str | None = None
+    last_exit = LastExit()
+    is_retiring = False
+    """While Holdfast shuts down nothing is started."""
+    is_leaving = False
+    """It is being stopped to be removed: of several instances, nobody waits for this one."""
+    is_removed = False
+    """Nobody knows it any more: nothing will change."""
+    accounted: str | None = None
+    """The run whose exit the counters include already."""
+    next_start_at: float | None = None
+    """Wall time, for people and for the next supervisor; `due_mono` is what counts here."""
+    due_mono = 0.0
+    next_scheduled: float | None = None
+    """When its schedule starts it next, if it is wanted."""
+    scheduled_until: float | None = None
+    """All times of its schedule up to here are settled."""
+    condition = Condition()
+    """What the probes say of the current run."""
+    waiting_for: tuple[str, ...] = ()
+    """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
+    hope: Hope | None = None
+    """How soon it may begin, while it waits."""
+    scaled: str | None = None
+    """That the number of its siblings is not the configured one, in words."""
+    owner: Owner | None = None
+    """The session that it runs for; None: it is the user's."""
+    error_type: ErrorType | None = None
+    """What kind of trouble ended the last run."""
     shown: views.Shown | None = None
     """Its status, as it was built last; every change of a fact drops it."""
+    _kept_word: str | None = None
+    _timer: Timer | None = None
+    _reset_timer: Timer | None = None
+    _is_due = False
+    _has_stayed = False
+    _is_unkillable = False
+    _sentence: Any = None
+    _blame: Ending | None = None
+    """The trouble for which it is being stopped."""
+
+    def __init__(self, declaration: Declaration, ports: Ports, *, new_future: NewFuture) -> None:
+        self.name = declaration.spec.name
+        self.declaration = declaration
+        self.since = ports.clock.time()
+        self.ports = _kept_ports(ports.keeper.kept.get(PORTS + self.name))
+        """The ports that are leased for it; None: it wants none."""
+        self._ports = ports
+        self._answers = Answers(new_future)
 
     if not TYPE_CHECKING:  # or a checker would take any name for a fact
 
@@ -54,67 +115,6 @@ class Service:
             if self.shown is not None:
                 _set(self, "shown", None)
             _set(self, name, value)
-
-    def __init__(self, declaration: Declaration, ports: Ports, *, new_future: NewFuture) -> None:
-        self.name = declaration.spec.name
-        self.declaration = declaration
-        self.overrides: Overrides | None = None
-        self.launched: ServiceSpec | None = None
-        """What the live run was started with; None: that is not known."""
-        self.state = State.PENDING
-        self.desired = Desired.STOPPED
-        self.stays_off = False
-        """It was stopped by hand, and nobody has wanted it since."""
-        self.since = ports.clock.time()
-        self.reason: str | None = None
-        self.counters = Counters()
-        self.number = 0
-        self.run: LiveRun | None = None
-        """Not None while any process of a run may exist: nothing may be started then."""
-        self.overlap: Overlap | None = None
-        """A second run, while one relieves another."""
-        self.last_run_id: str | None = None
-        self.last_exit = LastExit()
-        self.is_retiring = False
-        """While Holdfast shuts down nothing is started."""
-        self.is_leaving = False
-        """It is being stopped to be removed: of several instances, nobody waits for this one."""
-        self.is_removed = False
-        """Nobody knows it any more: nothing will change."""
-        self.accounted: str | None = None
-        """The run whose exit the counters include already."""
-        self.next_start_at: float | None = None
-        self.next_scheduled: float | None = None
-        """When its schedule starts it next, if it is wanted."""
-        self.scheduled_until: float | None = None
-        """All times of its schedule up to here are settled."""
-        """Wall time, for people and for the next supervisor; `due_mono` is what counts here."""
-        self.due_mono = 0.0
-        self._kept_word: str | None = None
-        self._timer: Timer | None = None
-        self._reset_timer: Timer | None = None
-        self.condition = Condition()
-        """What the probes say of the current run."""
-        self.waiting_for: tuple[str, ...] = ()
-        """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
-        self.scaled: str | None = None
-        """That the number of its siblings is not the configured one, in words."""
-        self.ports = _kept_ports(ports.keeper.kept.get(PORTS + self.name))
-        """The ports that are leased for it; None: it wants none."""
-        self.owner: Owner | None = None
-        """The session that it runs for; None: it is the user's."""
-        self.hope: Hope | None = None
-        """How soon it may begin, while it waits."""
-        self.error_type: ErrorType | None = None
-        """What kind of trouble ended the last run."""
-        self._is_due = False
-        self._has_stayed = False
-        self._is_unkillable = False
-        self._sentence: Any = None
-        self._blame: Ending | None = None
-        """The trouble for which it is being stopped."""
-        self._ports = ports
-        self._answers = Answers(new_future)
 
     def status(self) -> ServiceStatus:
         return views.status_of(self, self._ports.clock.monotonic())
