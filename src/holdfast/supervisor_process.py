@@ -20,6 +20,7 @@ import holdfast
 from holdfast.adapters import own_log, processes
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
+from holdfast.module_pack import Pack
 from holdfast.supervisor import Machinery
 
 PRELOAD_AFTER_SECONDS = 2.0
@@ -28,7 +29,7 @@ SWITCH_SECONDS = 0.0005
 _log = logger("supervisor")
 
 
-def main() -> None:
+def main(pack: Pack) -> None:
     """Run a supervisor for the keeper that started this process."""
     # Words of the keeper, in pairs; argparse would take 12 ms of the way to the first answer.
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
@@ -44,7 +45,7 @@ def main() -> None:
     processes.lower_oom_score()
     style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
     own_log.open_log(os.path.join(state, "holdfast.log"), style=style, is_held=True)
-    process = SupervisorProcess(state, runtime, link_fd, lock_fd, umask)
+    process = SupervisorProcess(state, runtime, link_fd, lock_fd, umask, pack)
     asyncio.run(process.run())
     process.after_loop()
 
@@ -52,8 +53,11 @@ def main() -> None:
 class SupervisorProcess:
     """One process, from the keeper's start of it to its end."""
 
-    def __init__(self, state: str, runtime: str, link_fd: int, lock_fd: int, umask: int) -> None:
+    def __init__(
+        self, state: str, runtime: str, link_fd: int, lock_fd: int, umask: int, pack: Pack
+    ) -> None:
         self._umask = umask
+        self._pack = pack
         self._state = state
         self._runtime = runtime
         self._link_fd = link_fd
@@ -146,13 +150,20 @@ class SupervisorProcess:
         own_log.release()
         gc.freeze()
         gc.enable()
-        threading.Thread(target=_import_the_rest, name="preload", daemon=True).start()
+        threading.Thread(target=self._import_the_rest, name="preload", daemon=True).start()
 
+    def _import_the_rest(self) -> None:
+        from holdfast.preloading import preload
 
-def _import_the_rest() -> None:
-    from holdfast.preloading import preload
-
-    try:
-        preload()
-    except Exception:  # noqa: BLE001 - a broken install must not end what runs
-        _log.exception("something could not be loaded ahead of time")
+        try:
+            preload()
+        except Exception:  # noqa: BLE001 - a broken install must not end what runs
+            _log.exception("something could not be loaded ahead of time")
+            return
+        self._pack.leave()
+        if self._pack.is_used or sys.dont_write_bytecode:
+            return
+        try:
+            self._pack.write()
+        except OSError as error:
+            _log.debug("the next supervisor loads its modules one by one: %s", error)

@@ -13,6 +13,10 @@ def main() -> None:
     """Import the supervisor with as little work as possible, and run it."""
     # Nothing that is made until the supervisor is up is garbage; it turns this on again.
     gc.disable()
+    from holdfast.module_pack import Pack
+
+    pack = Pack("supervisor")
+    pack.use()
     # msgspec looks here first, and takes the same from `typing` where this is not installed.
     absent: dict[str, object] = {"typing_extensions": None}
     sys.modules.update(absent)  # type: ignore[arg-type]
@@ -21,4 +25,4 @@ def main() -> None:
     del sys.modules["typing_extensions"]
     from holdfast import supervisor_process
 
-    supervisor_process.main()
+    supervisor_process.main(pack)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SLICE_SECONDS = 0.008
 _LOT = 32
 # Long where a run that nobody was told of is found again by its environment, should we be killed.
-_OWED_SECONDS = 0.5 if sys.platform == "linux" else 0.01
+_OWED_SECONDS = 1.0 if sys.platform == "linux" else 0.01
 _RETRY_SECONDS = 0.01
 _CALM_SECONDS = 2.0
 _CONTROL_OUTPUT_LIMIT = 4 << 20
