@@ -19,13 +19,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType, ModuleType
+    from typing import BinaryIO
 
     Stamp = tuple[int, int]
     Entry = tuple[int, int, str, Stamp, bool]
     """Where its code begins and ends, its source, what that was then, whether it is a package."""
     Index = dict[str, Entry]
 
-_HEAD_BYTES = 8
+_SIZE_BYTES = 8
 _DAMAGED = (ValueError, EOFError, TypeError)
 _read = marshal.loads  # who may write here may write byte code as well
 
@@ -45,13 +46,13 @@ class Pack:
         try:
             with open(self.path, "rb") as file:
                 data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            begin = _HEAD_BYTES + int.from_bytes(data[:_HEAD_BYTES], "big")
-            origin, index = _read(data[_HEAD_BYTES:begin])
+            size = int.from_bytes(data[-_SIZE_BYTES:], "big")
+            origin, index = _read(data[-_SIZE_BYTES - size :])
             if origin != _origin() or any(_stamp(it[2]) != it[3] for it in index.values()):
                 return
         except (OSError, *_DAMAGED):
             return
-        self._index, self._codes, self.is_used = index, data[begin:], True
+        self._index, self._codes, self.is_used = index, data, True
         sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -77,25 +78,11 @@ class Pack:
 
     def write(self) -> None:
         """Make one of what this process has loaded; raises OSError where it may not."""
-        index: Index = {}
-        codes, end = [], 0
-        for name, module in sorted(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
-            if spec is None or spec.name != name or not isinstance(spec.loader, SourceFileLoader):
-                continue
-            source = spec.loader.path
-            # First: a source that is replaced in this very moment makes the pack worthless.
-            stamp = _stamp(source)
-            code = marshal.dumps(SourceFileLoader(name, source).get_code(name))
-            begin, end = end, end + len(code)
-            is_package = spec.submodule_search_locations is not None
-            index[name] = (begin, end, source, stamp, is_package)
-            codes.append(code)
-        head = marshal.dumps((_origin(), index))
         written = f"{self.path}.{os.getpid()}"
         try:
             with open(written, "wb") as file:
-                file.writelines((len(head).to_bytes(_HEAD_BYTES, "big"), head, *codes))
+                index = marshal.dumps((_origin(), _write_codes(file)))
+                file.write(index + len(index).to_bytes(_SIZE_BYTES, "big"))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(written, self.path)
@@ -103,6 +90,23 @@ class Pack:
             if os.path.exists(written):
                 os.unlink(written)
             raise
+
+
+def _write_codes(file: BinaryIO) -> Index:
+    """One after the other: all of them at once would be the most memory that a supervisor takes."""
+    index: Index = {}
+    for name, module in sorted(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if spec is None or spec.name != name or not isinstance(spec.loader, SourceFileLoader):
+            continue
+        source = spec.loader.path
+        # First: a source that is replaced in this very moment makes the pack worthless.
+        stamp = _stamp(source)
+        begin = file.tell()
+        file.write(marshal.dumps(SourceFileLoader(name, source).get_code(name)))
+        is_package = spec.submodule_search_locations is not None
+        index[name] = (begin, file.tell(), source, stamp, is_package)
+    return index
 
 
 class _Loader(SourceFileLoader):

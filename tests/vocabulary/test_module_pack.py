@@ -101,11 +101,12 @@ def test_a_source_that_is_gone(shop: Shop) -> None:
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
-    "short": lambda data: data[:5],
-    "half a head": lambda data: data[:200],
+    "short": lambda data: data[-5:],
+    "half an index": lambda data: data[-200:],
+    "without an end": lambda data: data[:-1],
     "zeros": lambda data: bytes(len(data)),
     "text": lambda data: b"no such thing\n" * 100,
-    "another form": lambda data: (2).to_bytes(8, "big") + b"N." + data[10:],
+    "another form": lambda data: data[:-10] + b"N." + (2).to_bytes(8, "big"),
 }
 
 
@@ -114,8 +115,8 @@ def test_where_its_code_is_damaged_the_source_is_read(is_cut: bool, shop: Shop) 
     """The rest of it may be whole."""
     shop.load("write")
     data = shop.pack.read_bytes()
-    size = 8 + int.from_bytes(data[:8], "big")
-    shop.pack.write_bytes(data[:size] + (b"" if is_cut else bytes(len(data) - size)))
+    size = len(data) - 8 - int.from_bytes(data[-8:], "big")
+    shop.pack.write_bytes((b"" if is_cut else bytes(size)) + data[size:])
     assert shop.load()["prices"] == [1, 2]
 
 
