@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.keeper import host
+from holdfast.keeper.ending import Ending
 from holdfast.keeper.host import Process
 from holdfast.keeper.tree import Tree
 from tests.keeper.stage import FLEEING, Stage, has_cgroups, in_a_subreaper, is_alive, wait_for
@@ -202,6 +203,38 @@ def test_who_leaves_the_group_at_the_last_moment_gets_the_signal(cgroup: str) ->
             hows, seconds, is_empty = stage.end(tree)
         assert (hows, is_empty) == ({tree.pid: "SIGTERM", child: "SIGTERM"}, True)
         assert seconds < 1
+
+
+@in_a_subreaper
+def test_who_leaves_the_group_after_the_signal_gets_no_second() -> None:
+    """Programs take a second one for haste; also if the main process has gone since."""
+    with Stage() as stage:
+        tree = stage.start(
+            "def leaving():\n"
+            "    signal.signal(signal.SIGTERM, lambda *_: say(7))\n"
+            "    signal.signal(signal.SIGUSR1, lambda *_: os.setsid())\n"
+            "    say(os.getpid())\n"
+            "    forever()\n"
+            "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+            "child(leaving)\n"
+            "forever()\n"
+        )
+        child, arm = stage.says(), Ending._arm
+
+        def then_leave(ending: Ending) -> None:
+            arm(ending)
+            if os.getpgid(child) != child:
+                os.kill(child, signal.SIGUSR1)
+                wait_for(lambda: os.getpgid(child) == child)
+                os.kill(tree.pid, signal.SIGKILL)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Ending, "_arm", then_leave)
+            hows, _, is_empty = stage.end(tree, grace=0.3)
+        assert (hows, is_empty) == ({tree.pid: "SIGTERM", child: "SIGKILL"}, True)
+        assert stage.says() == 7
+        with pytest.raises(AssertionError):
+            stage.says()
 
 
 @pytest.mark.parametrize("cgroup", WAYS)

@@ -177,10 +177,16 @@ class Ending:
             self.check()
 
     def _mark_in_group(self, process: Process) -> None:
-        if process.pgid == self._tree.pid:
-            self._hows.setdefault(process.identity, _name(self.number))
-            if self._signalled_at_tick is None:  # and nothing else will tell that it was
-                self._signalled.add(process.identity)
+        """It was in the group when that was signalled, or had left it just before: only of who
+        is in it still, we know. The main process cannot leave."""
+        group = self._tree.pid
+        if process.pgid != group:
+            return
+        self._hows.setdefault(process.identity, _name(self.number))
+        # Without ticks nothing else will tell that it was signalled.
+        is_sure = process.pid == group or self._signalled_at_tick is None
+        if is_sure or ((now := host.process(process.pid)) is not None and now.pgid == group):
+            self._signalled.add(process.identity)
 
     def _end_leftovers(self) -> None:
         """The main process is gone: give the rest the same signal, each of them once."""
