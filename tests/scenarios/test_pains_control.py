@@ -168,6 +168,33 @@ def test_stopped_stays_stopped_at_the_next_boot(end: str, hold: Hold) -> None:
     assert list(hold.json("up", "-d")["services"]) == ["web", "db"]
 
 
+def is_off_for_good(hold: Hold, name: str) -> bool:
+    """Whether it is written down that it was stopped by hand."""
+    with closing(sqlite3.connect(hold.state / "holdfast.db")) as database:
+        found = database.execute("SELECT record FROM services WHERE name = ?", (name,))
+        return bool(json.loads(found.fetchone()[0])["stays_off"])
+
+
+def test_a_stop_under_way_is_carried_out_by_the_next_holdfast(hold: Hold) -> None:
+    """Both die while a service that was stopped by hand takes its time."""
+    hurried = (
+        "n=; trap 'n=x$n; echo got$n; [ $n = xx ] && exit 0' TERM; while :; do sleep 0.1; done"
+    )
+    hold.services(web={"command": ["sh", "-c", hurried], "stop": {"grace": "60s"}})
+    hold.up()
+    pid = hold.service("web")["pid"]
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(hold.runtime / "line.sock"))
+        line.sendall(b'{"command": "stop", "services": ["web"]}\n')
+        wait_for(lambda: "gotx" in hold.cli("logs", "web").stdout)
+        wait_for(lambda: is_off_for_good(hold, "web"))
+        for victim in (hold.keeper_pid, hold.supervisor_pid):
+            kill_9(victim)
+    answer = hold.json("up", "-d", "--unless-stopped")
+    assert (answer["services"], answer["stays_stopped"]) == ({}, ["web"])
+    assert not is_alive(pid)
+
+
 def test_only_what_was_stopped_by_hand_stays_off(hold: Hold) -> None:
     """The end of Holdfast, however hasty, and that of a survivor are nobody's wish."""
     hold.services(
@@ -176,14 +203,8 @@ def test_only_what_was_stopped_by_hand_stays_off(hold: Hold) -> None:
         mail={"command": SLEEP, "survivors": "stop"},
     )
     hold.up()
-
-    def is_off_for_good(name: str) -> bool:
-        with closing(sqlite3.connect(hold.state / "holdfast.db")) as database:
-            found = database.execute("SELECT record FROM services WHERE name = ?", (name,))
-            return bool(json.loads(found.fetchone()[0])["stays_off"])
-
     hold.cli("stop", "db", "web")
-    wait_for(lambda: all(map(is_off_for_good, ("db", "web"))), what="both to be written down")
+    wait_for(lambda: all(is_off_for_good(hold, name) for name in ("db", "web")))
     for pid in (hold.keeper_pid, hold.supervisor_pid):
         kill_9(pid)
     answer = hold.json("up", "-d", "--unless-stopped")

@@ -121,9 +121,11 @@ class Survivors:
             # A newer instance runs already: there is only one, ever.
             self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
             return False
+        stays_off = runner.stays_off and run.number <= runner.number
         runner.adopt(answer, is_survivor=True)
-        if spec.survivors == "stop":
-            await runner.stop()
+        if spec.survivors == "stop" or stays_off:
+            # The stop by hand under way when we died is carried out, and remembered as that.
+            await runner.stop(by_hand=stays_off)
             return False
         return True
 
