@@ -8,51 +8,50 @@ wrong, modules are loaded as ever. Nothing depends on it.
 from __future__ import annotations
 
 import marshal
-import mmap
 import os
 import sys
+import time
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType
 
 import holdfast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import CodeType, ModuleType
+    from types import ModuleType
     from typing import BinaryIO
 
     Stamp = tuple[int, int]
     Entry = tuple[int, int, str, Stamp, bool]
-    """Where its code begins and ends, its source, what that was then, whether it is a package."""
+    """Where its code begins, its length, its source, what that was then, is it a package."""
     Index = dict[str, Entry]
 
+_FORM = 1
 _SIZE_BYTES = 8
-_DAMAGED = (ValueError, EOFError, TypeError)
-_read = marshal.loads  # who may write here may write byte code as well
+_LEFT_SECONDS = 60.0
 
 
 class Pack:
     """One file, for one kind of process."""
 
     def __init__(self, kind: str, folder: str = os.path.dirname(__file__)) -> None:
-        tag = sys.implementation.cache_tag
-        self.path = os.path.join(folder, "__pycache__", f"{kind}.{tag}.pack")
+        self._folder = os.path.join(folder, "__pycache__")
+        self._name = f"{kind}.{sys.implementation.cache_tag}.pack"
+        self.path = os.path.join(self._folder, self._name)
         self.is_used = False
         self._index: Index = {}
-        self._codes = memoryview(b"")
+        self._fd = -1
 
     def use(self) -> None:
         """Load from it from now on, if it is what a look at every source would give."""
         try:
-            with open(self.path, "rb") as file:
-                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            size = int.from_bytes(data[-_SIZE_BYTES:], "big")
-            origin, index = _read(data[-_SIZE_BYTES - size :])
-            if origin != _origin() or any(_stamp(it[2]) != it[3] for it in index.values()):
-                return
-        except (OSError, *_DAMAGED):
+            self._fd = os.open(self.path, os.O_RDONLY)
+            self._index = self._read_index()
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, the sources are there
+            self.leave()
             return
-        self._index, self._codes, self.is_used = index, data, True
+        self.is_used = True
         sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -62,34 +61,81 @@ class Pack:
         entry = self._index.get(name)
         if entry is None:
             return None
-        begin, end, source, _, is_package = entry
-        loader = _Loader(name, source, self._codes[begin:end])
-        spec = ModuleSpec(name, loader, origin=source, is_package=is_package)
+        _, _, source, _, is_package = entry
+        spec = ModuleSpec(name, _Loader(name, source, self), origin=source, is_package=is_package)
         spec.has_location = True
         if is_package:
             spec.submodule_search_locations = [os.path.dirname(source)]
         return spec
 
+    def code(self, name: str) -> object:
+        """What it has as the code of a module; that may be damaged."""
+        begin, size, *_ = self._index[name]
+        # Not mapped: who copies another file over this one would end the process.
+        return _read(os.pread(self._fd, size, begin))
+
     def leave(self) -> None:
         """Load from it no longer: who was to be loaded is."""
-        if self.is_used:
-            sys.meta_path.remove(self)
-            self._index, self._codes = {}, memoryview(b"")
+        # Another list: somebody may be half way through this one.
+        sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._index = -1, {}
 
     def write(self) -> None:
         """Make one of what this process has loaded; raises OSError where it may not."""
-        written = f"{self.path}.{os.getpid()}"
+        self._remove_leftovers()
+        written = f"{self.path}.{os.getpid()}.{time.time_ns()}"
         try:
-            with open(written, "wb") as file:
+            with open(written, "xb") as file:
                 index = marshal.dumps((_origin(), _write_codes(file)))
                 file.write(index + len(index).to_bytes(_SIZE_BYTES, "big"))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(written, self.path)
-        except OSError:
+        finally:
             if os.path.exists(written):
                 os.unlink(written)
-            raise
+
+    def _read_index(self) -> Index:
+        end = os.fstat(self._fd).st_size - _SIZE_BYTES
+        size = int.from_bytes(os.pread(self._fd, _SIZE_BYTES, end), "big")
+        origin, index = _read(os.pread(self._fd, size, end - size))
+        if origin != _origin() or any(_stamp(it[2]) != it[3] for it in index.values()):
+            raise ValueError("it was made of something else")
+        found: Index = index
+        return found
+
+    def _remove_leftovers(self) -> None:
+        """Of who was killed while it wrote."""
+        for name in os.listdir(self._folder):
+            path = os.path.join(self._folder, name)
+            if not name.startswith(f"{self._name}."):
+                continue
+            if time.time() - os.stat(path).st_mtime > _LEFT_SECONDS:
+                os.unlink(path)
+
+
+class _Loader(SourceFileLoader):
+    """Python's own, which has the code at hand already."""
+
+    def __init__(self, name: str, path: str, pack: Pack) -> None:
+        super().__init__(name, path)
+        self._pack: Pack | None = pack
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        pack, self._pack = self._pack, None
+        if pack is not None:
+            try:
+                code = pack.code(fullname)
+            except Exception:  # noqa: BLE001 - it stands in the source as well
+                code = None
+            if isinstance(code, CodeType):
+                return code
+        return super().get_code(fullname)
+
+
+_read = marshal.loads  # who may write here may write byte code as well
 
 
 def _write_codes(file: BinaryIO) -> Index:
@@ -101,38 +147,18 @@ def _write_codes(file: BinaryIO) -> Index:
             continue
         source = spec.loader.path
         # First: a source that is replaced in this very moment makes the pack worthless.
-        stamp = _stamp(source)
-        begin = file.tell()
-        file.write(marshal.dumps(SourceFileLoader(name, source).get_code(name)))
-        is_package = spec.submodule_search_locations is not None
-        index[name] = (begin, file.tell(), source, stamp, is_package)
+        stamp, begin = _stamp(source), file.tell()
+        size = file.write(marshal.dumps(SourceFileLoader(name, source).get_code(name)))
+        index[name] = (begin, size, source, stamp, spec.submodule_search_locations is not None)
     return index
 
 
-class _Loader(SourceFileLoader):
-    """Python's own, which has the code at hand already."""
-
-    def __init__(self, name: str, path: str, code: memoryview) -> None:
-        super().__init__(name, path)
-        self._code: memoryview | None = code
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        packed, self._code = self._code, None
-        if packed is not None:
-            try:
-                code: CodeType = _read(packed)
-            except _DAMAGED:
-                pass  # it stands in the source as well
-            else:
-                return code
-        return super().get_code(fullname)
+def _origin() -> tuple[int, str, str, list[tuple[str, int]]]:
+    """Another Python, or one that looks elsewhere or finds more there, may mean other modules."""
+    folders = [(path, _stamp(path)[0]) for path in sys.path if os.path.exists(path)]
+    return _FORM, holdfast.__version__, sys.version, folders
 
 
-def _origin() -> tuple[str, str, list[str]]:
-    """Another Python, or one that looks elsewhere, would find something else."""
-    return holdfast.__version__, sys.version, sys.path
-
-
-def _stamp(source: str) -> Stamp:
-    found = os.stat(source)
+def _stamp(path: str) -> Stamp:
+    found = os.stat(path)
     return found.st_mtime_ns, found.st_size

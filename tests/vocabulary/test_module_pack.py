@@ -141,12 +141,36 @@ def test_who_looks_elsewhere_finds_something_else(shop: Shop, tmp_path: Path) ->
     assert (told["is_used"], told["prices"]) == (False, [7])
 
 
+def test_who_comes_first_is_found_first(shop: Shop) -> None:
+    """A module that appears in an earlier folder of the path is taken, as ever."""
+    earlier = shop.folder.parent / "earlier"
+    earlier.mkdir()
+    shop.load("write", more=(str(earlier),))
+    assert shop.load(more=(str(earlier),))["is_used"]
+    (earlier / "shop").mkdir()
+    (earlier / "shop" / "__init__.py").write_text("")
+    (earlier / "shop" / "till.py").write_text("def prices(): return [7]\ndef fail(): 1 / 0\n")
+    told = shop.load(more=(str(earlier),))
+    assert (told["is_used"], told["prices"]) == (False, [7])
+
+
+def test_what_is_no_code_is_not_run(shop: Shop) -> None:
+    """A damaged place may hold something else that can be read."""
+    shop.load("write")
+    data = shop.pack.read_bytes()
+    shop.pack.write_bytes(data.replace(b"\xe3", b"N"))
+    assert shop.load()["prices"] == [1, 2]
+
+
 def test_where_nothing_can_be_written_nothing_is_left(shop: Shop) -> None:
-    """The caller is told; a half written file is not left behind."""
+    """The caller is told; a half written file is not left behind, of a killed one neither."""
     pack = Pack("shop", str(shop.folder / "nowhere"))
     with pytest.raises(OSError, match="nowhere"):
         pack.write()
     shop.pack.mkdir()
+    left = shop.pack.with_name(f"{shop.pack.name}.123.456")
+    left.write_text("")
+    os.utime(left, (1, 1))
     with pytest.raises(OSError, match=r"\.pack"):
         Pack("shop", str(shop.folder)).write()
     assert os.listdir(shop.folder / "__pycache__") == [shop.pack.name]
