@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from io import FileIO
 from types import CodeType
 
 import holdfast
@@ -41,12 +42,12 @@ class Pack:
         self.path = os.path.join(self._folder, self._name)
         self.is_used = False
         self._index: Index = {}
-        self._fd = -1
+        self._file: FileIO | None = None
 
     def use(self) -> None:
         """Load from it from now on, if it is what a look at every source would give."""
         try:
-            self._fd = os.open(self.path, os.O_RDONLY)
+            self._file = FileIO(self.path)
             self._index = self._read_index()
         except Exception:  # noqa: BLE001 - whatever is wrong with it, the sources are there
             self.leave()
@@ -71,16 +72,14 @@ class Pack:
     def code(self, name: str) -> object:
         """What it has as the code of a module; that may be damaged."""
         begin, size, *_ = self._index[name]
-        # Not mapped: who copies another file over this one would end the process.
-        return _read(os.pread(self._fd, size, begin))
+        return _read(self._piece(begin, size))
 
     def leave(self) -> None:
         """Load from it no longer: who was to be loaded is."""
-        # Another list: somebody may be half way through this one.
+        # Another thread may be half way through these: a list of its own, and the file is closed
+        # when nobody has it any more.
         sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._index = -1, {}
+        self._index, self._file = {}, None
 
     def write(self) -> None:
         """Make one of what this process has loaded; raises OSError where it may not."""
@@ -98,13 +97,18 @@ class Pack:
                 os.unlink(written)
 
     def _read_index(self) -> Index:
-        end = os.fstat(self._fd).st_size - _SIZE_BYTES
-        size = int.from_bytes(os.pread(self._fd, _SIZE_BYTES, end), "big")
-        origin, index = _read(os.pread(self._fd, size, end - size))
+        end = os.stat(self.path).st_size - _SIZE_BYTES
+        size = int.from_bytes(self._piece(end, _SIZE_BYTES), "big")
+        origin, index = _read(self._piece(end - size, size))
         if origin != _origin() or any(_stamp(it[2]) != it[3] for it in index.values()):
             raise ValueError("it was made of something else")
         found: Index = index
         return found
+
+    def _piece(self, begin: int, size: int) -> bytes:
+        """Not mapped: who copies another file over this one would end the process."""
+        file = self._file
+        return os.pread(file.fileno(), size, begin) if file is not None else b""
 
     def _remove_leftovers(self) -> None:
         """Of who was killed while it wrote."""
