@@ -31,7 +31,7 @@ async def _refreshed_status(context: Context, command: Status) -> WrittenStatus:
 
 def _status(context: Context, command: Status) -> WrittenStatus:
     roster, now = context.roster, time.monotonic()
-    runners = [roster.runners[name] for name in roster.names(command.services)]
+    runners = map(roster.runners.__getitem__, roster.names(command.services))
     return WrittenStatus(
         supervisor=SupervisorStatus(
             status="running",
