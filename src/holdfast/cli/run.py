@@ -14,7 +14,7 @@ from holdfast.cli.interrupts import heed_sigterm, patience
 from holdfast.cli.output import Followed, Printer, Style, ends_of
 from holdfast.cli.screen import PLAIN
 from holdfast.cli.services import tell
-from holdfast.cli.up import launch
+from holdfast.cli.up import environment_of, launch
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.reach import reach
 from holdfast.logbook import cursors
@@ -82,22 +82,6 @@ def _check_input(call: Call) -> None:
     if call.options.get("wait") and call.options.get("stdin"):
         hint = "let a shell give it its input: holdfast run --wait -- sh -c 'COMMAND < FILE'"
         raise UsageError("--stdin with --wait: your input is not passed on to the command", hint)
-
-
-def environment_of(call: Call) -> dict[str, str]:
-    """The caller's environment, as far as it can be told: JSON takes only real text."""
-    told: dict[str, str] = {}
-    for name, value in call.environ.items():
-        if name == "HOLDFAST_STATE_DIR":
-            # Ours: a Holdfast that a service starts for itself has a place of its own.
-            continue
-        try:
-            (name + value).encode()
-        except UnicodeEncodeError:
-            call.note(f"the variable {name!a} is not UTF-8 and is left out")
-            continue
-        told[name] = value
-    return told
 
 
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from holdfast.cli import durations
-from holdfast.cli.call import Call
 from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.cli.call import Call
 
 
 def start(call: Call) -> int:

@@ -101,7 +101,7 @@ def _launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, di
     """One that is on its way down is waited for, and another started."""
     is_first, is_again = True, False
     while True:
-        launched = ensure_running(call.places, call.environ, meanwhile=_load)
+        launched = ensure_running(call.places, call.environ)
         if not is_first and launched.keeper is None:
             launched.keeper = own_keeper(call.places)  # of an earlier turn
         is_first = False
@@ -137,14 +137,7 @@ def _await_end(call: Call, connection: Connection) -> None:
         call.use(None)
 
 
-def _load() -> None:
-    """What is needed later loads while the supervisor does."""
-    from holdfast.cli import run, services  # noqa: F401
-
-
 def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
-    from holdfast.cli.run import environment_of
-
     return {
         "config": call.places.config,
         "services": call.operands,
@@ -154,6 +147,22 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
         "wait": is_detached and not call.options.get("no_wait"),
         **({"timeout": call.options["timeout"]} if "timeout" in call.options else {}),
     }
+
+
+def environment_of(call: Call) -> dict[str, str]:
+    """The caller's environment, as far as it can be told: JSON takes only real text."""
+    told: dict[str, str] = {}
+    for name, value in call.environ.items():
+        if name == "HOLDFAST_STATE_DIR":
+            # Ours: a Holdfast that a service starts for itself has a place of its own.
+            continue
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError:
+            call.note(f"the variable {name!a} is not UTF-8 and is left out")
+            continue
+        told[name] = value
+    return told
 
 
 def given_settings(call: Call) -> dict[str, str]:

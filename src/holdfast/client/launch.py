@@ -27,7 +27,7 @@ from holdfast.vocabulary.places import Places, digest, lock_is_held, states_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
 READY_SECONDS = 15.0
@@ -74,19 +74,13 @@ class Launched:
         self.keeper = keeper
 
 
-def ensure_running(
-    places: Places, environ: Mapping[str, str], meanwhile: Callable[[], None] | None = None
-) -> Launched:
-    """Join the Holdfast of these places, or start it; whoever holds the lock wins. `meanwhile`
-    is called if it is started, while its supervisor loads."""
+def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
+    """Join the Holdfast of these places, or start it; whoever holds the lock wins."""
     deadline = time.monotonic() + READY_SECONDS
     keeper: KeeperProcess | None = None
     if not os.path.exists(places.line_socket) and not lock_is_held(places.state):
         # Plainly nobody: there is no need to ask around first.
         keeper = start_keeper(places, environ)
-        # Not before: keeper and supervisor have no processor to spare for a third.
-        if meanwhile is not None:
-            meanwhile()
     while True:
         try:
             return Launched(join(places), keeper)
