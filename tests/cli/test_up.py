@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,3 +60,23 @@ def test_the_second_turn_knows_whose_holdfast_it_is(hold: Hold, call: Call) -> N
     assert launched.keeper.pid == ask.keeper
     hold.cli("down")
     assert launched.keeper.exit_code(20) == 0
+
+
+def test_up_has_a_keeper_started_before_it_loads_much(hold: Hold) -> None:
+    """While keeper and supervisor load, nothing else keeps a processor busy."""
+    hold.services(web=["sleep", "300"])
+    heavy = ["holdfast.cli.run", "holdfast.logbook", "json", "re", "signal", "socket", "typing"]
+    code = (
+        "import sys\n"
+        "from holdfast.cli.main import main\n"
+        "assert main(['up', '-d', '--no-wait']) == 0\n"
+        f"print('HEAVY', [name for name in {heavy} if name in sys.modules])\n"
+    )
+    # Without `site`, which loads what others have installed.
+    path = [entry for entry in sys.path if entry]
+    code = f"import sys; sys.path[:0] = {path!r}\n{code}"
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(
+        argv, cwd=hold.project, env=hold.environ, capture_output=True, text=True, check=True
+    )
+    assert "HEAVY []" in done.stdout, done.stdout
