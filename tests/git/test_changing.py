@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,21 @@ def test_a_switch_that_would_lose_changes_names_the_files(desk: Desk) -> None:
     assert desk.read("a.txt") == "dirty\n"
     with pytest.raises(NotFound, match='no branch "nowhere"'):
         desk.ask("git_switch", branch="nowhere")
+
+
+def test_a_change_within_the_second_of_the_index_is_seen(desk: Desk) -> None:
+    """Of the same size and time as what was committed, it is told from it by its content; also
+    in a copy of the index, which was made later."""
+    desk.git("config", "core.trustctime", "false")
+    index, now = desk.project / ".git" / "index", os.stat(desk.project).st_mtime - 5
+    os.utime(desk.write("a.txt", "topic\n"), (now, now))
+    desk.ask("git_switch", branch="topic", create=True)
+    desk.ask("git_commit", message="m", paths=["a.txt"])
+    os.utime(index, (now, now))
+    os.utime(desk.write("a.txt", "dirty\n"), (now, now))
+    assert [one.path for one in desk.ask("git_add", paths=["."], dry_run=True).files] == ["a.txt"]
+    with pytest.raises(Failed, match=r"a\.txt"):
+        desk.ask("git_switch", branch="main", dry_run=True)
 
 
 def test_a_stash_comes_back_or_says_what_conflicts(desk: Desk) -> None:

@@ -52,7 +52,7 @@ def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool)
     _write(f"{folder}/info/exclude", _excluded(repository))
     if not os.path.exists(f"{folder}/index") and may_seed:
         try:
-            shutil.copyfile(f"{repository.git_dir}/index", f"{folder}/index")
+            copy_index(repository, f"{folder}/index")
         except OSError:
             free(f"{folder}/index")
     free(f"{folder}/index.lock")
@@ -66,6 +66,16 @@ def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool)
         "GIT_COMMITTER_EMAIL": "holdfast@localhost",
     }
     return Shadow(folder, env)
+
+
+def copy_index(repository: Repository, path: str) -> None:
+    """With its time: of a file that changed in the second in which the index was written, git
+    knows only by that time that it has to look inside."""
+    with open(f"{repository.git_dir}/index", "rb") as index, open(path, "wb") as copy:
+        shutil.copyfileobj(index, copy)
+        copy.flush()
+        written = os.fstat(index.fileno())
+        os.utime(copy.fileno(), ns=(written.st_atime_ns, written.st_mtime_ns))
 
 
 def has_attributes(repository: Repository) -> bool:

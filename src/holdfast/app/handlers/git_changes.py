@@ -148,7 +148,7 @@ async def index_copy(change: Change) -> AsyncIterator[dict[str, str]]:
 def _copy_index(repository: Repository) -> str:
     folder = tempfile.mkdtemp(prefix="holdfast-index-")
     try:
-        shutil.copyfile(f"{repository.git_dir}/index", f"{folder}/index")
+        shadow.copy_index(repository, f"{folder}/index")
     except FileNotFoundError:
         pass  # nothing was ever staged
     return folder
