@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.adapters.config import from_environment, load
+from holdfast.adapters.config import from_environment, load, load_project
 from holdfast.adapters.config.document import LARGEST_FILE
-from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.errors import ConfigError, UsageError
 
 
 def refused(
@@ -55,6 +55,10 @@ WEB = "services:\n  web:\n    command: x\n"
         (f"stop: {{signal: {'9' * 5000}}}", "is not a signal; write SIGTERM"),
         (f"rlimits: {{nofile: {'9' * 5000}}}", "is not a limit; write a number or unlimited"),
         (f"user: {'9' * 5000}", "is not a user of this machine"),
+        ("user: 54321", '"54321" is not a user of this machine; with a group it can be one: write'),
+        ("user: 54321:no-such-group", '"no-such-group" is not a group of this machine; write its'),
+        ("user: no-such-user-here:0", '"no-such-user-here:0" is not a user of this machine'),
+        ("user: 'root:'", '"" is not a group of this machine'),
         (f"cpu_limit: {'9' * 400}", "is out of range; write more than 0% and at most 1000000%"),
         ("restart: {backoff: 0.5}", '"0.5" is too small; write a number of 1 or more'),
         ("restart: {jitter: 150%}", '"150%" is not between 0 and 1'),
@@ -333,6 +337,14 @@ def test_problems_outside_the_file(tmp_path: Path) -> None:
     }
 
 
+def test_problems_of_the_command_line_alone(tmp_path: Path) -> None:
+    """The configuration is not blamed for what was typed."""
+    (tmp_path / "holdfast.yaml").write_text(WEB)
+    for config in (str(tmp_path / "holdfast.yaml"), None):
+        with pytest.raises(UsageError, match=r"^1 problem in the command line\n"):
+            load_project(config, {}, {"port": "99999"}, cwd=str(tmp_path))
+
+
 def test_long_open_quote_of_an_env_file(tmp_path: Path) -> None:
     """A quote that is never closed is told as soon in a large file as in a small one."""
     (tmp_path / "a.env").write_text("A=1\nB='\n" + "0123456789\n" * 90_000)
@@ -430,6 +442,26 @@ def test_host_of_the_environment_is_told_by_its_name(tmp_path: Path) -> None:
     path.write_text("services: {web: x}")
     with pytest.raises(ConfigError, match=r"the environment: SUPERVISOR_HOST: .* from the network"):
         load(str(path), environ={"SUPERVISOR_HOST": "0.0.0.0"})
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("services: {Web: {comand: x, stop: {grace: soon}}}", ["Web", "Web", "comand", "grace"]),
+        (
+            "services: {Web: {command: x, restart_policy: always, restart: {policy: never}}}",
+            ["Web", "restart_policy"],
+        ),
+        (
+            "services: {web: {command: x, restart_policy: always, "
+            "restart: {policy: never}, instances: 0}}",
+            ["restart_policy"],
+        ),
+    ],
+)
+def test_nothing_hides_another_problem(tmp_path: Path, text: str, keys: list[str]) -> None:
+    """Neither a bad name nor a service without instances keeps what is wrong in it from view."""
+    assert [it["key"].rpartition(".")[2] for it in problems(tmp_path, text)] == keys
 
 
 def test_without_libyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

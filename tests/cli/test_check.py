@@ -57,7 +57,7 @@ def test_every_mistake_at_once(project: Path, capsys: pytest.CaptureFixture[str]
 def test_settings_of_the_command_line_count(project: Path) -> None:
     """As they would for `up`."""
     assert main(["check", "--port", "8090"]) == 0
-    assert main(["check", "--log-level", "loud"]) == 7
+    assert main(["check", "--log-level", "loud"]) == 2
 
 
 def test_no_configuration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

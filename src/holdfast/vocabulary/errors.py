@@ -63,14 +63,17 @@ class UnknownService(HoldfastError):
     exit_code = 3
 
     @classmethod
-    def named(cls, name: str, known: Sequence[str]) -> UnknownService:
-        message = f'no service "{name}"'
+    def named(cls, name: str, known: Sequence[str], *, has_file: bool = False) -> UnknownService:
+        """`has_file`: it may be one that was added to the configuration."""
+        message, hint = f'no service "{name}"', "`holdfast status` lists the services"
+        if has_file:
+            hint += f"; `holdfast up {name}` loads one that was added to the file"
         if guess := closest(name, list(known)):
             message += f'; did you mean "{guess}"?'
         listed = ", ".join(known) if known else "none"
         return cls(
             f"{message} known: {listed}" if guess else f"{message}; known: {listed}",
-            "`holdfast status` lists the services",
+            hint,
             {"service": name},
         )
 

@@ -173,8 +173,8 @@ class MapOf(Kind):
             return None
         found: dict[str, Any] = {}
         for name, entry in node.entries.items():
-            if not self.is_name(entry.key, key, reading):
-                continue
+            # What stands below a bad name may be wrong, too: all of it is told at once.
+            self.check_name(entry.key, key, reading)
             value = self.kind.read(entry.node, f"{key}.{name}", reading)
             if isinstance(value, Values):
                 value.node = entry.key
@@ -182,12 +182,10 @@ class MapOf(Kind):
                 found[name] = value
         return found
 
-    def is_name(self, key: Scalar, path: str, reading: Reading) -> bool:
+    def check_name(self, key: Scalar, path: str, reading: Reading) -> None:
         name = key.text
-        if self.names.fullmatch(name):
-            return True
-        reading.note(key, f"{path}.{name}", *self.wrong_name(name), name)
-        return False
+        if not self.names.fullmatch(name):
+            reading.note(key, f"{path}.{name}", *self.wrong_name(name), name)
 
     def wrong_name(self, name: str) -> tuple[str, str]:
         """What is said of a name that does not fit, and the remedy."""

@@ -17,6 +17,7 @@ SIZED_LIMITS = frozenset(
 TIMED_LIMITS = frozenset({"cpu"})
 LIMIT_NAMES = tuple(sorted(COUNTED_LIMITS | SIZED_LIMITS | TIMED_LIMITS))
 LARGEST_LIMIT = 2**63 - 1
+LARGEST_ID = 2**32 - 1
 
 
 class Limits(Kind):
@@ -119,21 +120,22 @@ class LimitValue(ScalarKind):
 
 
 class UserName(ScalarKind):
-    """A user of this machine whose identity this Holdfast may take."""
+    """A user whose identity this Holdfast may take, and a group after a colon, each by name or
+    number. A number that this machine does not know needs its group: nobody else tells it."""
 
     wanted = "a user"
 
     def convert(self, text: str) -> str:
-        import pwd
-
-        try:
-            is_number = text.isdecimal() and len(text) < LONGEST_NUMBER
-            entry = pwd.getpwuid(int(text)) if is_number else pwd.getpwnam(text)
-        except (KeyError, OverflowError):
-            guess = closest(text, [known.pw_name for known in pwd.getpwall()])
-            hint = f'did you mean "{guess}"?' if guess else "name a user that `id NAME` knows"
-            raise ValueError(f'"{text}" is not a user of this machine; {hint}') from None
-        if os.geteuid() not in (0, entry.pw_uid):
+        user, colon, group = text.partition(":")
+        number = _id_of(user)
+        uid = _known_user(user, number)
+        if uid is None and number is not None and group:
+            uid = number
+        if uid is None:
+            raise ValueError(f'"{text}" is not a user of this machine; {_user_hint(user, number)}')
+        if colon and not _is_group(group):
+            raise ValueError(f'"{group}" is not a group of this machine; write its number')
+        if os.geteuid() not in (0, uid):
             raise ValueError(
                 f'"{text}" is another user, and only root can start services as another; '
                 "leave `user` out, or run Holdfast as root"
@@ -142,3 +144,36 @@ class UserName(ScalarKind):
 
     def schema(self) -> Schema:
         return {"type": ["string", "integer"]}
+
+
+def _id_of(text: str) -> int | None:
+    """The number of a user or group, if it can be one."""
+    number = int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else -1
+    return number if 0 <= number < LARGEST_ID else None
+
+
+def _known_user(name: str, number: int | None) -> int | None:
+    import pwd
+
+    try:
+        return (pwd.getpwnam(name) if number is None else pwd.getpwuid(number)).pw_uid
+    except KeyError:
+        return None
+
+
+def _user_hint(name: str, number: int | None) -> str:
+    import pwd
+
+    if number is not None:
+        return f"with a group it can be one: write {name}:GROUP"
+    guess = closest(name, [known.pw_name for known in pwd.getpwall()])
+    return f'did you mean "{guess}"?' if guess else "name a user that `id NAME` knows"
+
+
+def _is_group(name: str) -> bool:
+    import grp
+
+    try:
+        return _id_of(name) is not None or bool(grp.getgrnam(name))
+    except KeyError:
+        return False

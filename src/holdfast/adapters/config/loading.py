@@ -31,7 +31,7 @@ from holdfast.adapters.config.keys import ROOT, SUPERVISOR
 from holdfast.adapters.config.kinds import Reading, ScalarKind
 from holdfast.adapters.config.mcp_keys import mcp_of
 from holdfast.adapters.config.policy_keys import settings_of as settings_of_requests
-from holdfast.adapters.config.problems import Problem, error_of
+from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
 from holdfast.adapters.config.services import ServiceBuilder
@@ -272,12 +272,12 @@ def _chosen(reading: Reading, values: Values, settings: Mapping[str, str]) -> di
         if name not in SETTINGS:
             guess = closest(name, list(SETTINGS))
             hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(SETTINGS)}"
-            problem = _outside(name, "unknown setting", hint, "the command line")
+            problem = _outside(name, "unknown setting", hint, COMMAND_LINE)
             reading.problems.append(problem)
     chosen: dict[str, Any] = {}
     for name, variables in SETTINGS.items():
         if name in given:
-            _choose(reading, chosen, name, given[name], name, "the command line")
+            _choose(reading, chosen, name, given[name], name, COMMAND_LINE)
             continue
         variable = next((v for v in variables if reading.environ.get(v)), None)
         if variable is not None:

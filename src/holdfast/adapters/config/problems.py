@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.errors import ConfigError, UsageError
 from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.secrets import is_secret_name
 
 _SECRET_LINE = pattern(r"^(\s*(?:-\s*)?(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(\S.*)$")
 LONGEST_SHOWN_VALUE = 60
+COMMAND_LINE = "the command line"
 
 
 class Problem(NamedTuple):
@@ -69,20 +70,23 @@ def excerpt_of(text: str, line: int, column: int) -> str:
     return f"{prefix}{shown[:120]}\n{' ' * len(prefix)}{lead}^"
 
 
-def error_of(problems: Iterable[Problem], file: str) -> ConfigError:
+def error_of(problems: Iterable[Problem], file: str) -> ConfigError | UsageError:
     """The one error that lists every problem, in the order of the file."""
+    problems = list(problems)
+    is_typed = all(problem.file == COMMAND_LINE for problem in problems)
+    file = COMMAND_LINE if is_typed else file
     ordered = sorted(problems, key=lambda p: (p.file != file, p.file, p.line or 0, p.column or 0))
     unique = list(dict.fromkeys(ordered))
     count = "1 problem" if len(unique) == 1 else f"{len(unique)} problems"
     folder = os.path.dirname(file)
     lines = [f"{count} in {file}", *(f"  {p.shown(folder)}" for p in unique)]
-    return ConfigError(
-        "\n".join(lines),
-        "fix the configuration and try again; nothing was started or changed",
-        {
-            "problems": [
-                {name: value for name, value in p._asdict().items() if name != "excerpt" or value}
-                for p in unique
-            ]
-        },
-    )
+    hint = "nothing was started or changed"
+    details = {
+        "problems": [
+            {name: value for name, value in p._asdict().items() if name != "excerpt" or value}
+            for p in unique
+        ]
+    }
+    if is_typed:
+        return UsageError("\n".join(lines), hint, details)
+    return ConfigError("\n".join(lines), f"fix the configuration and try again; {hint}", details)

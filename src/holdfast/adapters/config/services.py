@@ -61,10 +61,12 @@ class ServiceBuilder:
             if values.instances is None:
                 specs[name] = self.service(name, values, *self.argv(values))
                 continue
-            for index, each in enumerate(values.instances, start=1):
+            # Without instances, too, what is wrong in it is told.
+            for index, each in enumerate(values.instances or [values], start=1):
                 self.reading.index = index
                 spec = self.service(f"{name}@{index}", each, *self.argv(each))
-                specs[spec.name] = msgspec.structs.replace(spec, template=name, index=index)
+                if values.instances:
+                    specs[spec.name] = msgspec.structs.replace(spec, template=name, index=index)
             self.reading.index = None
         return specs
 
