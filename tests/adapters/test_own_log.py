@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import logging
 import pkgutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 import holdfast
 from holdfast.adapters import own_log
 from holdfast.adapters.own_log import facts
+from holdfast.vocabulary.places import generations
 
 
 @pytest.fixture
@@ -141,3 +144,78 @@ def test_no_secret(path: Path, style: str) -> None:
         log.exception("Bearer %s", secret, extra=facts(url=f"https://u:{secret}@h/", token=secret))
     assert secret not in path.read_text()
     assert "[hidden]" in path.read_text()
+
+
+def test_it_rotates_and_loses_no_line(path: Path) -> None:
+    """Files stay small, and what was written is in them once, in its order."""
+    own_log.open_log(str(path), size_bytes=1200)
+    log = own_log.logger("x")
+    for number in range(100):
+        log.info("line %d", number)
+    files = [Path(name) for name in reversed(generations(str(path))) if Path(name).exists()]
+    assert len(files) == 4
+    assert all(1200 < file.stat().st_size < 1300 for file in files[:-1])
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(100)]
+
+
+def test_old_files_are_removed(path: Path) -> None:
+    """There are never more than the one and three before it."""
+    own_log.open_log(str(path), size_bytes=100)
+    for number in range(50):
+        own_log.logger("x").info("line %d", number)
+    found = sorted(str(it) for it in path.parent.iterdir())
+    assert set(found) <= set(generations(str(path)))
+    assert "line 49" in "".join(Path(name).read_text() for name in found)
+
+
+def test_who_listens_is_told_once_a_turn(path: Path) -> None:
+    """However much was written, and by whatever thread; until it is silenced."""
+    told: list[str] = []
+
+    def write() -> None:
+        for number in range(100):
+            own_log.logger("x").info("line %d", number)
+
+    async def turn() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        silence = own_log.listen(asyncio.get_running_loop(), lambda: told.append("grew"))
+        write()
+        assert told == []
+        await turn()
+        assert told == ["grew"]
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        await turn()
+        assert told == ["grew", "grew"]
+        silence()
+        write()
+        await turn()
+        assert told == ["grew", "grew"]
+
+    asyncio.run(story())
+
+
+def test_to_be_told_may_be_logged(path: Path) -> None:
+    """What the listener itself writes does not wake it again, and the next line does."""
+    told: list[str] = []
+
+    def grew() -> None:
+        told.append("grew")
+        own_log.logger("x").info("told")
+
+    async def story() -> None:
+        own_log.listen(asyncio.get_running_loop(), grew)
+        for number in (1, 2):
+            own_log.logger("x").info("line")
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(told) == number
+
+    asyncio.run(story())
+    own_log.logger("x").info("after the loop")
+    assert path.read_text().endswith("after the loop\n")

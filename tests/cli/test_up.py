@@ -67,10 +67,14 @@ def test_up_has_a_keeper_started_before_it_loads_much(hold: Hold) -> None:
     hold.services(web=["sleep", "300"])
     heavy = ["holdfast.cli.run", "holdfast.logbook", "json", "re", "signal", "socket", "typing"]
     code = (
-        "import sys\n"
+        "import os, sys\n"
         "from holdfast.cli.main import main\n"
+        "spawn = os.posix_spawn\n"
+        "def noted(*words, **options):\n"
+        f"    print('HEAVY', [name for name in {heavy} if name in sys.modules], flush=True)\n"
+        "    return spawn(*words, **options)\n"
+        "os.posix_spawn = noted\n"
         "assert main(['up', '-d', '--no-wait']) == 0\n"
-        f"print('HEAVY', [name for name in {heavy} if name in sys.modules])\n"
     )
     # Without `site`, which loads what others have installed.
     path = [entry for entry in sys.path if entry]

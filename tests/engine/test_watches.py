@@ -103,3 +103,18 @@ def test_the_keeper_is_bothered_only_while_somebody_watches() -> None:
         assert keeper.asked == [("web", False)]
 
     asyncio.run(story())
+
+
+def test_the_own_log_is_one_item_beside_the_services() -> None:
+    """However often it grew since, and whatever services are called."""
+
+    async def story() -> None:
+        watches = Watches(Keeper(), lambda: ["web"])
+        watcher = watches.subscribe([])
+        watcher.add_own_log()
+        watches.on_grew("web", 7)
+        watcher.add_own_log()
+        assert await watcher.next() == [{"own_log": True}, {"service": "web", "position": 7}]
+        assert is_silent(watcher)
+
+    asyncio.run(story())

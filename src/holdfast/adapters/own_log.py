@@ -1,7 +1,8 @@
 """Holdfast's own log: a rotated file in the state folder, as lines for people or JSON.
 
-Levels are given as `info` or `module=trace,…`. Owns no thread. Callers pass names, never
-values of an environment, and what has the shape of a secret is hidden all the same.
+Levels are given as `info` or `module=trace,…`. Who listens is told that it grew. Owns no thread.
+Callers pass names, never values of an environment, and what has the shape of a secret is hidden
+all the same.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from holdfast.vocabulary.places import generations
 from holdfast.vocabulary.printable import printable, printable_lines
 from holdfast.vocabulary.secrets import redact, redact_value
+
+if TYPE_CHECKING:
+    import asyncio
 
 ROOT = "holdfast"
 TRACE = 5
 MOST_HELD = 100
 """So many lines wait for the configuration, which says in what form they are written."""
-_SIZE, _BACKUPS = 4 * 1024 * 1024, 3
+SIZE_BYTES = 4 * 1024 * 1024
 _LEVELS = {
     "trace": TRACE,
     "debug": logging.DEBUG,
@@ -42,6 +48,7 @@ _OF_EVERY_RECORD = {
 }
 _chosen: list[tuple[str, int]] = []
 """The levels in force for groups of modules, the strongest last."""
+_bells: list[_Bell] = []
 
 
 def logger(module: str) -> logging.Logger:
@@ -62,7 +69,9 @@ def facts(**known: Any) -> dict[str, Any]:
     return {"facts": {name: value for name, value in known.items() if value is not None}}
 
 
-def open_log(path: str, *, style: str = "human", is_held: bool = False) -> None:
+def open_log(
+    path: str, *, style: str = "human", is_held: bool = False, size_bytes: int = SIZE_BYTES
+) -> None:
     """Begin to write the log; called once, by the composition root.
 
     Held, the first lines wait for `set_style` or `release`; what is worse than info does not.
@@ -80,9 +89,18 @@ def open_log(path: str, *, style: str = "human", is_held: bool = False) -> None:
     os.close(descriptor)
     file = _Rotated(path, encoding="utf-8", errors="backslashreplace")
     file.held = [] if is_held else None
+    file.size_bytes = size_bytes
     file.setFormatter(formatter)
     root.addHandler(file)
     set_level("info")
+
+
+def listen(loop: asyncio.AbstractEventLoop, grew: Callable[[], None]) -> Callable[[], None]:
+    """Call `grew` in the loop when lines were written, by whatever thread, once a turn; until
+    the answer is called. Who is told reads later: what is written meanwhile is told with it."""
+    bell = _Bell(loop, grew)
+    _bells.append(bell)
+    return lambda: _bells.remove(bell)
 
 
 def restore(kept: Mapping[str, str]) -> None:
@@ -146,11 +164,33 @@ def _is_of(name: str, group: str) -> bool:
     return any(part == group or group in part.split("_") for part in name.split("."))
 
 
+class _Bell:
+    """Wakes a loop. What `grew` itself logs does not ring again, so it never goes on for ever."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, grew: Callable[[], None]) -> None:
+        self._loop = loop
+        self._grew = grew
+        self._is_rung = False
+
+    def ring(self) -> None:
+        if not self._is_rung:
+            self._is_rung = True
+            with suppress(RuntimeError):  # the last lines come when the loop is closed
+                self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        try:
+            self._grew()
+        finally:
+            self._is_rung = False
+
+
 class _Rotated(logging.FileHandler):
     """Keeps the file and its predecessors small. Of our own, because `logging.handlers` takes
     6 ms to import, of which every start would have to wait."""
 
     held: list[logging.LogRecord] | None = None
+    size_bytes = SIZE_BYTES
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.held is not None:
@@ -160,10 +200,12 @@ class _Rotated(logging.FileHandler):
             return
         super().emit(record)
         try:
-            if self.stream is not None and os.fstat(self.stream.fileno()).st_size > _SIZE:
+            if self.stream is not None and os.fstat(self.stream.fileno()).st_size > self.size_bytes:
                 self._rotate()
         except OSError:
             self.handleError(record)
+        for bell in _bells:
+            bell.ring()
 
     def write_held(self) -> None:
         self.acquire()
@@ -179,7 +221,7 @@ class _Rotated(logging.FileHandler):
         super().close()
 
     def _rotate(self) -> None:
-        names = [self.baseFilename, *(f"{self.baseFilename}.{n + 1}" for n in range(_BACKUPS))]
+        names = generations(self.baseFilename)
         for newer, older in reversed([*itertools.pairwise(names)]):
             if os.path.exists(newer):
                 os.replace(newer, older)

@@ -35,7 +35,9 @@ BEGIN_VERBS = (
             "--unless-stopped says otherwise.\n"
             "In the foreground, Ctrl-C in the `up` that started Holdfast stops everything\n"
             "(twice: at once); in one that joined it, it only detaches. So does closing the\n"
-            "terminal: services go on, and `holdfast up` shows them again."
+            "terminal: services go on, and `holdfast up` shows them again.\n"
+            "The one that started Holdfast shows its log, too, on standard error: warnings,\n"
+            "or all of it if you give a --log-level."
         ),
         examples=(
             ("holdfast up", "start everything and show its output"),

@@ -1,7 +1,7 @@
 """The foreground of `up`: output of all services, what happens to them, and Ctrl-C.
 
-In the `up` that started Holdfast, Ctrl-C is `down`, and twice is at once; in one that
-joined it, it detaches. The keeper's exit code is passed on.
+In the `up` that started Holdfast, its own log is on standard error, and Ctrl-C is `down`, twice
+is at once; in one that joined it, Ctrl-C detaches. The keeper's exit code is passed on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from holdfast.cli.first_process import reap_others
 from holdfast.cli.following import learn_secrets
 from holdfast.cli.history import describe_event
 from holdfast.cli.output import Followed, Printer, Style
+from holdfast.cli.own_log import OwnLog
 from holdfast.cli.screen import PLAIN
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.launch import KeeperProcess
@@ -54,11 +55,13 @@ class Foreground:
         services: list[str],
         names: list[str],
         since: int,
+        own_log: OwnLog | None = None,
     ) -> None:
         """`ends` and `since`: where logs and events ended before anything was asked for."""
         self._call = call
         self._keeper = keeper
         self._services = services
+        self._own_log = own_log
         style = Style(
             call.paint,
             prefix=not call.options.get("no_prefix"),
@@ -127,7 +130,8 @@ class Foreground:
 
     def _begin(self, connection: Connection) -> None:
         learn_secrets(self._call)
-        self._watched = connection.send("watch", services=self._services)
+        more = {"own_log": True} if self._own_log is not None else {}
+        self._watched = connection.send("watch", services=self._services, **more)
         if self._is_first:
             # Before what they print: who was started, and who could not be.
             asked = {"since": self._last_event, "services": self._services, "limit": FIRST_EVENTS}
@@ -163,6 +167,7 @@ class Foreground:
     def _while_away(self, away: SupervisorAway) -> bool:
         """The supervisor is off: on its way down, or because somebody wants it so."""
         self._followed.wake_all()
+        self._show_own_log()
         runs = away.facts.get("runs") or []
         kept = [run["service"] for run in runs if not run.get("hidden") and not run.get("ending")]
         if away.is_off and self._is_stopping and kept:
@@ -204,10 +209,16 @@ class Foreground:
         if item.get("hides") != self._hides:
             self._hides = item.get("hides")
             learn_secrets(self._call)
-        if item.get("exited"):
+        if item.get("own_log"):
+            self._show_own_log()
+        elif item.get("exited"):
             self._followed.finish(item["service"])
         else:
             self._followed.wake(item["service"])
+
+    def _show_own_log(self) -> None:
+        if self._own_log is not None:
+            self._own_log.show()
 
     def _on_event(self, event: dict[str, Any]) -> None:
         self._last_event = event["seq"]
@@ -251,11 +262,12 @@ class Foreground:
                 self._call.note("Holdfast is down")
             return code or 0
         ended = self._keeper.exit_code(KEEPER_END_SECONDS)
+        self._show_own_log()
         if ended is None:
             raise TimedOut("the keeper has not ended yet", "`holdfast down --now` kills at once")
         self._call.note("Holdfast is down")
         if self._is_first:
-            own_log = os.path.join(self._call.places.state, "holdfast.log")
+            own_log = self._call.places.own_log
             self._call.note(f"it was before anything could be told: {own_log} has it")
         return ended if ended > 0 else code or 0
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.call import Call
+    from holdfast.cli.own_log import OwnLog
     from holdfast.client.connection import Connection
     from holdfast.client.launch import Launched
     from holdfast.logbook.cursors import Cursor
@@ -28,9 +29,12 @@ def up(call: Call) -> int:
         return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
     from holdfast.cli.interrupts import heed_sigterm
     from holdfast.cli.output import ends_of
+    from holdfast.cli.own_log import OwnLog
 
     heed_sigterm()
     ends = ends_of(call.places.logs)
+    is_level_given = call.options.get("log_level") or call.environ.get("SUPERVISOR_LOG_LEVEL")
+    own_log = OwnLog(call.places.own_log, is_all=bool(is_level_given))
     since = 0
 
     def ask() -> dict[str, Any]:
@@ -39,11 +43,15 @@ def up(call: Call) -> int:
         return _ask(call, _fields(call, is_detached=False))
 
     launched, result = launch(call, ask)
+    is_ours = launched.keeper is not None
     try:
-        return _stay(call, launched, result, ends, since)
+        return _stay(call, launched, result, ends, since, own_log if is_ours else None)
     except KeyboardInterrupt:
         _undo(call, is_interrupted=True)
         raise
+    finally:
+        if is_ours:
+            own_log.finish()
 
 
 def _stay(
@@ -52,6 +60,7 @@ def _stay(
     result: dict[str, Any],
     ends: dict[str, Cursor],
     since: int,
+    own_log: OwnLog | None,
 ) -> int:
     from holdfast.cli.foreground import Foreground
 
@@ -66,7 +75,7 @@ def _stay(
     except NoDaemon:
         # An essential service can have ended everything by now: the foreground tells how.
         shown = names if call.operands else []
-    return Foreground(call, launched.keeper, ends, shown, names, since).stay()
+    return Foreground(call, launched.keeper, ends, shown, names, since, own_log).stay()
 
 
 def _shown(call: Call, result: dict[str, Any]) -> list[str]:

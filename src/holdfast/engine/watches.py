@@ -13,6 +13,9 @@ from typing import Any
 
 from holdfast.engine.ports import Keeper, Reply
 
+SILENCE_SECONDS = 0.2
+"""After so long without a byte an unfinished line may be all that comes: a prompt."""
+
 
 class Subscription:
     """One watcher. `services` empty: all of them, also those that come later."""
@@ -28,6 +31,11 @@ class Subscription:
 
     def add(self, service: str, **facts: Any) -> None:
         self._items.setdefault(service, {"service": service}).update(facts)
+        self._bell.set()
+
+    def add_own_log(self) -> None:
+        """Holdfast's own log grew."""
+        self._items["own log"] = {"own_log": True}
         self._bell.set()
 
     async def next(self) -> list[dict[str, Any]]:
