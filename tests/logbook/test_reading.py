@@ -205,7 +205,7 @@ def test_follow(stage: Stage) -> None:
 
 
 def test_removed_segments_are_told(stage: Stage) -> None:
-    """What the size limit took is said, with its count; the beginning is not a complaint."""
+    """What the size limit took is said, with its count."""
     stage.recorder.limits(4096, 16384)
     follower = LineFollower(stage.reader, cursors.BEGINNING)
     stage.say(b"first\n")
@@ -222,10 +222,47 @@ def test_removed_segments_are_told(stage: Stage) -> None:
         assert {note.kind for note in notes} == {"removed"}
         data = sum(len(e.data) + (not e.is_partial) for e in late if isinstance(e, Line))
         assert 6 + lost + data == stage.recorder.position
-        assert notes[-1].text == f"{notes[-1].lost} bytes removed by the size limit"
+        assert notes[-1].text == f"{notes[-1].lost} bytes removed by the size limit or by prune"
     assert base > 0
-    assert stage.notes() == []
     follower.close()
+
+
+def test_a_lost_beginning_is_told(stage: Stage) -> None:
+    """Who asks for what the size limit took is told so, once."""
+    stage.recorder.limits(4096, 16384)
+    stage.recorder.begin_run(1)
+    begun = time.time()
+    for number in range(300):
+        stage.say(b"%0998d\n" % number)
+    stage.recorder.flush()
+    reader, base = stage.reader, stage.reader.beginning().out
+    span = reader.run(1)
+    assert base > 0
+    assert span is not None
+    for start in (cursors.BEGINNING, span.start, reader.since(begun), reader.tail(1000)):
+        first, *rest = stage.entries(start)
+        assert isinstance(first, Note)
+        assert (first.kind, first.lost) == ("removed", base)
+        assert all(isinstance(entry, Line) for entry in rest)
+    for start in (reader.beginning(), reader.tail(3), reader.since(time.time())):
+        assert not any(isinstance(entry, Note) for entry in stage.entries(start))
+    follower = LineFollower(reader, cursors.BEGINNING)
+    assert [entry for entry in follower.wake() if isinstance(entry, Note)] == [first]
+    assert follower.cursor == reader.end()
+    follower.close()
+
+
+def test_after_a_lost_beginning_a_run_begins_whole(stage: Stage) -> None:
+    """The first line of a run is whole, whatever was removed before it."""
+    stage.recorder.limits(4096, 8192)
+    stage.recorder.begin_run(1)
+    stage.say(b"x" * 20_000)
+    stage.recorder.begin_run(2)
+    stage.say(b"whole\n")
+    stage.recorder.flush()
+    found = stage.entries()
+    assert [entry.kind for entry in found if isinstance(entry, Note)] == ["removed", "run"]
+    assert [entry.is_partial for entry in found if isinstance(entry, Line)] == [True, False]
 
 
 def test_segments_vanish_under_a_reader(stage: Stage) -> None:

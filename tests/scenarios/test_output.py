@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from holdfast.vocabulary.errors import UsageError
 from tests.harness import PYTHON, Hold, wait_for
 
 
@@ -103,6 +104,10 @@ def test_tail_since_grep_run_stream(hold: Hold) -> None:
     assert text("--tail", 1).strip() in ("needle", "err")
     assert len(text("--run", 1).splitlines()) == 3
     assert len(text("--run", 2).splitlines()) == 3
+    assert "no output of run 99" in hold.cli("logs", "web", "--run", 99, expect=3).stderr
+    wait_for(
+        lambda: [run["log_bytes"] > 0 for run in hold.json("runs", "web")["runs"]] == [True] * 2
+    )
     assert text("--since", "1h").count("\n") == 6
     assert hold.raw("web", "--stream", "err") == b"err\nerr\n"
 
@@ -127,6 +132,19 @@ def test_terminal_service(hold: Hold) -> None:
     hold.ask("send_input", service="shell", data=base64.b64encode(b"hello\n").decode())
     wait_for(lambda: b"got hello" in hold.raw("shell"))
     wait_for(lambda: b"40 100" in hold.raw("shell"))
+
+
+@pytest.mark.parametrize("data", ["aGVsbG8K!!!!", '"one\\n"', "b25lCg", "aGVsbG8ü"])
+def test_input_that_is_no_base64(hold: Hold, data: str) -> None:
+    """It is refused with a hint, and nothing of it is written."""
+    hold.services(cat={"command": ["cat"], "stdin": "pipe"})
+    hold.up()
+    with pytest.raises(UsageError, match="data is no base64") as refused:
+        hold.ask("send_input", service="cat", data=data)
+    assert refused.value.hint
+    assert data not in refused.value.message + refused.value.hint
+    hold.ask("send_input", service="cat", data="YWZ0ZXIK")
+    wait_for(lambda: hold.raw("cat") == b"after\n")
 
 
 def test_pause_stops_the_cpu(hold: Hold) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -117,6 +118,13 @@ def test_what_the_limit_took_is_said(hold: Hold) -> None:
     answer = hold.ask("logs", service="web", cursor=cursor, limit=5)
     notes = [line["note"] for line in answer["lines"] if line.get("note")]
     assert any("removed" in note for note in notes), answer["lines"][:2]
+    for options in ([], ["--run", "1"], ["--since", "1h"]):
+        told = hold.cli("logs", "web", "--json", *options).stdout.splitlines()
+        note, *lines = map(json.loads, told)
+        assert "bytes removed by the size limit" in note["note"]
+        shown = hold.cli("logs", "web", *options).stdout.splitlines()
+        assert [line["text"] for line in lines[:3]] == shown[1:4]
+    assert "removed" not in hold.cli("logs", "web", "--tail", "5").stdout
 
 
 def test_lines_of_many_services_are_never_mixed(hold: Hold) -> None:

@@ -129,6 +129,10 @@ class RunLines:
             found += self._follower.finish()
         return found
 
+    def unfinished(self) -> list[Line]:
+        """Lines whose end has not come yet, as far as they were read."""
+        return [line for line in self._follower.unfinished() if line.run >= self._run]
+
     def close(self) -> None:
         self._follower.close()
 

@@ -19,7 +19,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.errors import Failed, HoldfastError, UnknownService, UsageError
+from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, UsageError
 from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.places import lock_is_held
 from holdfast.vocabulary.secrets import hider
@@ -60,6 +60,7 @@ def logs(call: Call) -> int:
         sources = [_past(call, part, printer, stream) for part in parts]
         for service, entry in interleave(sources) if sources else ():
             printer.show(service, entry)
+        printer.end_line()
         printer.flush()
         return 0
     return _follow(call, parts, printer, stream)
@@ -144,7 +145,7 @@ def _part(call: Call, name: str, stream: Stream | None) -> Part | None:
         span = reader.run(number)
         if span is None:
             if len(call.operands) == 1:
-                raise Failed(f"{name} has no output of run {number}", f"holdfast runs {name}")
+                raise NotFound(f"{name} has no output of run {number}", f"holdfast runs {name}")
             return None
         start, end = span.start, span.end
     since: float | None = call.options.get("since")

@@ -55,11 +55,13 @@ class Style:
 
 
 class Printer:
-    """Writes lines of services to standard output."""
+    """Writes lines of services to standard output; the pieces of a very long one as they come."""
 
     def __init__(self, style: Style, names: Iterable[str] = ()) -> None:
         self.style = style
         self._out = sys.stdout.buffer
+        self._open: tuple[str, Stream, int] | None = None
+        self._end = b""
         self._colours: dict[str, str] = {}
         self._width = max((len(name) for name in names), default=0)
         for name in sorted(names):
@@ -79,16 +81,39 @@ class Printer:
         if self.style.is_json:
             self._out.write(_json_line(service, entry))
         elif isinstance(entry, Note):
+            self.end_line()
             text = self.style.paint(f"-- {note_text(entry)} --", "dim")
             self._out.write(self._head(service, entry.time) + text.encode() + b"\n")
         else:
+            self._show_line(service, entry)
+
+    def _show_line(self, service: str, line: Line) -> None:
+        head, end = b"", b"\n"
+        if self._open != (whose := (service, line.stream, line.run)):
+            self.end_line()
+            head = self._head(service, line.time)
+        else:
+            end = self._end
+        if self.style.paint.is_on and b"\x1b" in line.data:
             # A colour that the service left on must not run into our next prefix.
-            reset = b"\x1b[0m" if self.style.paint.is_on and b"\x1b" in entry.data else b""
-            self._out.write(self._head(service, entry.time) + entry.data + reset + b"\n")
+            end = b"\x1b[0m\n"
+        # Pieces that a pattern chose need not follow each other: each is shown as a line.
+        if line.is_partial and self.style.pattern is None:
+            self._open, self._end, end = whose, end, b""
+        else:
+            self._open = None
+        self._out.write(head + line.data + end)
+
+    def end_line(self, service: str | None = None) -> None:
+        """End a line of which only pieces have come; of this service, or of any."""
+        if self._open is not None and service in (None, self._open[0]):
+            self._out.write(self._end)
+            self._open = None
 
     def say(self, service: str, text: str, time: float | None, colour: str = "dim") -> None:
         """A word of ours about a service, between its lines."""
         sys.stdout.flush()
+        self.end_line()
         mark = printable_colours(self.style.paint(f"-- {text}", colour))
         self._out.write(self._head(service, time) + mark.encode() + b"\n")
 
@@ -163,6 +188,7 @@ class Followed:
             return
         for line in covered(self._followers[service].finish(), self._covers[service]):
             self._printer.show(service, line)
+        self._printer.end_line(service)
         self._printer.flush()
 
     def _added(self, service: str) -> Iterator[Line | Note]:

@@ -1,7 +1,8 @@
 """Lines that starts wait for: whether a run of a service has printed one that matches.
 
 Looks only while somebody asks, from the beginning of the run on, and is woken when the
-service printed more. What was found counts for that run alone.
+service printed more; at an unfinished line only when nothing more comes for a moment.
+What was found counts for that run alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.own_log import logger
 from holdfast.engine.attendants import Attendant
-from holdfast.engine.watches import Watches
+from holdfast.engine.watches import SILENCE_SECONDS, Watches
 from holdfast.vocabulary.errors import HoldfastError
 
 _log = logger("awaited_lines")
@@ -81,6 +82,10 @@ class AwaitedLines(Attendant):
                 try:
                     if await search.look(pattern) is not None:
                         break
+                    if await _is_silent(more, search.unfinished()) and (
+                        await search.look_at_unfinished(pattern) is not None
+                    ):
+                        break
                 except HoldfastError as error:
                     _log.warning("%s: a line is looked for in vain: %s", service, error.message)
                     await asyncio.sleep(_AGAIN_SECONDS)
@@ -92,6 +97,17 @@ class AwaitedLines(Attendant):
         self._looking.pop(awaited, None)
         self._found[awaited] = run_id
         self._on_found(service)
+
+
+async def _is_silent(more: asyncio.Event, unfinished: list[Any]) -> bool:
+    """Whether there are unfinished lines, and nothing comes to end them."""
+    if not unfinished:
+        return False
+    try:
+        await asyncio.wait_for(more.wait(), SILENCE_SECONDS)
+    except asyncio.TimeoutError:
+        return True
+    return False
 
 
 async def _in_thread(call: Callable[..., Any], *arguments: Any) -> Any:

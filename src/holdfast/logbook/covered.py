@@ -67,6 +67,14 @@ class LineCover:
                 shown.update(zip(places, self._covered(stream, lines), strict=True))  # type: ignore[arg-type]
         return [shown.get(place, entry) for place, entry in enumerate(entries)]
 
+    def glimpse(self, lines: Sequence[Line]) -> list[Line | Note]:
+        """Lines that may still go on, covered as they are now; nothing is remembered."""
+        before, keys = dict(self._before), dict(self._keys)
+        try:
+            return self.cover(list(lines))
+        finally:
+            self._before, self._keys = before, keys
+
     def _is_plain(self, entries: list[Line | Note]) -> bool:
         """Whether there is nothing to hide at all, as nearly always: looked at in one piece."""
         lines = [entry for entry in entries if type(entry) is Line]

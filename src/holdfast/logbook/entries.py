@@ -66,7 +66,7 @@ class Note(NamedTuple):
                 count = "an unknown number of" if self.lost is None else self.lost
                 return f"{count} bytes were not recorded"
             case "removed":
-                return f"{self.lost} bytes removed by the size limit"
+                return f"{self.lost} bytes removed by the size limit or by prune"
             case "missing":
                 return f"{self.lost} bytes are missing from the log's files"
             case "replaced":

@@ -55,5 +55,9 @@ class LineFollower:
             self._cursor = line.cursor
             yield line
 
+    def unfinished(self) -> list[Line]:
+        """What is unfinished now, and may go on."""
+        return self._assembler.unfinished()
+
     def close(self) -> None:
         self._walk.close()

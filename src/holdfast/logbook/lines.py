@@ -74,6 +74,13 @@ class LineAssembler:
             cursor = self._cursor(stream, self._position)
             yield Line(unfinished.time, stream, data, cursor, unfinished.run, True)
 
+    def unfinished(self) -> list[Line]:
+        """The same, but they go on."""
+        kept = dict(self._unfinished)
+        found = list(self.finish())
+        self._unfinished = kept
+        return found
+
     def cursor(self) -> Cursor:
         """Where another assembler would have to begin to see what is still to come."""
         return Cursor(self._place("out", self._position), self._place("err", self._position))

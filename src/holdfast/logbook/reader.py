@@ -20,7 +20,8 @@ _BATCH_RECORDS = 1024
 
 
 class Span(NamedTuple):
-    """A run's part of the log; `end` is None while it is the last run."""
+    """A run's part of the log; `end` is None while it is the last run. Where the beginning is
+    gone, `start` is the log's, and `started_at` None."""
 
     run: int
     start: Cursor
@@ -74,9 +75,9 @@ class Reader:
         return tail.find(self.views(newest_first=True), lines, stream)
 
     def since(self, time: float) -> Cursor:
-        """Where the output of this time begins."""
+        """Where the output of this time begins; the very beginning where some may be gone."""
         micros = int(time * 1_000_000)
-        place = None
+        place = base = None
         for view in self.views(newest_first=True):
             number = view.find_time(micros)
             if number < view.count():
@@ -85,6 +86,9 @@ class Reader:
                 place = view.end()
             if view.created < micros:
                 break
+            base = view.base
+        else:
+            place = None if place == base else place
         return cursors.at(place or 0)
 
     def run(self, number: int = -1) -> Span | None:
@@ -118,7 +122,7 @@ class Reader:
                 end = position
             last = view.run
         if oldest and oldest[0] and oldest[1] != end:
-            yield Span(oldest[0], cursors.at(oldest[1]), ends.get(oldest[0], end), None)
+            yield Span(oldest[0], cursors.BEGINNING, ends.get(oldest[0], end), None)
 
     def views(self, *, newest_first: bool = False) -> Iterator[SegmentView]:
         """The segments one after another; each is closed when the next is asked for."""
@@ -235,8 +239,8 @@ class Walk:
         self._run = found.run_at(self._first)
         if is_anew:
             return Note("anew", None, self.position, self._run)
-        # Whoever reads from the very beginning asks for what there is, not for position 0.
-        if found.base > wanted and not (is_new and wanted == 0):
+        # A log that was emptied has no beginning that somebody could miss.
+        if found.base > wanted and not (is_new and wanted == 0 and found.base == end):
             return Note("removed", None, self.position, self._run, found.base - wanted)
         return None
 

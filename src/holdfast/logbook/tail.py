@@ -30,7 +30,7 @@ def find(views: Iterator[SegmentView], lines: int, stream: Stream | None) -> Cur
             search.skip(view, view.count())
         else:
             search.walk(view)
-    return search.cursor() if search else cursors.BEGINNING
+    return search.cursor() if search and search.is_full() else cursors.BEGINNING
 
 
 class _Search:
@@ -60,6 +60,10 @@ class _Search:
             self._starts[stream] is not None or self._beyond[stream] > LONGEST_LINE_BYTES
             for stream in self._included()
         )
+
+    def is_full(self) -> bool:
+        """Are there as many lines as were asked for?"""
+        return self._lines <= 0 or self._threshold is not None
 
     def is_cut_open(self) -> bool:
         """May something unfinished still come to light in an older segment?"""

@@ -57,6 +57,16 @@ class RunSearch:
             if found is not None:
                 return shown(batch[found].text)
 
+    def unfinished(self) -> list[Line]:
+        """Lines of what was looked at whose end has not come yet."""
+        return [] if self._lines is None else self._lines.unfinished()
+
+    async def look_at_unfinished(self, pattern: str) -> str | None:
+        """The first of them that matches already."""
+        lines = self.unfinished()
+        found = await self._matcher.first(pattern, [line.data for line in lines])
+        return None if found is None else shown(lines[found].text)
+
     def close(self) -> None:
         if self._lines is not None:
             self._lines.close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 
+from holdfast.adapters import own_log
 from holdfast.adapters.matching import Matcher
 from holdfast.adapters.output import LogQuery, bounds_of, ends_of, log_line, note_line
 from holdfast.app.context import Context
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
 from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
-from holdfast.vocabulary.errors import NotFound
+from holdfast.vocabulary.errors import NotFound, UsageError
 from holdfast.vocabulary.results import Done, LogLine, LogsResult, OutputGrant
 
 _MOST_LINES = 10_000
@@ -139,21 +142,32 @@ async def open_output(context: Context, command: OpenOutput) -> OutputGrant:
 async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:
     names = context.roster.names(command.services) if command.services else []
     subscription = context.watches.subscribe(names)
+    silence = None
+    if command.own_log:
+        silence = own_log.listen(asyncio.get_running_loop(), subscription.add_own_log)
+        subscription.add_own_log()  # from here on it is in force
     try:
         while True:
             items = await subscription.next()
-            begun = [item["service"] for item in items if len(item) == 1]
+            begun = [item["service"] for item in items if item.keys() == {"service"}]
             ends = await context.in_thread(ends_of, context.logs, begun) if begun else {}
             for item in items:
                 item["hides"] = context.hiding.number
-                if item["service"] in ends:
+                if item.get("service") in ends:
                     item["position"] = ends[item["service"]]
                 yield item
     finally:
+        if silence is not None:
+            silence()
         subscription.close()
 
 
 async def send_input(context: Context, command: SendInput) -> Done:
+    try:
+        base64.b64decode(command.data, validate=True)
+    except ValueError:
+        hint = "encode what is to be written, without line ends: `hello` is aGVsbG8="
+        raise UsageError("data is no base64", hint) from None
     run_id = context.roster.get(command.service).live_run_id()
     message = {"do": "write", "run_id": run_id, "data": command.data, "eof": command.eof}
     await context.link.ask(message)

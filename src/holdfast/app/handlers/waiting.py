@@ -10,7 +10,7 @@ from holdfast.adapters.matching import Matcher, check_expression
 from holdfast.adapters.output import RunLines
 from holdfast.app.context import Context
 from holdfast.engine.service_runner import ServiceRunner
-from holdfast.engine.watches import Subscription
+from holdfast.engine.watches import SILENCE_SECONDS, Subscription
 from holdfast.logbook.covered import LineCover
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
@@ -123,35 +123,45 @@ def is_met(runner: ServiceRunner, condition: str) -> bool:
 
 
 async def _until_line(context: Context, runner: ServiceRunner, expression: str) -> str | None:
-    """Read on whenever the log grew, from the start of the current run."""
+    """Read on whenever the log grew, from the start of the current run; in a silence, try the
+    line that is unfinished."""
     check_expression(expression)
     number = max(runner.number, 1)
     lines = await context.in_thread(RunLines, context.logs, runner.name, number)
     subscription, cover = context.watches.subscribe([runner.name]), LineCover(hider())
+    is_silent = False
     try:
         async with context.searches, Matcher(context.link, expression) as matcher:
             while True:
                 is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
                 # Covered first: nobody finds out a secret by asking what it is like.
                 added: list[Line | Note] = [*await context.in_thread(lines.batch, is_over)]
-                batch = [line for line in cover.cover(added) if isinstance(line, Line)]
+                is_all, rest = not added, lines.unfinished()
+                is_silent = is_silent and is_all
+                shown = cover.glimpse(rest) if is_silent else cover.cover(added)
+                batch = [line for line in shown if isinstance(line, Line)]
                 if found := await matcher.matches([line.data for line in batch]):
                     return batch[found[0]].text
-                if not batch and runner.is_removed:
+                if is_all and runner.is_removed:
                     return None
-                if not batch:
-                    await _either(runner, subscription)
+                if is_all:
+                    wait_seconds = SILENCE_SECONDS if rest and not is_silent else None
+                    is_silent = not await _either(runner, subscription, wait_seconds)
     finally:
         subscription.close()
         lines.close()
 
 
-async def _either(runner: ServiceRunner, subscription: Subscription) -> None:
-    """Return when the service changed or printed more."""
+async def _either(
+    runner: ServiceRunner, subscription: Subscription, seconds: float | None = None
+) -> bool:
+    """Whether the service changed or printed more, in time."""
     change: asyncio.Future[Any] = runner.next_change()
     more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())
     try:
-        await asyncio.wait([change, more], return_when=asyncio.FIRST_COMPLETED)
+        ways = [change, more]
+        done, _ = await asyncio.wait(ways, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
     finally:
         change.cancel()
         more.cancel()

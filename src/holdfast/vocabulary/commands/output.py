@@ -56,7 +56,9 @@ class Watch(Command, frozen=True, kw_only=True):
 
     The first item of each service comes when the watch is in force: who reads the log at
     every item misses nothing. `exited: true` is added when a run's output is complete.
-    Without names, all services are watched, those that come later too.
+    Without names, all services are watched, those that come later too. With `own_log`,
+    `{own_log: true}` tells that Holdfast's own log grew, first when that is in force; what it
+    says is in the file, for who may read that.
     """
 
     name = "watch"
@@ -64,6 +66,7 @@ class Watch(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     streams = True
     services: list[str] = []
+    own_log: bool = False
 
 
 class SendInput(Command, frozen=True, kw_only=True):

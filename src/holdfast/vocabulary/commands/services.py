@@ -145,7 +145,8 @@ class Wait(Command, frozen=True, kw_only=True):
 
     Without probes, ready and healthy mean that it runs.
 
-    A line counts from the start of the service's current run.
+    A line counts from the start of the service's current run; an unfinished one, such as a
+    prompt, once nothing more came for 0.2 s.
     """
 
     name = "wait"
