@@ -26,6 +26,7 @@ def of(env: dict[str, str], settings: Settings | None = None) -> list[str]:
         ("DB_PASSWORD", "p4ssw0rd!"),
         ("SESSION_SECRET", "0123456789012"),
         ("GITHUB_TOKEN", "whatever-it-is"),
+        ("DB_PWD", "hunter2-hunter2"),
     ],
 )
 def test_values_of_secret_names(name: str, value: str) -> None:
@@ -37,6 +38,7 @@ def test_values_of_secret_names(name: str, value: str) -> None:
     ("name", "value"),
     [
         ("PWD", "/srv/somewhere/project"),
+        ("PWD", "/srv/with a blank/project"),
         ("SSH_AUTH_SOCK", "/tmp/agent.1"),
         ("TLS_KEY", "./certs/site.key"),
         ("TOKEN_SECONDS", "3600"),

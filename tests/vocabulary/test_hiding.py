@@ -91,6 +91,29 @@ def test_what_is_no_secret(line: bytes) -> None:
     assert Hider().mask(line) == line
 
 
+@pytest.mark.parametrize(
+    ("line", "is_shown"),
+    [
+        (b"PWD=/srv/app\nOLDPWD=/srv\nHOME=/root", True),
+        (b"declare -x OLDPWD='/srv/my app'", True),
+        (b'{"PWD": "/srv/app", "x": 1}', True),
+        (rb'{"e":"{\"PWD\":\"/srv\"}"}', True),
+        (b"DB_PWD=/srv/app", False),
+        (b"DB-PWD=/srv/app", False),
+        (b"MYOLDPWD=/srv/app", False),
+        (b"pwd=/srv/app", False),
+        (b"pwd=hunter2", False),
+        (b"PWD=hunter2", False),
+        (b"UID=sa;PWD=/srv/app", False),
+        (b"UID=sa; PWD=/srv/app", False),
+        (b"PWD_2=/srv/app", False),
+    ],
+)
+def test_a_working_folder_is_no_secret(line: bytes, is_shown: bool) -> None:
+    """PWD and OLDPWD are shown where they name a folder; other names that end so are hidden."""
+    assert (Hider().replace(line) == line) is is_shown
+
+
 def test_a_private_key_is_hidden_line_by_line() -> None:
     """Over several lines, and also if its end never comes."""
     key = b"-----BEGIN RSA PRIVATE KEY-----\nMIIEow0BAAKCAQEA\nabcdefgh\n"

@@ -29,6 +29,8 @@ _NAME = pattern(
 )
 _ADDRESS = pattern(r"[a-z][a-z0-9+.-]*://(?:([^\s/@]*)@)?[^\s/?#@]*([^\s]*)", re.IGNORECASE)
 _SECRET_ADDRESS = pattern(r"webhook|dsn|secret|token|credential|connection", re.IGNORECASE)
+_FOLDER = "PWD"
+"""Where a shell is: its name looks like a password's, and its path may hold blanks."""
 _FLAG = pattern(r"[\w.]{1,60}")
 _PATH = pattern(r"(?:/|\./|\.\./|~/)[^\s]*")
 _WORDS = frozenset({
@@ -77,7 +79,7 @@ def _raw(
         yield from _of_headers(target.headers)
     for environ in given:
         for name, value in environ.items():
-            if _NAME.search(name):
+            if name != _FOLDER and _NAME.search(name):
                 yield from _of_variable(name, value)
     for spec in specs:
         yield from _of_arguments(spec.argv)

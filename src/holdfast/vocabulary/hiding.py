@@ -57,6 +57,11 @@ def _named(name: str) -> str:
     return rf"{name}{_REST}(?:{_SET}|{_COLON}){_VALUE}"
 
 
+# What a shell tells of itself, always a whole path and in capitals; no part of a connection string.
+_FOLDER = (
+    r"(?-i:(?:(?<![\w;&.-])(?<!; )|(?<=OLD)(?<![\w;&.-]OLD))PWD)"
+    r"\\?[\"']?[ \t]{0,3}[=:][ \t]{0,3}\\?[\"']?/"
+)
 _CREDENTIALS = r"(?<![\w-]){}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
 _GITHUB = r"(?<![A-Za-z0-9])(gh[opsur]_[A-Za-z0-9]{20,})"
 _PRIVATE = (
@@ -68,7 +73,7 @@ NAMES: dict[str, str] = {
     "secret": _named(r"secret(?:[_-]?key)?"),
     "token": _named("token"),
     "passw": _named("passw(?:or)?d"),
-    "pwd": _named("pwd"),
+    "pwd": rf"(?!{_FOLDER})" + _named("pwd"),
     "key": _named(r"(?:(?<=[_-])|(?<=api)|(?<=access)|(?<=private))key"),
     "credential": _named("credential"),
     "authorization": _named("authorization"),
