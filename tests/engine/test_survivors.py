@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.state_tables import OpenRun
+from holdfast.adapters.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.attendants import Attendants
 from holdfast.engine.declaration import Declaration
 from holdfast.engine.ports import Open, Ports
@@ -15,6 +15,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.survivors import Survivors
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.states import Desired, State
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder
 
 Message = dict[str, Any]
@@ -26,6 +27,7 @@ class Link:
     def __init__(self, alive: set[int]) -> None:
         self.alive = alive
         self.strays: list[Message] = []
+        self.is_paused = False
         self.boot_id = "boot"
         self.asked: list[Message] = []
 
@@ -37,7 +39,7 @@ class Link:
             return {"pids": [8]}
         if message["pid"] not in self.alive:
             raise Failed("no such process")
-        return {**message, "ok": True, "adopted": True}
+        return {**message, "ok": True, "adopted": True, "paused": self.is_paused}
 
     def request(self, message: Message, then: object) -> None:
         self.asked.append(message)
@@ -92,6 +94,19 @@ def test_a_survivor_is_adopted() -> None:
     asyncio.run(story())
 
 
+def test_a_survivor_that_is_paused_is_told_so() -> None:
+    """Whoever froze it, it is not called running."""
+
+    async def story() -> None:
+        scene = Scene({7})
+        scene.left(7)
+        scene.link.is_paused = True
+        assert await scene.survivors.settle(["web"]) == ["web"]
+        assert scene.roster.runners["web"].state is State.PAUSED
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("start_time", ["5", None])
 def test_an_end_that_nobody_saw_is_unknown(start_time: str | None) -> None:
     """No code is invented; without a start time nobody is even asked for."""
@@ -131,6 +146,25 @@ def test_survivors_of_unknown_services_can_be_stopped() -> None:
         runner = scene.roster.runners["web"]
         assert runner.status().pid == 7
         assert runner.declaration.spec.restart_policy == "never"
+
+    asyncio.run(story())
+
+
+def test_a_stop_by_hand_of_a_stranger_is_carried_out() -> None:
+    """Not being declared yet, it is not wanted running again."""
+
+    async def story() -> None:
+        scene = Scene({7, 8}, declared=False)
+        scene.left(7, 8)
+        scene.roster.records["web"] = ServiceRecord(
+            desired=Desired.STOPPED, stays_off=True, state=State.STOPPING, since=0.0, number=2
+        )
+        settling = asyncio.ensure_future(scene.survivors.settle_strangers())
+        await asyncio.sleep(0)
+        runner = scene.roster.runners["web"]
+        assert (runner.state, runner.desired) == (State.STOPPING, Desired.STOPPED)
+        assert runner.stays_off
+        settling.cancel()
 
     asyncio.run(story())
 

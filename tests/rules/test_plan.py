@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules import plan
-from holdfast.rules.plan import APPLIES, Action, Applies, Known, differences, make
+from holdfast.rules.plan import APPLIES, Action, Applies, Known, Trace, differences, make
 from holdfast.vocabulary.service_spec import Dependency, LogSpec, RestartSpec, ServiceSpec, StopSpec
 
 WEB = ServiceSpec(name="web", argv=("web", "--port", "1"), working_dir="/srv", env={"A": "1"})
@@ -170,3 +170,20 @@ def test_an_instance_more_is_a_new_run_to_follow() -> None:
     known = {it.name: Known(it, it, True) for it in (one, api)}
     made = make(known, {it.name: it for it in (one, two, api)})
     assert {it.service: it.follows for it in made.steps if it.follows} == {"api": ("web@2",)}
+
+
+def test_a_trace_knows_a_declaration_again() -> None:
+    """Where only a trace is left of what runs, what fits stays and what does not is restarted."""
+    old, new = but(env={"A": "1"}), but(env={"A": "2"})
+    trace = Trace.of("run-1", old)
+    known = Known(new, None, is_wanted_up=True, trace=trace)
+    assert step(known, old).action is not Action.RESTART
+    assert step(known, new)[1:3] == (Action.RESTART, ("declaration",))
+    assert step(Known(old, None, is_wanted_up=True, trace=trace), new).fields == ("env.A",)
+
+
+def test_a_trace_tells_nothing() -> None:
+    """It differs from run to run, though the declaration is the same; what applies in place
+    is not in it."""
+    assert Trace.of("run-1", but()).digest != Trace.of("run-2", but()).digest
+    assert Trace.of("run-1", but()).fits(but(start_seconds=9.0))

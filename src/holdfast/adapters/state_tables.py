@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.own_log import logger
+from holdfast.rules.plan import Trace
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import RunRecord
 from holdfast.vocabulary.states import Desired, ErrorType, State
@@ -77,6 +78,8 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The run whose exit the counters already include."""
     scheduled_until: float | None = None
     error_type: ErrorType | None = None
+    trace: Trace | None = None
+    """Of what the live run was started with."""
 
 
 class OpenRun(msgspec.Struct, frozen=True):

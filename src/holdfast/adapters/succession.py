@@ -116,6 +116,7 @@ class Succession:
             {
                 **run,
                 "age": now - self._began.get(run_id, now),
+                "began": self._began.get(run_id, now),
                 "parts": self._spares.get(run_id, {}),
                 "end": self._ends[run_id].facts(now) if run_id in self._ends else None,
             }

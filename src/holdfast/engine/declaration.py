@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.rules.plan import Trace
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.service_spec import ServiceSpec
 
@@ -48,6 +49,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     launched: ServiceSpec | None = None
     """What this run was started with, if it is something else."""
     launched_run: str | None = None
+    trace: Trace | None = None
+    """What is left of that, where it is not known."""
 
 
 def environ_digest(environ: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.adapters.metrics.usage import Usage
 from holdfast.adapters.state_tables import OpenRun
+from holdfast.rules.plan import Trace
 
 
 class LiveRun:
@@ -15,7 +16,7 @@ class LiveRun:
 
     __slots__ = (
         "adopted", "enforced", "is_empty", "is_found", "log_bytes", "main_gone", "number", "pid",
-        "run_id", "start_time", "started_at", "started_mono", "usage",
+        "run_id", "start_time", "started_at", "started_mono", "trace", "usage",
     )  # fmt: skip
 
     def __init__(self, run_id: str, number: int, started_at: float, started_mono: float) -> None:
@@ -35,6 +36,8 @@ class LiveRun:
         """Limits that the kernel holds it to: memory, cpu, processes."""
         self.usage: Usage | None = None
         """What it uses, by the last look."""
+        self.trace: Trace | None = None
+        """Of what it was started with, once it was asked for."""
 
     @classmethod
     def of(cls, run: dict[str, Any], now_mono: float) -> LiveRun:

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine import exits
+from holdfast.engine.declaration import Kept
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.relieved_runner import RelievedRunner
 from holdfast.rules.lifecycle import Cause, state_of_live_run
@@ -24,6 +25,14 @@ class RestoredRunner(RelievedRunner):
 
     is_unsettled = False
     """Whether an earlier supervisor was still to start it, whatever its state says."""
+
+    def recall(self, kept: Kept, run_id: str | None) -> None:
+        """How its live run was started, as an earlier supervisor knew it."""
+        self.overrides = kept.overrides
+        is_that_run, trace = run_id == kept.launched_run, kept.trace
+        self.launched = (is_that_run and kept.launched) or self.declaration.spec
+        if trace is not None and trace.run_id == run_id:
+            self.launched, self.trace = None, trace
 
     def restore(
         self, record: ServiceRecord | None, live: dict[str, Any] | None, exits: list[dict[str, Any]]
@@ -56,17 +65,28 @@ class RestoredRunner(RelievedRunner):
         assert self.run is None, "a process is adopted only by a service without one"
         self.run = live = self._live(run)
         live.adopted = True
+        self._find_launched(live)
         if self.state is State.PENDING:
             self._move(Cause.ADOPT)
         else:
             self._cancel_timer()
             self._move(Cause.START)
             self._move(Cause.STAYED_UP)
+        if run.get("paused"):
+            self._move(Cause.PAUSE)
         self.reason = None
         self._want(Desired.RUNNING)
         self._ports.recorder.run_started(live.as_open(self.name, self._ports.keeper.boot_id))
         self._event(Kind.SERVICE_ADOPTED, pid=live.pid, number=live.number, is_survivor=is_survivor)
         self._ports.attendants.run_began(self)
+
+    def _find_launched(self, live: LiveRun) -> None:
+        """What an earlier Holdfast started it with: what is declared now, if it has its trace."""
+        trace, self.launched = self.trace, None
+        if trace is not None and trace.run_id != live.run_id:
+            self.trace = None
+        elif trace is not None and trace.fits(self.declaration.spec):
+            self.launched = self.declaration.spec
 
     def record_aside(self, facts: dict[str, Any]) -> None:
         """The exit of a run that was beside another one: a fact, and no failure."""

@@ -75,7 +75,7 @@ class Roster:
     def selectors(self) -> Selectors:
         """What the names in verbs mean now."""
         specs = {name: runner.declaration.spec for name, runner in self.runners.items()}
-        return Selectors(specs, self._groups())
+        return Selectors(specs, self._groups(), is_loaded=True)
 
     def labels(self) -> list[str]:
         """The names that stand for several services; asked at every status."""
@@ -134,7 +134,7 @@ class Roster:
         record = self.records.pop(name, None)
         if record is not None:
             runner.number, runner.accounted = record.number, record.accounted
-            runner.stays_off = record.stays_off
+            runner.stays_off, runner.trace = record.stays_off, record.trace
             if record.desired is Desired.RUNNING:
                 runner.scheduled_until = record.scheduled_until
         self.remember(runner)
@@ -154,6 +154,7 @@ class Roster:
             overrides=runner.overrides,
             launched=runner.launched if is_outdated else None,
             launched_run=runner.last_run_id if is_outdated else None,
+            trace=runner.trace if runner.launched is None else None,
         )
         if self._remembered.get(runner.name) == kept:
             return
@@ -197,9 +198,7 @@ class Roster:
         for declaration, remembered in _declarations(kept):
             runner = self._add(declaration)
             name = runner.name
-            runner.overrides = remembered.overrides
-            is_that_run = (live.get(name) or {}).get("run_id") == remembered.launched_run
-            runner.launched = (is_that_run and remembered.launched) or declaration.spec
+            runner.recall(remembered, (live.get(name) or {}).get("run_id"))
             self._environs.add(declaration.environ_key)
             word = kept.get(_DESIRED + name)
             runner.is_unsettled = word == Desired.RUNNING.value
@@ -242,7 +241,7 @@ class Roster:
                 self._ports.recorder.run_started(open_run)
 
     def on_notice(self, notice: dict[str, Any]) -> None:
-        """Pass an exit or an end on to its runner."""
+        """Pass an exit, an end or a person's stop on to its runner."""
         runner = self.runners.get(notice.get("service") or "")
         match notice["notice"]:
             case "exit" if notice.get("kind") == "task":
@@ -253,6 +252,9 @@ class Roster:
                 runner.on_exit(notice)
             case "ended" if runner is not None:
                 runner.on_ended(notice)
+            case "end_asked" if runner is not None:
+                # Under way already: the same grace asked again changes nothing.
+                runner.stop(grace=notice["grace"], by_hand=True)
             case _:
                 pass
 

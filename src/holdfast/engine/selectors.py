@@ -18,10 +18,16 @@ class Selectors:
     """The names that can be used now."""
 
     def __init__(
-        self, specs: Mapping[str, ServiceSpec], groups: Mapping[str, Iterable[str]]
+        self,
+        specs: Mapping[str, ServiceSpec],
+        groups: Mapping[str, Iterable[str]],
+        *,
+        is_loaded: bool = False,
     ) -> None:
+        """`is_loaded`: these are known already, and a configuration may have others by now."""
         self._specs = specs
         self._groups = groups
+        self._is_loaded = is_loaded
 
     def names(self, wanted: Iterable[str]) -> list[str]:
         """The services meant, each once, in the order of asking; raises for an unknown name."""
@@ -41,7 +47,8 @@ class Selectors:
         else:
             found = self._instances(selector) or self._members(selector)
         if not found:
-            raise UnknownService.named(selector, self.known())
+            has_file = self._is_loaded and any(it.origin == "config" for it in self._specs.values())
+            raise UnknownService.named(selector, self.known(), has_file=has_file)
         return found
 
     def one(self, selector: str) -> str:

@@ -48,6 +48,8 @@ class Service:
     overrides: Overrides | None = None
     launched: ServiceSpec | None = None
     """What the live run was started with; None: that is not known."""
+    trace: plan.Trace | None = None
+    """What is left of that, where it is not known."""
     state = State.PENDING
     desired = Desired.STOPPED
     stays_off = False
@@ -185,7 +187,12 @@ class Service:
     @property
     def is_outdated(self) -> bool:
         """Whether what runs would be another process if it were started now."""
-        return self.run is not None and plan.is_outdated(self.launched, self.declaration.spec)
+        spec = self.declaration.spec
+        if self.run is None:
+            return False
+        if self.launched is None and self.trace is not None and spec.origin != "adopted":
+            return not self.trace.fits(spec)
+        return plan.is_outdated(self.launched, spec)
 
     @property
     def is_condemned(self) -> bool:

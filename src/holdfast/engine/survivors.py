@@ -14,6 +14,7 @@ from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import OpenRun
 from holdfast.engine.declaration import Declaration, recording
+from holdfast.engine.restored_runner import RestoredRunner
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.names import GATE_SERVICE
@@ -31,6 +32,7 @@ class Survivors:
         self._roster = roster
         self._link = link
         self._has_looked = False
+        self._strangers: set[str] = set()
         self._strays: asyncio.Future[dict[str, Any]] | None = None
 
     def look_ahead(self) -> None:
@@ -45,18 +47,24 @@ class Survivors:
             for run in sorted(self._roster.open_runs.pop(name, []), key=lambda it: -it.number):
                 if await self._settle(name, run):
                     adopted.add(name)
+            if name in self._strangers:
+                self._strangers.discard(name)
+                await self._settle_declared(self._roster.runners[name])
         return sorted(adopted)
 
     async def settle_strangers(self) -> list[str]:
-        """Survivors that nobody declares any more stay visible, and can be stopped."""
+        """Survivors that nobody declares, or not yet, stay visible, and can be stopped."""
+        await self._look_for_strays()
         adopted = []
         for name in [name for name in self._roster.open_runs if name not in self._roster.runners]:
-            for run in self._roster.open_runs.pop(name):
-                spec = _unknown_spec(name)
-                answer = await self._adopt(run, spec)
-                if answer is not None and name not in self._roster.runners:
-                    runner, _, _ = self._roster.declare(Declaration(spec))
-                    runner.adopt(answer, is_survivor=True)
+            for run in sorted(self._roster.open_runs.pop(name), key=lambda it: -it.number):
+                answer = await self._adopt(run, spec := _unknown_spec(name))
+                if answer is None:
+                    continue
+                if name not in self._roster.runners:
+                    self._roster.declare(Declaration(spec))
+                if await self._take(self._roster.runners[name], run, answer):
+                    self._strangers.add(name)
                     adopted.append(name)
         return adopted
 
@@ -111,19 +119,29 @@ class Survivors:
 
     async def _settle(self, name: str, run: OpenRun) -> bool:
         runner = self._roster.runners[name]
-        spec = runner.declaration.spec
-        answer = await self._adopt(run, spec)
-        if answer is None:
-            if runner.run is None or runner.run.run_id != run.run_id:
-                runner.account(unknown_exit(run))
-            return False
+        answer = await self._adopt(run, runner.declaration.spec)
+        if answer is not None:
+            return await self._take(runner, run, answer)
+        if runner.run is None or runner.run.run_id != run.run_id:
+            runner.account(unknown_exit(run))
+        return False
+
+    async def _settle_declared(self, runner: RestoredRunner) -> None:
+        """Now that it is declared: its declaration may want no survivors."""
+        is_survivor = runner.run is not None and runner.run.adopted
+        if is_survivor and runner.declaration.spec.survivors == "stop":
+            await runner.stop()
+
+    async def _take(self, runner: RestoredRunner, run: OpenRun, answer: dict[str, Any]) -> bool:
+        """Make it the run of its service, if that is to be; says whether it goes on."""
         if runner.run is not None:
             # A newer instance runs already: there is only one, ever.
             self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
             return False
         stays_off = runner.stays_off and run.number <= runner.number
         runner.adopt(answer, is_survivor=True)
-        if spec.survivors == "stop" or stays_off:
+        self._roster.remember(runner)
+        if runner.declaration.spec.survivors == "stop" or stays_off:
             # The stop by hand under way when we died is carried out, and remembered as that.
             await runner.stop(by_hand=stays_off)
             return False

@@ -17,6 +17,7 @@ from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine.declaration import Overrides
 from holdfast.engine.live_run import LiveRun
 from holdfast.rules.health import Condition
+from holdfast.rules.plan import Trace
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.errors import ResourceExceeded
 from holdfast.vocabulary.results import Outcome, ServiceStatus
@@ -210,7 +211,18 @@ def record_of(service: Service) -> ServiceRecord:
         accounted=service.accounted,
         scheduled_until=service.scheduled_until,
         error_type=service.error_type,
+        trace=_trace(service),
     )
+
+
+def _trace(service: Service) -> Trace | None:
+    """Of what the live run was started with."""
+    run = service.run
+    if run is None or service.launched is None:
+        return service.trace
+    if run.trace is None:
+        run.trace = Trace.of(run.run_id, service.launched)
+    return run.trace
 
 
 def _owner(owner: Owner) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A plan names fields and variables; it never holds a value, because values may be
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -65,17 +66,40 @@ class Action(str, Enum):
     UNCHANGED = "unchanged"
 
 
+class Trace(msgspec.Struct, frozen=True):
+    """What is left of the declaration by which a run was started: enough to know it again.
+
+    Tells nobody what was in it, because it may lie on a disk.
+    """
+
+    run_id: str
+    digest: str
+
+    @classmethod
+    def of(cls, run_id: str, spec: ServiceSpec) -> Trace:
+        """Without what is empty: a field of a later version changes nothing."""
+        fields = {name: getattr(spec, name) for name in RESTART_FIELDS}
+        said = {name: value for name, value in fields.items() if value not in (None, (), {})}
+        text = msgspec.json.encode((run_id, said), order="deterministic")
+        return cls(run_id, hashlib.sha256(text).hexdigest()[:32])
+
+    def fits(self, spec: ServiceSpec) -> bool:
+        return Trace.of(self.run_id, spec) == self
+
+
 class Known(msgspec.Struct, frozen=True):
     """A service as it is now."""
 
     spec: ServiceSpec
     """What is declared."""
     launched: ServiceSpec | None = None
-    """What its live run was started with; None: nothing runs."""
+    """What its live run was started with; None: nothing runs, or that is not known."""
     is_wanted_up: bool = False
     """Whether it runs, or failed and should run: a changed command is started then."""
     is_overridden: bool = False
     """Whether a restart gave it other arguments or variables."""
+    trace: Trace | None = None
+    """What is left of what its live run was started with, where that is not known."""
 
 
 class Step(NamedTuple):
@@ -202,6 +226,8 @@ def _step(name: str, known: Known, wanted: ServiceSpec) -> Step:
     # What runs counts, not what was declared meanwhile: `up` declares without restarting.
     before = known.launched or known.spec
     by_restart = differences(before, wanted, Applies.BY_RESTART)
+    if known.launched is None and known.trace is not None:
+        by_restart = () if known.trace.fits(wanted) else by_restart or ("declaration",)
     in_place = differences(known.spec, wanted, Applies.IN_PLACE)
     if not by_restart and not in_place:
         return Step(name, Action.UNCHANGED, is_overridden=known.is_overridden)

@@ -46,7 +46,9 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
         use_settings(context, configuration)
         caller.remember(context.link, said)
         declared = list(configuration.services)
-        await context.survivors.settle(declared)
+        runners = context.roster.runners
+        adopted = await context.survivors.settle(declared)
+        changed += [name for name in adopted if runners[name].is_outdated]
         await context.survivors.settle_strangers()
         await fit_instances(context)
     names = asked or [
@@ -123,6 +125,7 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
         async with context.changes:
             context.roster.declare(Declaration(spec, _environment(context, command, actor)))
             await context.survivors.settle([name])
+            await context.survivors.settle_strangers()
     claim(context, [name], actor)
     outcomes = await context.roster.start([name], wait=command.wait)
     told = await with_last_lines(context, outcomes)
@@ -196,4 +199,5 @@ async def adopt(context: Context, command: Adopt) -> Outcomes:
         runner, _, _ = context.roster.declare(Declaration(spec))
         runner.adopt(run, is_survivor=False)
         context.roster.remember(runner)
+        await context.survivors.settle_strangers()
     return Outcomes(services={name: runner.outcome("adopted")})

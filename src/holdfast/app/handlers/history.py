@@ -91,8 +91,18 @@ async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str,
 async def runs(context: Context, command: Runs) -> RunsResult:
     names = context.roster.names([command.service])
     await context.store.written()
+    await context.recorded.refresh()
     limit = max(0, min(command.limit, 1000))
-    found = [run for name in names for run in await context.store.runs_of(name, limit)]
+    stored = [run for name in names for run in await context.store.runs_of(name, limit)]
+    lives = [context.roster.runners[name].run for name in names if name in context.roster.runners]
+    # What it printed is stored when it ends.
+    printed = {live.run_id: live.log_bytes for live in lives if live is not None}
+    found = [
+        msgspec.structs.replace(run, log_bytes=printed[run.run_id])
+        if run.run_id in printed
+        else run
+        for run in stored
+    ]
     if len(names) > 1:
         found = sorted(found, key=lambda run: run.started_at, reverse=True)[:limit]
     return RunsResult(runs=found)

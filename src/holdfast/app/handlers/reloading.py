@@ -156,6 +156,7 @@ def _known(runner: ServiceRunner) -> Known:
         launched=runner.launched if runner.run is not None else None,
         is_wanted_up=is_wanted_up,
         is_overridden=runner.overrides is not None,
+        trace=runner.trace if runner.run is not None else None,
     )
 
 

@@ -1,0 +1,142 @@
+"""What people asked for, and what runs, outlives every death of Holdfast itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.client.keeper_line import KeeperLine
+from tests.harness import Hold, is_alive, quick, started, wait_for
+from tests.scenarios.test_pains_death import kill_holdfast
+
+
+def test_a_stop_through_the_keeper_holds_when_the_supervisor_wakes_up(hold: Hold) -> None:
+    """Who hung while a person stopped a service takes its end for no crash."""
+    hold.services(web=quick(), other=quick())
+    hold.up()
+    web, other = hold.service("web"), hold.service("other")
+    supervisor = hold.supervisor_pid
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        with closing(KeeperLine(str(hold.runtime / "keeper.sock"))) as keeper:
+            keeper.ask("end", run_id=web["run_id"])
+            wait_for(lambda: not is_alive(web["pid"]))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    stopped = hold.wait_status("web", "stopped")
+    assert (stopped["desired"], stopped["restart_count"]) == ("stopped", 0)
+    assert hold.json("alerts")["alerts"] == []
+    hold.cli("up", "-d", "--unless-stopped")
+    assert hold.service("web")["status"] == "stopped"
+    assert hold.service("other")["pid"] == other["pid"]
+
+
+def test_run_takes_over_what_others_left(hold: Hold) -> None:
+    """After a crash of both, a command that is run makes nobody forget the survivors."""
+    hold.services(web=quick(), guest=quick(survivors="stop"))
+    hold.up()
+    hold.cli("run", "--name", "older", "--", "sleep", "300")
+    before = {name: hold.service(name)["pid"] for name in ("web", "guest", "older")}
+    kill_holdfast(hold)
+    hold.cli("run", "--name", "newer", "--", "sleep", "300")
+    assert {name: hold.service(name)["pid"] for name in before} == before
+    hold.up()
+    now = {name: hold.wait_status(name, "running")["pid"] for name in before}
+    assert (now["web"], now["older"]) == (before["web"], before["older"])
+    assert now["guest"] != before["guest"]
+    hold.cli("down")
+    assert not any(is_alive(pid) for pid in (*before.values(), *now.values()))
+
+
+def test_adopt_takes_over_what_others_left(hold: Hold) -> None:
+    """Whichever verb comes first after a crash of both, nothing is forgotten."""
+    hold.cli("run", "--name", "older", "--", "sleep", "300")
+    older = hold.service("older")["pid"]
+    kill_holdfast(hold)
+    with started(["sleep", "300"]) as other:
+        hold.cli("adopt", "found", "--pid", other.pid)
+        assert hold.service("older")["pid"] == older
+        hold.cli("down")
+    assert not is_alive(older)
+
+
+def test_survivors_stay_known_after_an_up_in_vain(hold: Hold) -> None:
+    """A configuration that is wrong after a crash of both makes nobody forget them."""
+    hold.services(web=quick())
+    hold.up()
+    pid = hold.service("web")["pid"]
+    kill_holdfast(hold)
+    hold.write({"services": {"web": {"comand": "x"}}})
+    hold.cli("up", "-d", expect=7)
+    assert is_alive(pid)
+    for verb in ("status", "down"):
+        assert "1 service outlived" in hold.cli(verb, expect=4).stderr
+    assert str(hold.project) in hold.cli("ls").stdout
+    hold.services(web=quick())
+    hold.up()
+    assert hold.service("web")["pid"] == pid
+    hold.cli("down")
+    assert "nothing runs here" in hold.cli("status", expect=4).stderr
+    assert not (hold.state / "keeper.json").exists()
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_what_is_paused_stays_paused(hold: Hold, is_frozen: bool) -> None:
+    """A service that was paused before a crash of both is told so, and can be resumed."""
+    hold.services(web=quick(["sh", "-c", "while sleep 0.1; do echo on; done"]))
+    hold.up()
+    pid = hold.service("web")["pid"]
+    if is_frozen:
+        hold.cli("pause", "web")
+    else:  # as it is paused where there are no cgroups
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "T")
+    kill_holdfast(hold)
+    hold.up()
+    web = hold.service("web")
+    assert (web["status"], web["pid"], web["desired"]) == ("paused", pid, "running")
+    printed = len(hold.raw("web"))
+    assert hold.json("resume", "web")["services"]["web"]["outcome"] == "resumed"
+    assert hold.service("web")["status"] == "running"
+    wait_for(lambda: len(hold.raw("web")) > printed)
+
+
+def test_a_change_made_around_a_crash_is_not_swallowed(hold: Hold) -> None:
+    """What a survivor was started with is known again: only what differs is restarted."""
+    hold.services(web=quick(env={"V": "v1"}), other=quick(env={"V": "v1"}))
+    hold.up()
+    before = {name: hold.service(name)["pid"] for name in ("web", "other")}
+    kill_holdfast(hold)
+    hold.services(web=quick(env={"V": "v2"}), other=quick(env={"V": "v1"}))
+    assert "web runs with an older declaration" in hold.cli("up", "-d").stderr
+    hold.kill_supervisor()
+    told = hold.json("plan", expect=None)["services"]
+    assert {name: step["action"] for name, step in told.items()} == {
+        "web": "restart",
+        "other": "unchanged",
+    }
+    hold.cli("reload")
+    assert hold.service("web")["pid"] != before["web"]
+    assert hold.service("other")["pid"] == before["other"]
+    assert "nothing to change" in hold.cli("plan").stdout
+
+
+def test_a_survivor_with_its_old_declaration_is_left_alone(hold: Hold) -> None:
+    """A change that is taken back after a crash restarts nobody; neither does a second crash."""
+    hold.services(web=quick(env={"V": "v1"}))
+    hold.up()
+    pid = hold.service("web")["pid"]
+    kill_holdfast(hold)
+    hold.services(web=quick(env={"V": "v2"}))
+    hold.up()
+    kill_holdfast(hold)
+    hold.cli("run", "--name", "other", "--", "sleep", "300")
+    hold.services(web=quick(env={"V": "v1"}))
+    hold.up()
+    assert hold.json("plan")["services"]["web"]["action"] == "unchanged"
+    hold.cli("reload")
+    assert hold.service("web")["pid"] == pid
