@@ -47,8 +47,8 @@ class Pack:
     def use(self) -> None:
         """Load from it from now on, if it is what a look at every source would give."""
         try:
-            self._file = FileIO(self.path)
-            self._index = self._read_index()
+            self._file = file = FileIO(self.path)
+            self._index = self._read_index(os.fstat(file.fileno()).st_size)
         except Exception:  # noqa: BLE001 - whatever is wrong with it, the sources are there
             self.leave()
             return
@@ -81,9 +81,14 @@ class Pack:
         sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
         self._index, self._file = {}, None
 
+    def pass_on(self) -> None:
+        """Leave one for the next process, and nothing else; raises OSError where it may not."""
+        self._remove_leftovers()
+        if not self.is_used:
+            self.write()
+
     def write(self) -> None:
         """Make one of what this process has loaded; raises OSError where it may not."""
-        self._remove_leftovers()
         written = f"{self.path}.{os.getpid()}.{time.time_ns()}"
         try:
             with open(written, "xb") as file:
@@ -96,8 +101,8 @@ class Pack:
             if os.path.exists(written):
                 os.unlink(written)
 
-    def _read_index(self) -> Index:
-        end = os.stat(self.path).st_size - _SIZE_BYTES
+    def _read_index(self, file_size: int) -> Index:
+        end = file_size - _SIZE_BYTES
         size = int.from_bytes(self._piece(end, _SIZE_BYTES), "big")
         origin, index = _read(self._piece(end - size, size))
         if origin != _origin() or any(_stamp(it[2]) != it[3] for it in index.values()):
@@ -111,7 +116,7 @@ class Pack:
         return os.pread(file.fileno(), size, begin) if file is not None else b""
 
     def _remove_leftovers(self) -> None:
-        """Of who was killed while it wrote."""
+        """Of who ended while it wrote."""
         for name in os.listdir(self._folder):
             path = os.path.join(self._folder, name)
             if not name.startswith(f"{self._name}."):

@@ -349,7 +349,7 @@ class Machinery:
             case "exit":
                 self._roster.on_notice(notice)
                 self._watches.on_exit(notice["service"])
-            case "ended":
+            case "ended" | "end_asked":
                 self._roster.on_notice(notice)
             case "grew":
                 self._watches.on_grew(notice["service"], notice["position"])

@@ -161,9 +161,7 @@ class SupervisorProcess:
             _log.exception("something could not be loaded ahead of time")
             return
         self._pack.leave()
-        if self._pack.is_used:
-            return
         try:
-            self._pack.write()
+            self._pack.pass_on()
         except Exception as error:  # noqa: BLE001 - sources may be replaced in this very moment
             _log.debug("the next supervisor loads its modules one by one: %r", error)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.load import Load
+from tests.chaos.test_replaced import Installed
 from tests.harness import Hold, is_alive, kill_9, program, quick, started, wait_for
 
 
@@ -54,6 +56,28 @@ def test_a_recovered_keeper_starts_services_as_before(hold: Hold) -> None:
     wait_for(lambda: hold.status()["supervisor"]["keeper_pid"] != old)
     hold.cli("restart", "web")
     assert wait_for(lambda: hold.raw("web", "--run", 2)) == first
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_a_recovered_keeper_keeps_its_oom_score_to_itself() -> None:
+    """What a recovered keeper starts has the score that the first keeper was born with."""
+    with Installed() as hold:
+        # Who may not go below zero can still be born high, and lower itself to the middle.
+        for name in ("keeper/host.py", "adapters/processes.py"):
+            path = hold.site / "holdfast" / name
+            path.write_text(path.read_text().replace("_OOM_SCORE = -900", "_OOM_SCORE = 500"))
+        hold.services(web=["sh", "-c", "cat /proc/self/oom_score_adj; sleep 300"])
+        born = ["sh", "-c", 'echo 1000 >/proc/self/oom_score_adj; exec "$@"', "sh"]
+        subprocess.run([*born, *hold.command("up", "-d")], cwd=hold.project, env=hold.environ)
+        assert wait_for(lambda: hold.raw("web")) == b"1000\n"
+        for run in (2, 3):
+            old = hold.keeper_pid
+            kill_9(old)
+            wait_for(lambda old=old: hold.status()["supervisor"]["keeper_pid"] != old)
+            hold.cli("restart", "web")
+            assert wait_for(lambda run=run: hold.raw("web", "--run", run)) == b"1000\n"
+            for pid in (hold.keeper_pid, hold.supervisor_pid):
+                assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "500\n"
 
 
 def test_both_killed_survivors_are_adopted(hold: Hold) -> None:
@@ -292,6 +316,28 @@ def test_deleted_sockets_are_made_anew(hold: Hold, deleted: str) -> None:
     hold._disconnect()
     assert hold.json("status")["services"]["web"]["pid"] == pid
     kill_9(hold.json("status")["supervisor"]["pid"])
+    assert hold.json("status")["services"]["web"]["pid"] == pid
+    hold.cli("down")
+    assert not is_alive(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that cannot be deleted are Linux's")
+@pytest.mark.parametrize("verb", ["status", "up"])
+def test_without_any_file_it_is_found_and_stays_the_only_one(hold: Hold, verb: str) -> None:
+    """Who deletes state and sockets of a Holdfast that runs gets no second one, and can end it."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    before, pid = hold.status()["supervisor"]["keeper_pid"], hold.service("web")["pid"]
+    shutil.rmtree(hold.runtime)
+    shutil.rmtree(hold.state)
+    hold._disconnect()
+    hold.cli(*(["up", "-d"] if verb == "up" else ["status"]))
+    after = hold.json("status")
+    assert (after["supervisor"]["keeper_pid"], after["services"]["web"]["pid"]) == (before, pid)
+    kill_9(after["supervisor"]["pid"])
+    assert hold.json("status")["services"]["web"]["pid"] == pid
+    kill_9(before)
+    wait_for(lambda: hold.json("status")["supervisor"]["keeper_pid"] != before)
     assert hold.json("status")["services"]["web"]["pid"] == pid
     hold.cli("down")
     assert not is_alive(pid)

@@ -96,6 +96,24 @@ def test_upgrade_to_a_broken_package_is_refused(installed: Installed) -> None:
     assert after["services"]["web"]["pid"] == status["services"]["web"]["pid"]
 
 
+@pytest.mark.parametrize("name", ["supervisor_process.py", "adapters/port_holders.py"])
+def test_upgrade_to_a_broken_supervisor_is_refused(installed: Installed, name: str) -> None:
+    """One that could not load is found before the one that works is retired; the reason is told."""
+    hold = installed
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    status = hold.status()
+    (hold.site / "holdfast" / name).write_text("raise RuntimeError('bad install')")
+    done = hold.cli("upgrade", expect=None)
+    assert done.returncode != 0
+    assert "failed its check (1): RuntimeError: bad install" in done.stderr
+    after = hold.status()
+    for fact in ("pid", "keeper_pid"):
+        assert after["supervisor"][fact] == status["supervisor"][fact]
+    assert after["services"]["web"]["pid"] == status["services"]["web"]["pid"]
+    assert str(after["services"]["web"]["pid"]) in hold.cli("status").stdout
+
+
 def test_supervisor_cannot_start(installed: Installed) -> None:
     """With a broken supervisor, status, logs, stop and down work through the keeper."""
     hold = installed

@@ -21,6 +21,15 @@ def run(service: str, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def exit_of(service: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "run_id": f"run-{service}", "service": service, "number": 1, "kind": "service",
+        "pid": 4242, "code": None, "signal": None, "unknown": False, "cause": None,
+        "started_at": 1.0, "ended_at": 2.0, "seconds": 1.0, "log_bytes": 3,
+        **fields,
+    }  # fmt: skip
+
+
 class FakeKeeper:
     """Holds the lock and answers on keeper.sock."""
 
@@ -33,6 +42,7 @@ class FakeKeeper:
             "last_error": "ImportError: broken", "since": 0.0, "next_in": 4.0,
         }  # fmt: skip
         self.runs = [run("web"), run("db")]
+        self.exits: list[dict[str, Any]] = []
         self.words: list[dict[str, Any]] = []
         self._lock = open(os.path.join(places.state, "lock"), "w")  # noqa: SIM115
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,8 +88,8 @@ class FakeKeeper:
         match request["do"]:
             case "hello" | "list":
                 return {
-                    "protocol": 1, "version": "0.1.0", "pid": 10, "runs": self.runs, "exits": [],
-                    "supervisor": self.supervisor, "host": {},
+                    "protocol": 1, "version": "0.1.0", "pid": 10, "runs": self.runs,
+                    "exits": self.exits, "supervisor": self.supervisor, "host": {},
                 }  # fmt: skip
             case "end":
                 self.runs = [run for run in self.runs if run["run_id"] != request["run_id"]]

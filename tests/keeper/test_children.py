@@ -448,6 +448,33 @@ def test_in_which_order_a_run_ends() -> None:
 
 
 @in_a_subreaper
+def test_a_fault_about_one_that_ended_costs_no_other_its_exit() -> None:
+    """Whatever fails when the first of many is let go, all are written down and told."""
+    runs: dict[int, Run] = {}
+    for number in range(40):
+        pid = os.posix_spawn("/bin/true", ["true"], {})
+        tree = Tree(f"r{number}", pid, "", None, True, cast("Any", None), lambda: tuple(runs))
+        runs[pid] = Run({"run_id": f"r{number}", "service": "s"}, tree)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    first = next(iter(runs.values()))
+    first.sources = cast("Any", [SimpleNamespace(drain=lambda _: None)])  # cannot be let go
+    children = SimpleNamespace(by_pid=dict(runs), runs={it.run_id: it for it in runs.values()})
+    children.others, children.identify, children.unwatch = {}, lambda: None, lambda _: None
+    written: list[str] = []
+    told: list[str] = []
+    journal = SimpleNamespace(add=lambda exits: written.extend(it["run_id"] for it in exits))
+    departures = Departures(
+        *cast("Any", [children, None, None, journal, lambda notice: told.append(notice["run_id"])])
+    )
+    complaints: list[Any] = []
+    sys.excepthook = lambda *complaint: complaints.append(complaint)
+    departures.reap()
+    every = [run.run_id for run in runs.values()]
+    assert (sorted(written), sorted(told)) == (sorted(every), sorted(every))
+    assert (len(complaints), children.runs) == (1, {})
+
+
+@in_a_subreaper
 def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
     """Another process may have it: neither its start time nor a pidfd of it is the run's."""
     pid = os.posix_spawn("/bin/true", ["true"], {})
@@ -464,6 +491,38 @@ def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
     host.pidfd_open = lambda pid: os.open(os.devnull, os.O_RDONLY)
     departures.reap()
     assert told == [{"start_time": "", "parts": []}]
+
+
+def test_where_several_are_ended_the_next_comes_before_the_dead() -> None:
+    """Who ends many runs has all of them signalled first; one alone is reaped at once."""
+    clock = 5.0
+    later: list[tuple[float, Any]] = []
+    loop = SimpleNamespace(now=lambda: clock, call_later=lambda *call: later.append(call))
+    departures = Departures(*cast("Any", [None, loop, None, None, None]))
+    departures.begin = lambda *_: None  # type: ignore[method-assign]
+    reaped: list[float] = []
+    departures.reap = lambda: reaped.append(clock)  # type: ignore[method-assign]
+
+    def end_at(*moments: float) -> None:
+        nonlocal clock
+        for clock in moments:  # noqa: B007 - the loop's
+            departures.end(cast("Any", SimpleNamespace()), 15, 5.0)
+
+    end_at(clock)
+    departures.on_child_signal()
+    assert reaped == [5.0]
+    end_at(5.002, 5.006)
+    departures.on_child_signal()
+    seconds, again = later.pop()
+    assert (reaped, round(seconds, 6)) == ([5.0], 0.005)
+    clock = 5.012
+    again()
+    assert (reaped, later) == ([5.0, 5.012], [])
+    end_at(5.1, 5.101)
+    departures.on_child_signal()
+    end_at(5.105, 5.109, 5.113, 5.117, 5.121, 5.125, 5.129, 5.133)
+    later.pop()[1]()
+    assert reaped == [5.0, 5.012, 5.133], "for a moment, not for ever"
 
 
 def test_requests_that_wait_come_before_the_ended() -> None:

@@ -531,6 +531,28 @@ def test_an_ending_begun_by_another_keeper_signals_nobody_again() -> None:
 
 
 @in_a_subreaper
+def test_who_left_the_group_in_time_is_signalled_by_the_next_keeper() -> None:
+    """It may have been in the group when that was signalled, and is signalled once more if it
+    was not seen there afterwards; who was, is not."""
+    with Stage() as stage:
+        told = "signal.signal(signal.SIGTERM, lambda *_: say(7))\n    "
+        tree = stage.start(
+            f"def listen():\n    os.setsid()\n    {told}say(os.getpid())\n"
+            "    while True: time.sleep(9)\n"
+            "child(listen)\nforever()"
+        )
+        left = host.process(stage.says())
+        assert left is not None
+        earlier: dict[str, Any] = {"signal": signal.SIGTERM, "grace": 9.0, "signalled": True}
+        earlier["seen"] = [[left.pid, left.start_time, left.name, "SIGTERM"]]
+        earlier["reached"] = []
+        os.kill(tree.pid, signal.SIGKILL)
+        wait_for(lambda: not is_alive(tree.pid))
+        stage.begin(tree, grace=9.0, earlier=earlier)
+        assert stage.says() == 7
+
+
+@in_a_subreaper
 def test_an_ending_handed_over_while_killing_goes_on_killing() -> None:
     """No grace is granted to what was being killed already."""
     with Stage() as stage:

@@ -231,6 +231,7 @@ def test_gaps_are_told_to_the_next_supervisor() -> None:
     keeper = Keeper.__new__(Keeper)
     keeper.link, keeper.peers, keeper.held = None, [], Descriptors({})
     keeper.children, keeper._untold_gaps = SimpleNamespace(runs={}), {}  # type: ignore[assignment]
+    keeper.supervisor = cast("Any", SimpleNamespace(greeted=lambda: None))
     keeper._on_gap("web", "begin", 0, "first")
     keeper._on_gap("web", "end", 7, "first")
     keeper._on_gap("db", "begin", 0, "full")
@@ -258,6 +259,7 @@ def test_gaps_that_are_told_as_one_are_counted_together(
     keeper = Keeper.__new__(Keeper)
     keeper.link, keeper.peers, keeper.held = None, [], Descriptors({})
     keeper.children, keeper._untold_gaps = SimpleNamespace(runs={}), {}  # type: ignore[assignment]
+    keeper.supervisor = cast("Any", SimpleNamespace(greeted=lambda: None))
     for count in counts:
         keeper._on_gap("web", "end", count, "full")
     keeper.hand_spares(cast("Any", SimpleNamespace(send=told.append)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
@@ -305,6 +306,19 @@ def test_a_process_is_seen_with_the_last_descriptor() -> None:
         for fd in taken:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_reserve_serves_when_the_machine_has_no_descriptor_left() -> None:
+    """The table of all processes may be full, too."""
+    kernel_files.reserve()
+
+    def look(path: str) -> str:
+        if kernel_files._reserve[0] >= 0:
+            raise OSError(errno.ENFILE, "too many open files in system")
+        return path
+
+    assert kernel_files._looking(look, "seen") == "seen"
+    assert kernel_files._reserve[0] >= 0
 
 
 def _copy() -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import main, wire
+from holdfast.keeper import lock, wire
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -227,10 +227,10 @@ def test_who_asks_for_the_lock_keeps_nobody_from_it(
                 fcntl.flock(asker, fcntl.LOCK_UN)
 
         monkeypatch.setattr("time.sleep", look)
-        fd = main._lock(str(tmp_path))
+        fd = lock.take(str(tmp_path))
         try:
-            with pytest.raises(main.StartError, match="another keeper holds"):
-                main._lock(str(tmp_path))
+            with pytest.raises(lock.Held, match="another keeper holds"):
+                lock.take(str(tmp_path))
         finally:
             os.close(fd)
     assert looks == 100
@@ -312,8 +312,8 @@ def test_a_keeper_that_cannot_start_leaves_no_supervisor(
     keeper = make_keeper(*_fake_supervisor(folder, body), link=False)
     assert keeper.ready["error"]["code"] == "start_failed"
     assert keeper.process.wait(30) == 1
-    with open(folder / "state" / "lock") as lock:
-        wait_for(lambda: _is_locked(lock.fileno()))
+    with open(folder / "state" / "lock") as file:
+        wait_for(lambda: _is_locked(file.fileno()))
 
 
 def _is_locked(fd: int) -> bool:

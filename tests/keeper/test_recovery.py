@@ -146,6 +146,22 @@ def test_exit_in_the_gap(keeper: KeeperProcess, recover: object, folder: Path) -
         second.end()
 
 
+def test_waiting_for_the_code_is_no_run_time(keeper: KeeperProcess) -> None:
+    """Who is nobody's child here ends when it is dead, not when its parent asks how it ended."""
+    began = time.monotonic()
+    with subprocess.Popen(["sh", "-c", "read x; exit 3"], stdin=subprocess.PIPE) as child:
+        asked: Message = {"run_id": "a", "service": "a", "number": 1, "age": 0.0}
+        keeper.link.do("adopt", **asked, pid=child.pid)
+        assert child.stdin is not None
+        child.stdin.close()
+        wait_for(lambda: not is_alive(child.pid))
+        lasted, at = time.monotonic() - began, time.time()
+        ended = keeper.exit_of("a")
+    assert ended["unknown"], "nobody had asked for its code"
+    assert ended["seconds"] < lasted + 1.0
+    assert ended["ended_at"] < at + 1.0
+
+
 def test_what_the_dead_keeper_had_journalled_counts(keeper: KeeperProcess, folder: Path) -> None:
     """An exit that it had seen and told nobody keeps its code, whatever the kernel tells now."""
     gate = folder / "gate"

@@ -198,6 +198,14 @@ def test_umask_nice_and_limits(keeper: KeeperProcess) -> None:
 
 
 @needs_root
+def test_an_unknown_user_with_its_group(keeper: KeeperProcess) -> None:
+    """A number that the machine does not know is a user, with the group that is given alone."""
+    told = _says(keeper, "id -u; id -g; id -G", user="54321:54322")
+    assert told.split() == ["54321", "54322", "54322"]
+    assert _failure(keeper, "true", user="54321")["stage"] == "user"
+
+
+@needs_root
 def test_user(make_keeper: Callable[[], KeeperProcess]) -> None:
     """User, group and supplementary groups are those of the user, none is the keeper's."""
     before = os.getgroups()

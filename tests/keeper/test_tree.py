@@ -49,6 +49,39 @@ def test_plain_service(cgroup: str) -> None:
         assert tree.processes() == []
 
 
+@in_a_subreaper
+def test_one_reading_serves_many_but_none_from_before_the_end() -> None:
+    """Of runs that were collected together, the orphans are listed once; what was listed before
+    a run was collected says nothing about the orphans that it left."""
+    with Stage() as stage:
+        host.ROUGH_SECONDS = 60.0
+        quiet = stage.start("say(1); forever()", "quiet")
+        stage.says("quiet")
+        loud = stage.start("say(child(lambda: (os.setsid(), forever()))); forever()", "loud")
+        orphan = stage.says("loud")
+        readings: list[int] = []
+        list_children = host.own_children
+        host.own_children = lambda: readings.append(1) or list_children()  # type: ignore[func-returns-value]
+        known = lambda: {quiet.pid, loud.pid}  # noqa: E731
+        quiet._known_children = loud._known_children = known
+        quiet.processes(is_rough=True)
+        assert len(readings) == 1
+        for tree in (quiet, loud):
+            os.kill(tree.pid, signal.SIGKILL)
+            os.waitpid(tree.pid, 0)
+            tree.collect()
+        assert not loud.is_empty()
+        assert pids(loud) == {orphan}
+        del readings[:]
+        os.kill(orphan, signal.SIGKILL)
+        os.waitpid(orphan, 0)
+        host.ROUGH_SECONDS = 0.0
+        assert loud.is_empty()
+        host.ROUGH_SECONDS = 60.0
+        assert quiet.is_empty()
+        assert len(readings) == 1
+
+
 @pytest.mark.parametrize("cgroup", WAYS)
 @in_a_subreaper
 def test_descendants_of_every_kind(cgroup: str) -> None:

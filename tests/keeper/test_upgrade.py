@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 
 from holdfast.keeper import main
 from holdfast.keeper.options import Options
+from holdfast.keeper.runs import Run
 from holdfast.keeper.upgrade import Upgrade
 from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
 
@@ -72,6 +74,23 @@ def test_upgrade_under_load(keeper: KeeperProcess) -> None:
     for name, ended in writers.end(keeper).items():
         assert (ended["code"], ended["pid"]) == (writers.codes[name], pids[name]), ended
     writers.assert_whole(keeper)
+
+
+def test_no_time_is_lost(keeper: KeeperProcess) -> None:
+    """A run lasts as long as it does, the moments between two keepers included."""
+    keeper.spawn("sleep", "1000")
+    began = time.monotonic()
+    for _ in range(3):
+        keeper.link.do("upgrade")
+    lasted = time.monotonic() - began
+    assert keeper.link.do("list")["runs"][0]["age"] >= lasted
+
+
+def test_an_earlier_keeper_told_how_long_ago() -> None:
+    """A table that has ages only, and no moments of beginning, is understood."""
+    tree = cast("Any", SimpleNamespace(pid=1, is_child=True))
+    run = Run({"run_id": "r", "service": "web", "age": 60.0}, tree)
+    assert time.monotonic() - run.began >= 60.0
 
 
 def test_exits_during_an_upgrade(keeper: KeeperProcess) -> None:

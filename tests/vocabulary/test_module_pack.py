@@ -172,8 +172,22 @@ def test_where_nothing_can_be_written_nothing_is_left(shop: Shop) -> None:
     left.write_text("")
     os.utime(left, (1, 1))
     with pytest.raises(OSError, match=r"\.pack"):
-        Pack("shop", str(shop.folder)).write()
+        Pack("shop", str(shop.folder)).pass_on()
     assert os.listdir(shop.folder / "__pycache__") == [shop.pack.name]
+
+
+def test_what_was_half_written_goes_though_a_whole_one_is_there(shop: Shop) -> None:
+    """Who can use a pack writes none, but tidies up after who ended while it wrote."""
+    shop.load("write")
+    whole = shop.pack.read_bytes()
+    old, young = (shop.pack.with_name(f"{shop.pack.name}.{number}.456") for number in (1, 2))
+    for half in (old, young):
+        half.write_text("")
+    os.utime(old, (1, 1))
+    pack = Pack("shop", str(shop.folder))
+    pack.is_used = True
+    pack.pass_on()
+    assert (old.exists(), young.exists(), shop.pack.read_bytes()) == (False, True, whole)
 
 
 def test_a_whole_supervisor(shop: Shop) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from holdfast import __version__
+from holdfast import __version__, claims
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.versions import check_versions
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
@@ -155,7 +155,7 @@ def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
     if facts is None:
         # Between the death of a keeper and its recovery only the lock, or the line's open
         # socket, tells that somebody is still there.
-        if not is_line_open and not lock_is_held(places.state):
+        if not is_line_open and not lock_is_held(places.state) and not claims.call(places.state):
             raise nothing_runs(places)
         _ask_for_sockets(places)
         return

@@ -63,6 +63,11 @@ class Cgroups:
     def is_frozen(self, path: str) -> bool:
         return (kernel_files.read(f"{path}/cgroup.freeze") or b"").startswith(b"1")
 
+    def frozen(self, run_id: str) -> str | None:
+        """The directory that an earlier keeper made for a run, if it froze it."""
+        path = f"{self.root}/{run_id}"
+        return path if self.root is not None and self.is_frozen(path) else None
+
     def kill(self, path: str) -> bool:
         """SIGKILL to everything inside at once; False where the kernel cannot (before 5.14)."""
         return kernel_files.write(f"{path}/cgroup.kill", b"1")
@@ -208,3 +213,11 @@ def _rmdir(path: str) -> None:
     except OSError:
         # Busy, or gone already: a cgroup that stays behind is harmless.
         return
+
+
+def hash_of(state: str) -> str:
+    """Names this keeper's cgroup; the same for every keeper of one state folder."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(os.path.realpath(state)):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"

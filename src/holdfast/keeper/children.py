@@ -155,6 +155,7 @@ class Children:
         # Of a run that outlived its keeper, the log has a beginning already.
         self._record(run, None, is_recovery=bool(asked.get("reopen")))
         self._watch_foreign(run)
+        run.is_paused = run.tree.find_pause()
         self.placement.add(run)
         return run
 
@@ -180,7 +181,6 @@ class Children:
         run.exit = facts["exit"]
         if run.exit is None and facts.get("exited"):
             run.exit = run.describe_exit(None, None, ())
-        run.tree.is_collected = run.exit is not None
         if run.kind != "task":
             printed = int(facts.get("log_bytes") or 0)
             self._record(run, log_state or {}, is_recovery=log_state is None, printed=printed)
@@ -215,6 +215,8 @@ class Children:
         self.runs[run.run_id] = run
         if asked.get("exit") is None and not asked.get("exited"):
             self.by_pid[pid] = run
+        else:
+            tree.collect()
         return run
 
     def known_children(self) -> set[int]:
@@ -273,7 +275,7 @@ class Children:
             run.pidfd,
             run.start_time,
             lambda status: self.departures.foreign_exit(run, status),
-            lambda: run.ending.check() if run.ending is not None else None,
+            lambda: self.departures.on_zombie(run),
         )
 
     def unwatch(self, run: Run) -> None:

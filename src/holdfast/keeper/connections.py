@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.008
 _LOT = 32
+_PIECE_BYTES = 8192
 # Long where a run that nobody was told of is found again by its environment, should we be killed.
 _OWED_SECONDS = 1.0 if sys.platform == "linux" else 0.01
 _RETRY_SECONDS = 0.01
@@ -84,7 +85,8 @@ class Connection:
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send now or when there is room; descriptors stay the caller's. What follows in the
-        same turn goes out together at its end: waking the peer costs more than most messages."""
+        same turn goes out together at its end, or in pieces: waking the peer costs more than most
+        messages."""
         if not self.is_open or self._is_mute:
             return
         if self._owed:
@@ -94,6 +96,8 @@ class Connection:
             self._loop.at_turn_end(self._end_turn)
         if not is_first or self._waiting:
             self._outbox.put(message, fds)
+            if self._outbox.size > _PIECE_BYTES and not (self._waiting or self._events & WRITE):
+                self._flush()
             return
         try:
             self._after_send(self._outbox.send_now(self._sock, message, fds))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from holdfast.keeper.cgroup_limits import oom_kills
 from holdfast.keeper.ending import Ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from holdfast.keeper.children import Children
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _DRAIN_BYTES = 2 << 20
 _PUT_OFF_SECONDS = 0.03
+_NEXT_SECONDS = 0.005
+_LOT = 16
 
 
 class Departures:
@@ -41,6 +44,7 @@ class Departures:
         self.on_empty: Callable[[], None] | None = None
         self.has_requests: Callable[[], bool] = lambda: False
         self._put_off_until: float | None = None
+        self._asked_at = self._more_until = -_NEXT_SECONDS
         self._over: dict[str, Callable[[], None]] = {}
         self._children = children
         self._loop = loop
@@ -52,6 +56,10 @@ class Departures:
         """Bring its whole tree to an end; `ended` is announced when nothing is left."""
         run.is_end_asked = True
         self.begin(run, number, grace)
+        now = self._loop.now()
+        if now - self._asked_at < _NEXT_SECONDS:
+            self._more_until = now + _NEXT_SECONDS
+        self._asked_at = now
 
     def begin(self, run: Run, number: int, grace: float, earlier: Facts | None = None) -> None:
         """The same without a word to anybody: leftovers are ended so. What an `earlier`
@@ -89,57 +97,65 @@ class Departures:
         self._announce({"notice": "ended", "run_id": run.run_id, "service": run.service, **facts})
 
     def on_child_signal(self) -> None:
-        """Requests that wait come first, for a moment: of a hundred runs that are to end, the
-        last shall not get its signal only when the others are buried."""
+        """Requests that wait come first, for a moment, and so do those that will follow where
+        several runs are to end: of a hundred, the last shall not get its signal only when the
+        others are buried."""
         if self._put_off_until is None:
             self._put_off_until = self._loop.now() + _PUT_OFF_SECONDS
             self._reap_in_time()
 
     def _reap_in_time(self) -> None:
         assert self._put_off_until is not None
-        if self.has_requests() and self._loop.now() < self._put_off_until:
-            self._loop.call_later(0, self._reap_in_time)
+        now = self._loop.now()
+        awaited = 0.0 if self.has_requests() else self._more_until - now
+        if awaited >= 0 and now < self._put_off_until:
+            self._loop.call_later(awaited, self._reap_in_time)
             return
         self._put_off_until = None
         self.reap()
 
     def reap(self) -> None:
-        """Collect every child that has ended, write all exits at once, then tell."""
+        """Collect every child that has ended, in lots: the exits of one are written at once, and
+        the supervisor has them in hand while we go on with the next."""
         ended: list[tuple[Run, int | None, Any]] = []
         others: list[tuple[Callable[[int], None], int]] = []
         strangers = False
         self._children.identify()
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
+        for pid, status, usage in _collected():
             if (run := self._children.by_pid.get(pid)) is not None:
-                run.tree.is_collected = True
+                run.tree.collect()
                 ended.append((run, status, usage))
+                if len(ended) >= _LOT:
+                    lot, ended = ended, []
+                    self._on_exits(lot)
             elif (on_exit := self._children.others.pop(pid, None)) is not None:
                 others.append((on_exit, status))
             else:
                 strangers = True
-        try:
-            self._on_exits(ended)
-            if strangers:
-                for run in list(self._children.runs.values()):
-                    if run.ending is not None:
-                        run.ending.check()
-        finally:
-            for on_exit, status in others:
-                _tell(on_exit, status)
+        self._on_exits(ended)
+        if strangers:
+            for run in list(self._children.runs.values()):
+                if run.ending is not None:
+                    _guarded(run.ending.check)
+        for on_exit, status in others:
+            _guarded(on_exit, status)
+
+    def on_zombie(self, run: Run) -> None:
+        """It is dead, but its parent, which is not the keeper, has not taken its status yet."""
+        if run.died is None:
+            run.died = self._loop.now(), time.time()
+        if run.ending is not None:
+            run.ending.check()
 
     def foreign_exit(self, run: Run, status: int | None) -> None:
         if run.exit is None:
             self._on_exits([(run, status, None)])
 
     def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
-        if not ended:
-            return
+        if ended:
+            _guarded(self._bury, ended)
+
+    def _bury(self, ended: list[tuple[Run, int | None, Any]]) -> None:
         for run, status, usage in ended:
             del self._children.by_pid[run.pid]
             self._children.unwatch(run)
@@ -156,7 +172,7 @@ class Departures:
             assert run.exit is not None
             self._announce({"notice": "exit", **run.exit})
         for run, _, _ in ended:
-            self._after_exit(run)
+            _guarded(self._after_exit, run)
 
     def _after_exit(self, run: Run) -> None:
         if run.report is not None:
@@ -189,9 +205,22 @@ class Departures:
             self.on_empty()
 
 
-def _tell(on_exit: Callable[[int], None], status: int) -> None:
-    """What somebody else does about its child must not cost another one its turn."""
+def _collected() -> Iterator[tuple[int, int, Any]]:
+    """Every child that has ended, as it is reaped."""
+    while True:
+        try:
+            found = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if found[0] == 0:
+            return
+        yield found
+
+
+def _guarded(call: Callable[..., None], *facts: Any) -> None:
+    """What goes wrong about one child must not cost another one its turn: who is reaped comes
+    no second time."""
     try:
-        on_exit(status)
-    except Exception:  # noqa: BLE001 - the border between the reaping and its listeners
+        call(*facts)
+    except Exception:  # noqa: BLE001 - the border between one child that ended and the next
         sys.excepthook(*sys.exc_info())

@@ -110,6 +110,7 @@ class Ending:
                 [*identity, name, self._hows.get(identity)]
                 for identity, name in self._names.items()
             ]
+            facts["reached"] = [list(identity) for identity in self._signalled]
         return facts
 
     def check(self) -> None:
@@ -158,11 +159,14 @@ class Ending:
         self._signalled_at_tick = _tick(earlier.get("ago") or 0.0)
         if (ago := earlier.get("rest_ago")) is not None:
             self._rest_signalled_at_tick = _tick(ago)
+        reached = earlier.get("reached")
         for pid, start_time, name, how in earlier.get("seen") or ():
             self._names[(pid, start_time)] = name
             if how is not None:
                 self._hows[(pid, start_time)] = how
-                self._signalled.add((pid, start_time))
+                # An earlier version did not tell apart who may have left the group in time.
+                if reached is None or [pid, start_time] in reached:
+                    self._signalled.add((pid, start_time))
         processes = self._look()
         if not processes:
             self._finish(is_empty=True)

@@ -4,9 +4,9 @@ The file and every descriptor named in the table pass through `execv`. Written b
 keeper that upgrades itself, and by a supervisor that turns into a keeper. Only grows.
 
 A table: `version`, `lock` (descriptor), `state`, `runtime`, `started_at`, `kept`,
-`held` {name: descriptor}, `runs` [RUN + `parts` {out, err, stdin, terminal, pidfd:
-descriptor}], `pending` [spawn requests without an answer]; an upgrade adds `listener`,
-`connections`, `supervisor` and more.
+`held` {name: descriptor}, `runs` [RUN + `began` (monotonic) + `parts` {out, err, stdin,
+terminal, pidfd: descriptor}], `pending` [spawn requests without an answer]; an upgrade adds
+`listener`, `connections`, `supervisor` and more.
 """
 
 from __future__ import annotations

@@ -314,16 +314,17 @@ def _list_processes() -> list[Process]:
     return [found for pid in pids if (found := process(pid)) is not None]
 
 
-def children(pid: int) -> list[int]:
-    """Direct children, of whichever thread; zombies included."""
+def children(pid: int, threads: int = 0) -> list[int]:
+    """Direct children, of whichever thread; zombies included. Cheaper of who is known to have
+    one thread."""
     if sys.platform != "linux" or not _can_read_children():
         return [found.pid for found in all_processes() if found.ppid == pid]
     try:
-        threads = names_in(f"/proc/{pid}/task")
+        names = [str(pid)] if threads == 1 else names_in(f"/proc/{pid}/task")
     except OSError:
         return []
     found: list[int] = []
-    for thread in threads:
+    for thread in names:
         if data := read(f"/proc/{pid}/task/{thread}/children"):
             found.extend(map(int, data.split()))
     return found
@@ -331,11 +332,7 @@ def children(pid: int) -> list[int]:
 
 def own_children() -> list[int]:
     """Direct children of this single-threaded process, cheaply."""
-    pid = os.getpid()
-    if sys.platform != "linux" or not _can_read_children():
-        return children(pid)
-    data = read(f"/proc/{pid}/task/{pid}/children")
-    return [] if not data else list(map(int, data.split()))
+    return children(os.getpid(), 1)
 
 
 def _can_read_children() -> bool:

@@ -12,8 +12,8 @@ import time
 
 import holdfast
 from holdfast import lean_json
-from holdfast.keeper import complaints, host, kernel_files
-from holdfast.keeper.cgroups import Cgroups
+from holdfast.keeper import complaints, host, kernel_files, lock
+from holdfast.keeper.cgroups import Cgroups, hash_of
 from holdfast.keeper.children import Children
 from holdfast.keeper.connections import Connection, Door, hand_parts, listen
 from holdfast.keeper.descriptors import Descriptors
@@ -66,7 +66,7 @@ class Keeper:
         self.spawner, launcher.memory = launcher.spawner, self.memory
         host.set_subreaper()
         kernel_files.reserve()
-        self.cgroups = Cgroups(_hash_of(options.state))
+        self.cgroups = Cgroups(hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
         self._is_successor = bool(table)
         self._mending = Mending(loop)
@@ -131,12 +131,15 @@ class Keeper:
         self._door = Door(listener, self.loop, self._on_peer)
 
     def reopen(self) -> None:
-        """A socket of ours was deleted: cleaners of temporary folders do that, and logouts."""
+        """Files of ours were deleted: cleaners of temporary folders do that, and logouts."""
         self._mending.attempt("opening the sockets again", self._reopen)
 
     def _reopen(self) -> None:
         if self.is_shutting_down or self.supervisor.state == "retiring":
             return
+        make_folder(self._options.state)
+        if lock.renew(self._options.state, self.lock_fd):
+            self._write_description()
         if not os.path.exists(self._socket_path("keeper")):
             if self._door is not None:
                 self._door.close()
@@ -204,11 +207,14 @@ class Keeper:
 
     def announce(self, notice: Facts) -> None:
         """To the supervisor, and to everybody who has said hello."""
-        if self.link is not None and self.link.is_greeted:
-            self.link.send(dict(notice))
+        self.tell_supervisor(notice)
         for peer in list(self.peers):
             if peer.is_greeted:
                 peer.send(dict(notice))
+
+    def tell_supervisor(self, notice: Facts) -> None:
+        if self.link is not None and self.link.is_greeted:
+            self.link.send(dict(notice))
 
     def _on_grew(self, service: str, position: int) -> None:
         for connection in [*self.peers, *([self.link] if self.link else [])]:
@@ -247,6 +253,7 @@ class Keeper:
         for run in self.children.runs.values():
             hand_parts(connection, {"notice": "spare", "run_id": run.run_id}, run)
         connection.send({"notice": "spares_done"})
+        self.supervisor.greeted()
         untold, self._untold_gaps = self._untold_gaps, {}
         for notice in untold.values():
             connection.send(notice)
@@ -287,13 +294,15 @@ class Keeper:
         self.supervisor.retire(self.tell_to_retire, self.supervisor.launch)
 
     def close(self) -> None:
-        """Leave nothing behind that would look like a living keeper."""
+        """Leave nothing behind that would look like a living keeper; of one that was killed, the
+        note stays as long as what it left lives on."""
         self.logs.close()
         self.journal.close()
         self.children.placement.remove_stale()
         self.cgroups.close()
         sockets = (*map(self._socket_path, ("keeper", "line")), *self.notes.addresses())
-        for name in (self._description_path(), *sockets):
+        notes = () if self.children.strays.are_left() else (self._description_path(),)
+        for name in (*notes, *sockets):
             if os.path.exists(name):
                 os.unlink(name)
         try:
@@ -402,11 +411,3 @@ class Keeper:
             "started_at": self.started_at,
         }
         replace_file(self._description_path(), lean_json.encoded(description) + b"\n")
-
-
-def _hash_of(state: str) -> str:
-    """Names this keeper's cgroup; the same for every keeper of one state folder."""
-    value = 0xCBF29CE484222325
-    for byte in os.fsencode(os.path.realpath(state)):
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"

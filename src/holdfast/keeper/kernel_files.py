@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Seen = TypeVar("Seen")
 
+_FULL = (errno.EMFILE, errno.ENFILE)
 _reserve = [-1]
 
 
@@ -34,7 +35,7 @@ def _looking(look: Callable[[str], Seen], path: str) -> Seen:
     try:
         return look(path)
     except OSError as error:
-        if error.errno != errno.EMFILE or _reserve[0] < 0:
+        if error.errno not in _FULL or _reserve[0] < 0:
             raise
     os.close(_reserve[0])
     _reserve[0] = -1

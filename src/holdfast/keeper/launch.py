@@ -34,19 +34,33 @@ def failure(stage: str, doing: str, number: int, why: str = "") -> SpawnError:
 class User:
     """Who a process shall be, looked up before anything is started."""
 
-    __slots__ = ("gid", "name", "uid")
+    __slots__ = ("gid", "is_known", "name", "uid")
 
     def __init__(self, text: str) -> None:
         name, _, group = text.partition(":")
         try:
             entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
         except KeyError:
-            raise failure(
-                "user", f"changing to user {text}", errno.ENOENT, "no such user"
-            ) from None
+            if not (name.isdecimal() and group):
+                raise failure(
+                    "user", f"changing to user {text}", errno.ENOENT, "no such user"
+                ) from None
+            self.is_known, self.name, self.uid = False, text, int(name)
+            self.gid = _group_id(group, text)
+            return
+        self.is_known = True
         self.name = entry.pw_name
         self.uid = entry.pw_uid
         self.gid = _group_id(group, text) if group else entry.pw_gid
+
+    def become(self) -> None:
+        """Take over this identity; only its groups are left."""
+        if self.is_known:
+            os.initgroups(self.name, self.gid)
+        else:
+            os.setgroups([self.gid])
+        os.setgid(self.gid)
+        os.setuid(self.uid)
 
 
 class Launch:

@@ -1,7 +1,8 @@
 """Keeps a supervisor running: the keeper's one policy.
 
 Launches it with one end of a link and the lock, and again when it dies: at once if it had
-run for a while, else with back-off. Knows nothing of what it does.
+run for a while, else with back-off, which begins anew with one that served. Knows nothing of
+what it does.
 """
 
 from __future__ import annotations
@@ -27,20 +28,35 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs import Facts
 
 STABLE_SECONDS = 10.0
+SERVED_SECONDS = 1.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 30.0
 _RETIRE_SECONDS = 10.0
 _ERR_FILE_LIMIT = 256 << 10
 _BUFFER_SIZE = 1 << 20
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.supervisor_start import main; main()"
+_CHECK = """\
+import sys
+sys.path[:0]={path!r}
+import holdfast.supervisor_start, holdfast.supervisor_process
+from holdfast.preloading import preload
+preload()
+"""
 KEPT_ENVIRONMENT = "supervisor_environment"
 """What the supervisor wants its successor to have in its environment."""
+NOFILE, OOM_SCORE = "HOLDFAST_NOFILE", "HOLDFAST_OOM_SCORE"
+"""Where it finds what the keeper was born with: it may have to become one."""
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ")
 _KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
 
 
 def default_argv(import_path: list[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _CODE.format(path=import_path)]
+
+
+def check_argv(import_path: list[str]) -> list[str]:
+    """Loads all that a supervisor of ours does, and nothing more."""
+    return [sys.executable, "-I", "-S", "-c", _CHECK.format(path=import_path)]
 
 
 def minimal_environment() -> dict[str, str]:
@@ -64,6 +80,7 @@ class Launcher:
         self._argv = options.supervisor_argv or default_argv(options.import_path)
         self._places = ["--state", options.state, "--runtime", options.runtime]
         self._err_path = os.path.join(options.state, "supervisor.err")
+        self._err_begin = 0
         self._lock_fd = lock_fd
         self._early: tuple[int, int] | None = None
         self.memory: Memory | None = None
@@ -99,7 +116,9 @@ class Launcher:
             *("--link", str(theirs.fileno()), "--lock", str(self._lock_fd)),
         ]
         environment = {**minimal_environment(), **self._asked_for()}
-        environment["HOLDFAST_NOFILE"] = "{}:{}".format(*self.spawner.nofile)
+        environment[NOFILE] = "{}:{}".format(*self.spawner.nofile)
+        score = self.spawner.oom_score
+        environment[OOM_SCORE] = "" if score is None else str(score)
         launch = Launch(argv, environment, "/", stdio=(self.spawner.null, err, err))
         launch.keeps_high_limits = True
         for fd in passed:
@@ -131,6 +150,7 @@ class Launcher:
             fd = os.open(self._err_path, flags, 0o600)
             if os.fstat(fd).st_size > _ERR_FILE_LIMIT:
                 os.ftruncate(fd, 0)
+            self._err_begin = os.fstat(fd).st_size
             return fd
         except OSError:
             return os.dup(self.spawner.null)
@@ -139,7 +159,7 @@ class Launcher:
         """The last lines it left, for those who ask why it does not come up."""
         try:
             with open(self._err_path, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+                file.seek(max(self._err_begin, os.fstat(file.fileno()).st_size - 2000))
                 return file.read().decode(errors="replace").strip() or None
         except OSError:
             return None
@@ -175,6 +195,8 @@ class Supervisor:
         self._children = children
         self._on_link = on_link
         self._launched = 0.0
+        self._greeted: float | None = None
+        self._has_served = False
         self._backoff: Timer | None = None
         self._due = 0.0
         self._patience: Timer | None = None
@@ -203,17 +225,24 @@ class Supervisor:
         except (SpawnError, OSError) as error:
             self._set("backoff")
             self.last_error = str(error)
-            self._wait()
+            self._wait(has_served=False)
             return
-        self._launched = self._loop.now()
+        self._launched, self._greeted = self._loop.now(), None
         self._adopt(pid)
         self._on_link(ours)
 
+    def greeted(self) -> None:
+        """It has said hello, and got what it needs to serve."""
+        self._greeted = self._loop.now()
+
+    def forget_failures(self) -> None:
+        """Somebody wants a new one, on purpose."""
+        self.failures, self.last_error = 0, None
+
     def resume(self, facts: Facts) -> None:
-        """Continue with the supervisor of the program image before this one."""
-        self.failures = facts["failures"]
+        """Continue with the supervisor of the program image before this one, until one of this
+        image replaces it; that none of the earlier could start says nothing of the new."""
         self.last_exit = facts["last_exit"]
-        self.last_error = facts["last_error"]
         if facts["pid"] is not None:
             self._adopt(facts["pid"])
 
@@ -270,18 +299,25 @@ class Supervisor:
             return
         self.last_error = self._launcher.read_err()
         self._set("backoff")
-        if self._loop.now() - self._launched >= STABLE_SECONDS:
+        now = self._loop.now()
+        if now - self._launched >= STABLE_SECONDS:
             self.failures = 0
             self.launch()
         else:
-            self._wait()
+            self._wait(
+                has_served=self._greeted is not None and now - self._greeted >= SERVED_SECONDS
+            )
 
     def _retired(self) -> None:
         then, self._on_retired = self._on_retired, None
         if then is not None:
             then()
 
-    def _wait(self) -> None:
+    def _wait(self, *, has_served: bool) -> None:
+        if has_served and not self._has_served:
+            # What kept others from starting is over; that this one died is another matter.
+            self.failures = 0
+        self._has_served = has_served
         self.failures += 1
         seconds = min(FIRST_BACKOFF_SECONDS * 2 ** min(self.failures - 1, 10), MAX_BACKOFF_SECONDS)
         self._due = self._loop.now() + seconds

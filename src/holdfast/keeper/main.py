@@ -7,15 +7,13 @@ loads while the supervisor does.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
-import time
 
 import holdfast
-from holdfast import lean_json
-from holdfast.keeper import complaints
-from holdfast.keeper.launch_supervisor import Launcher
+from holdfast import claims, lean_json
+from holdfast.keeper import complaints, lock
+from holdfast.keeper.launch_supervisor import NOFILE, OOM_SCORE, Launcher, check_argv
 from holdfast.keeper.options import Options
 
 TYPE_CHECKING = False
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.keeper import Keeper
 
 _FLAGS = ("--no-supervisor",)
-ASKERS_SECONDS = 10.0
-_LOOK_SECONDS = 0.01
+ELDER_SECONDS = 5.0
 
 
 class StartError(Exception):
@@ -41,7 +38,7 @@ class StartError(Exception):
 def main(arguments: list[str]) -> int:
     asked = _parse(arguments)
     if "--check" in asked:
-        return _check(int(asked["--check"]))
+        return _check(int(asked["--check"]), asked)
     complaints.install()
     ready_fd = int(asked["--ready-fd"]) if "--ready-fd" in asked else None
     try:
@@ -65,8 +62,9 @@ def _parse(arguments: list[str]) -> dict[str, str]:
     return asked
 
 
-def _check(table_fd: int) -> int:
-    """Rehearsal of an upgrade: everything can be imported, and the table is legible."""
+def _check(table_fd: int, asked: dict[str, str]) -> int:
+    """Rehearsal of an upgrade: the table is legible, and everything can be imported. Last what the
+    supervisor needs, if one is to be launched: this process turns into one that loads it."""
     from holdfast.keeper import handover, keeper  # noqa: F401
 
     table = handover.read(table_fd)
@@ -74,7 +72,10 @@ def _check(table_fd: int) -> int:
     program = os.path.join(os.path.dirname(holdfast.__file__), "supervisor.py")
     if not os.path.exists(program):
         raise StartError("start_failed", f"there is no {program}")
-    sys.stdout.write(lean_json.dumps({"version": holdfast.__version__}) + "\n")
+    # An earlier keeper passes no path.
+    is_relaunched = "supervisor" in table and table["supervisor"]["state"] != "off"
+    if is_relaunched and "--import-path" in asked and "--supervisor-argv" not in asked:
+        os.execv(sys.executable, check_argv(_import_path(asked)))
     return 0
 
 
@@ -84,17 +85,31 @@ def _start(asked: dict[str, str]) -> Keeper:
     umask = os.umask(0o077)
     table = _table(asked)
     options = _options(asked)
-    lock_fd = int(table["lock"]) if table else _lock(options.state)
-    if "--recover" in asked and (text := os.environ.get("HOLDFAST_NOFILE")):
-        table.setdefault("nofile", [int(number) for number in text.split(":")])
+    if table:
+        lock_fd, claimed = int(table["lock"]), claims.claim(options.state)
+    else:
+        lock_fd, claimed = _lock(options.state)
+    if "--recover" in asked:
+        _take_origin(table)
     launcher = Launcher(options, lock_fd, table, table.get("umask", umask))
     if not table and "--link" not in asked and "--no-supervisor" not in asked:
         launcher.start_early()
     try:
-        return _put_together(asked, options, lock_fd, table, launcher)
+        keeper = _put_together(asked, options, lock_fd, table, launcher)
     except BaseException:
         launcher.abandon_early()
         raise
+    if claimed is not None:
+        _heed(claimed, keeper)
+    return keeper
+
+
+def _take_origin(table: Table) -> None:
+    """What the first keeper was born with, as it told the supervisor that this process was."""
+    if text := os.environ.get(NOFILE):
+        table.setdefault("nofile", [int(number) for number in text.split(":")])
+    if text := os.environ.get(OOM_SCORE):
+        table.setdefault("oom_score", int(text))
 
 
 def _put_together(
@@ -130,6 +145,22 @@ def _put_together(
     # Whoever ended while there was no handler.
     loop.at_turn_end(keeper.children.departures.reap)
     return keeper
+
+
+def _heed(claimed: int, keeper: Keeper) -> None:
+    """Who finds no files of ours calls here, and has them made anew."""
+    import socket
+
+    claim = socket.socket(fileno=claimed)
+
+    def on_called() -> None:
+        try:
+            claim.accept()[0].close()
+        except OSError:
+            return  # it did not wait
+        keeper.reopen()
+
+    keeper.loop.watch(claimed, on_called)
 
 
 def _table(asked: dict[str, str]) -> Table:
@@ -177,10 +208,14 @@ def _options(asked: dict[str, str]) -> Options:
     return Options(
         state,
         runtime,
-        [path for path in asked.get("--import-path", "").split(os.pathsep) if path],
+        _import_path(asked),
         project,
         _argv_of(asked["--supervisor-argv"]) if "--supervisor-argv" in asked else None,
     )
+
+
+def _import_path(asked: dict[str, str]) -> list[str]:
+    return [path for path in asked.get("--import-path", "").split(os.pathsep) if path]
 
 
 def _argv_of(text: str) -> list[str]:
@@ -197,27 +232,21 @@ def _project_of_predecessor(state: str) -> str | None:
     return project if isinstance(project, str) else None
 
 
-def _lock(state: str) -> int:
-    """One keeper per state folder: the lock is held as long as any copy of it is open."""
-    fd = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + ASKERS_SECONDS
-    while not _takes(fd, fcntl.LOCK_EX):
-        # Who only asks whether a keeper is there shares the lock for a moment, which is a long
-        # one where the machine is busy. A keeper shares it with nobody.
-        if not _takes(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
-            os.close(fd)
-            raise StartError("already_running", f"another keeper holds {state}")
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        time.sleep(_LOOK_SECONDS)
-    return fd
-
-
-def _takes(fd: int, kind: int) -> bool:
+def _lock(state: str) -> tuple[int, int | None]:
+    """One keeper per state folder: its lock, and the claim that outlives the deletion of files."""
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        fd = lock.take(state)
+    except lock.Held as held:
+        raise StartError("already_running", str(held)) from None
+    claimed = claims.claim(state)
+    if claimed is not None or not claims.call(state):
+        return fd, claimed
+    # Its files were deleted, and it makes them anew now.
+    os.close(fd)
+    if lock.await_holder(state, ELDER_SECONDS):
+        raise StartError("already_running", f"another keeper holds {state}")
+    why = "whose files were deleted, lives and does not answer"
+    raise StartError("start_failed", f"the keeper of {state}, {why}: end it first")
 
 
 def _tidy_descriptors(asked: dict[str, str]) -> None:

@@ -123,8 +123,10 @@ def do_supervise(words: Words, connection: Connection, message: Message, fds: li
     if message["on"] and message.get("again"):
         if keeper.is_shutting_down or keeper.supervisor.state == "retiring":
             raise Refusal("busy", "the supervisor is being retired")
+        keeper.supervisor.forget_failures()
         keeper.retire_and_relaunch()
     elif message["on"]:
+        keeper.supervisor.forget_failures()
         keeper.supervisor.launch()
     else:
         keeper.supervisor.retire(keeper.tell_to_retire)

@@ -49,6 +49,7 @@ class Run:
         "began",
         "cause",
         "cols",
+        "died",
         "ending",
         "enforced",
         "exit",
@@ -84,7 +85,8 @@ class Run:
         self.pid = tree.pid
         age = float(asked.get("age") or 0.0)
         self.started_at = float(asked.get("started_at") or time.time() - age)
-        self.began = time.monotonic() - age
+        # A moment of this clock, which goes on through `execv`; of others only an age is known.
+        self.began: float = asked.get("began") or time.monotonic() - age
         self.cols: int | None = asked.get("cols")
         self.rows: int | None = asked.get("rows")
         self.hidden = bool(asked.get("hidden"))
@@ -104,6 +106,8 @@ class Run:
         self.feed: Feed | None = None
         self.lease: Lease | None = None
         self.ending: Ending | None = None
+        self.died: tuple[float, float] | None = None
+        """When, on this clock, if that was seen before its status was."""
         self.exit: Facts | None = None
         self.report: list[Facts] | None = None
         self.tree = tree
@@ -163,6 +167,7 @@ class Run:
         """The run as a successor of this keeper needs it."""
         facts = self.facts()
         facts.update(
+            began=self.began,
             is_child=self.is_child,
             parts=self.parts,
             exit=self.exit,
@@ -180,6 +185,7 @@ class Run:
     def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> Facts:
         """Its exit as the protocol describes it; a status of None is unknown."""
         left = list(leftovers)
+        died, ended_at = self.died or (time.monotonic(), time.time())
         outcome = None if status is None else os.waitstatus_to_exitcode(status)
         return {
             "run_id": self.run_id,
@@ -190,10 +196,11 @@ class Run:
             "code": outcome if outcome is not None and outcome >= 0 else None,
             "signal": -outcome if outcome is not None and outcome < 0 else None,
             "unknown": outcome is None,
+            "is_end_asked": self.is_end_asked,
             "cause": self.cause,
             "started_at": self.started_at,
-            "ended_at": time.time(),
-            "seconds": time.monotonic() - self.began,
+            "ended_at": ended_at,
+            "seconds": died - self.began,
             "rusage": _rusage(usage) if usage else None,
             "log_bytes": self.log_bytes,
             "empty": not left,

@@ -227,10 +227,8 @@ def _limit(launch: Launch) -> None:
 
 
 def _change_user(launch: Launch) -> None:
-    if user := launch.user:
-        os.initgroups(user.name, user.gid)
-        os.setgid(user.gid)
-        os.setuid(user.uid)
+    if launch.user:
+        launch.user.become()
 
 
 def _execute(launch: Launch) -> None:

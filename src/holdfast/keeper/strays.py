@@ -64,6 +64,7 @@ class Strays:
         self._cgroups = cgroups
         self._project = cgroups.project
         self._living: Collection[str] | None = None
+        self._found: Collection[Stray] = ()
 
     def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
         """What the environment of a new run is to say."""
@@ -88,7 +89,7 @@ class Strays:
             except Exception:  # noqa: BLE001 - every other run must go on
                 sys.excepthook(*sys.exc_info())
 
-    def unknown(self) -> list[Stray]:
+    def unknown(self) -> Collection[Stray]:
         """What lives of this state folder's services although the table does not have it. Where
         the journal tells of the main process's end, there is no start time either."""
         known = self._children.runs
@@ -99,7 +100,15 @@ class Strays:
 
         found = find(is_unknown, self._barred())
         self._living = {it.run_id for it in found}
-        return [Stray(it.pid, "", it.marks) if it.run_id in self._journal else it for it in found]
+        self._found = [
+            Stray(it.pid, "", it.marks) if it.run_id in self._journal else it for it in found
+        ]
+        return self._found
+
+    def are_left(self) -> bool:
+        """Whether one that was found lives on, and nobody has taken care of it."""
+        mains = [(host.process(it.pid), it.start_time) for it in self._found if it.start_time]
+        return any(it and it.is_alive and it.start_time == begun for it, begun in mains)
 
     def end_rest(self, asked: Facts, then: Callable[[], None]) -> list[int]:
         """End what lives of a run whose main process is gone; `then` follows when nothing does.

@@ -19,6 +19,7 @@ from holdfast.keeper import host
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.host import Process
 from holdfast.keeper.outlets import prints_to
+from holdfast.keeper.strangers import ANY_TIME, NOW, strangers_since
 
 _LISTINGS = 10
 _PATIENCE_SECONDS = 0.03
@@ -43,26 +44,13 @@ class _Found(dict[int, Process]):
             self._visit(process)
 
 
-class _Listing:
-    """The keeper's direct children as last read, shared by all trees."""
-
-    __slots__ = ("pids", "until")
-
-    def __init__(self) -> None:
-        self.pids: list[int] = []
-        self.until = 0.0
-
-
-_listing = _Listing()
-
-
 class Tree:
     """The processes of one run, found anew at each question."""
 
     __slots__ = (
-        "__weakref__", "_cgroups", "_dead", "_is_main_gone", "_is_over", "_known_children",
-        "_leads_session", "_seen", "_start_time", "_stopped_before", "_zombies", "cgroup",
-        "is_child", "is_collected", "is_paused", "parts", "pid", "run_id",
+        "__weakref__", "_cgroups", "_collected_at", "_dead", "_is_main_gone", "_is_over",
+        "_known_children", "_leads_session", "_seen", "_start_time", "_stopped_before", "_zombies",
+        "cgroup", "is_child", "is_paused", "parts", "pid", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +68,7 @@ class Tree:
         self._start_time = start_time
         self.cgroup = cgroup
         self.is_child = is_child
-        self.is_collected = False  # then its pid may be another's
+        self._collected_at = NOW  # not yet
         self.is_paused = False
         self.parts: dict[str, int] = {}  # of its run
         self._cgroups = cgroups
@@ -99,6 +87,14 @@ class Tree:
     def start_time(self) -> str:
         self.identify()
         return self._start_time
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether its main process was reaped: from then on its pid may be another's."""
+        return self._collected_at < NOW
+
+    def collect(self) -> None:
+        self._collected_at = time.monotonic()
 
     def identify(self) -> None:
         """Learn the start time of a new child. When it is first needed, or at the latest before
@@ -125,7 +121,9 @@ class Tree:
             return True
         if self.is_main_alive():
             return False
-        if self.is_walkable and not self._strangers() and not self._is_populated():
+        # Its orphans came to us before it was collected, and theirs come before they are.
+        since = self._collected_at
+        if self.is_walkable and not self._strangers(since) and not self._is_populated():
             self._end()
             return True
         return not self.processes()
@@ -172,6 +170,13 @@ class Tree:
         self.is_paused = False
         self._stopped_before = ()
         return self._signal_each(asleep, signal.SIGCONT) > 0
+
+    def find_pause(self) -> bool:
+        """Whether it was paused before it was ours; a cgroup that is frozen is its own again."""
+        main, frozen = self._main(), self._cgroups.frozen(self.run_id)
+        self.cgroup = frozen or self.cgroup
+        self.is_paused = frozen is not None or (main is not None and main.state == "T")
+        return self.is_paused
 
     def thaw(self) -> None:
         """Undo a freeze of the cgroup, so that signals reach what is in it."""
@@ -225,10 +230,8 @@ class Tree:
             return frozenset()
         return frozenset(self._cgroups.pids(self.cgroup)) - {os.getpid()}
 
-    def _strangers(self, is_rough: bool = False) -> list[int]:
-        """Direct children of the keeper that no run has as its main process."""
-        known = self._known_children()
-        return [pid for pid in _own_children(is_rough) if pid != self.pid and pid not in known]
+    def _strangers(self, since: float) -> list[int]:
+        return [pid for pid in strangers_since(since, self._known_children) if pid != self.pid]
 
     def _find(self, found: _Found, is_rough: bool = False) -> None:
         if self._is_over:
@@ -254,13 +257,13 @@ class Tree:
             self._descend(found, main.pid)
         # Last, because whoever loses its parent during the walk comes to us.
         for _ in range(_LISTINGS):
-            strangers = self._strangers(is_rough)
+            strangers = self._strangers(ANY_TIME if is_rough else NOW)
             # The youngest first: it has the least chance to have gone meanwhile.
             for pid in reversed(strangers):
                 if self._take_orphan(pid, found, inside):
                     self._descend(found, pid)
             # One that died under our eyes may have left children to us after the listing.
-            if found or not strangers or strangers == self._strangers():
+            if found or not strangers or strangers == self._strangers(NOW):
                 return
 
     def _take_orphan(self, pid: int, found: _Found, inside: frozenset[int]) -> bool:
@@ -281,7 +284,7 @@ class Tree:
     def _descend(self, found: _Found, ancestor: int) -> None:
         queue = [ancestor]
         for parent in queue:
-            for pid in host.children(parent):
+            for pid in host.children(parent, found[parent].threads):
                 if pid in found:
                     continue
                 process = host.process(pid)
@@ -393,14 +396,6 @@ def _signal_own_group(pid: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-def _own_children(is_rough: bool) -> list[int]:
-    now = time.monotonic()
-    if not is_rough or now > _listing.until:
-        _listing.pids = host.own_children()
-        _listing.until = now + host.ROUGH_SECONDS
-    return _listing.pids
 
 
 def _cookie_of(process: Process) -> str | None:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-from holdfast.keeper import handover
+from holdfast.keeper import complaints, handover
 from holdfast.keeper.launch import Launch, SpawnError
 
 TYPE_CHECKING = False
@@ -49,7 +49,8 @@ class Upgrade:
         keeper = self._keeper
         table_fd = handover.write(keeper.table())
         self._output, writer = os.pipe()
-        argv = [*self._prefix, self._program, "--check", str(table_fd)]
+        options = keeper.options(self._import_path)
+        argv = [*self._prefix, self._program, *options, "--check", str(table_fd)]
         null = keeper.spawner.null
         launch = Launch(argv, dict(os.environ), "/", stdio=(null, writer, writer))
         try:
@@ -78,8 +79,11 @@ class Upgrade:
         os.close(self._output)
         if status != 0:
             outcome = os.waitstatus_to_exitcode(status)
-            why = f"the new keeper failed its check ({outcome}): {said[-2000:]}"
-            self._on_failure("upgrade_failed", why)
+            complaints.say(f"the rehearsal of an upgrade: {said[-2000:]}")
+            why = said.splitlines()[-1] if said else "it said nothing"
+            self._on_failure(
+                "upgrade_failed", f"the new version failed its check ({outcome}): {why}"
+            )
             return
         if self._keeper.is_shutting_down:
             self._on_failure("busy", "a shutdown is under way")

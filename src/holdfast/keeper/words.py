@@ -148,8 +148,10 @@ class Words:
         # Where the system hides the mark, the start time alone has to do.
         if message.get("cookie") and not is_marked and not (wanted and host.hides_marks(pid)):
             raise Refusal("identity_mismatch", f"process {pid} does not belong to this run")
-        if any(run.pid == pid and run.exit is None for run in keeper.children.runs.values()):
-            raise Refusal("exists", f"process {pid} belongs to a run already")
+        for run in keeper.children.runs.values():
+            if run.pid == pid and run.exit is None:
+                whose = f"process {pid} belongs to {run.service} already"
+                raise Refusal("exists", f"{whose}; `holdfast status {run.service}` shows it")
         parts = reopen(pid) if message.get("reopen") else {}
         run = keeper.children.adopt(message, pid, found.start_time, parts)
         hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
@@ -171,15 +173,14 @@ class Words:
 
     def do_end(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
         run = self.run(message)
-        number, grace = message.get("signal"), message.get("grace")
-        self.keeper.children.departures.end(
-            run,
-            run.stop["signal"] if number is None else int(number),
-            run.stop["grace"] if grace is None else float(grace),
-        )
+        asked = {key: message[key] for key in run.stop if message.get(key) is not None}
+        stop = stop_of({**run.stop, **asked})
         if connection.role == "control":
-            # A person's stop, of which no supervisor knows: the next one must not undo it.
+            # A person's stop: neither a supervisor that hangs nor the next one must undo it.
             self.keeper.memory.keep({f"desired:{run.service}": "stopped"})
+            facts = {"run_id": run.run_id, "service": run.service, "grace": stop["grace"]}
+            self.keeper.tell_supervisor({"notice": "end_asked", **facts})
+        self.keeper.children.departures.end(run, stop["signal"], stop["grace"])
         return {}
 
     def do_adjust(self, connection: Connection, message: Message, fds: list[int]) -> Facts:

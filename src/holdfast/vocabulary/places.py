@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CONFIG_NAMES = ("holdfast.yaml", "holdfast.yml", "holdfast.json")
 LONGEST_SOCKET_PATH = 100
+OWN_LOG_BACKUPS = 3
 
 
 class Places:
@@ -44,6 +45,16 @@ class Places:
     @property
     def logs(self) -> str:
         return os.path.join(self.state, "logs")
+
+    @property
+    def own_log(self) -> str:
+        """What Holdfast tells of itself."""
+        return os.path.join(self.state, "holdfast.log")
+
+
+def generations(own_log: str) -> list[str]:
+    """The file that is written, and those that it was rotated to, the newest first."""
+    return [own_log, *(f"{own_log}.{number + 1}" for number in range(OWN_LOG_BACKUPS))]
 
 
 def find_config(start: str) -> str | None:

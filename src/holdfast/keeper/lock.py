@@ -1,0 +1,68 @@
+"""The lock of a state folder: one keeper has it, for as long as any copy of it is open."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+ASKERS_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
+
+
+class Held(Exception):
+    """Another keeper has it."""
+
+
+def take(state: str) -> int:
+    """The lock, as a descriptor; raises Held."""
+    fd = _open(state)
+    deadline = time.monotonic() + ASKERS_SECONDS
+    while not _takes(fd, fcntl.LOCK_EX):
+        # Who only asks whether a keeper is there shares the lock for a moment, which is a long
+        # one where the machine is busy. A keeper shares it with nobody.
+        if not _takes(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
+            os.close(fd)
+            raise Held(f"another keeper holds {state}")
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(_LOOK_SECONDS)
+    return fd
+
+
+def renew(state: str, fd: int) -> bool:
+    """Lock the file that is there now, under the same descriptor; false if that is locked
+    already. OSError: it cannot be now."""
+    fresh = _open(state)
+    try:
+        if os.path.sameopenfile(fd, fresh):
+            return False
+        fcntl.flock(fresh, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.dup2(fresh, fd, inheritable=False)
+        return True
+    finally:
+        os.close(fresh)
+
+
+def await_holder(state: str, seconds: float) -> bool:
+    """Whether somebody has it in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        fd = _open(state)
+        is_held = not _takes(fd, fcntl.LOCK_SH)
+        os.close(fd)
+        if is_held:
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+def _open(state: str) -> int:
+    return os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _takes(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
