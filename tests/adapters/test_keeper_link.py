@@ -275,6 +275,16 @@ def test_the_table_for_a_new_keeper(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with_link(story, gone)
 
 
+def test_the_moment_at_which_a_run_began_is_handed_on() -> None:
+    """An age would be too small by the time that a successor takes to begin."""
+    now = [100.0]
+    succession = Succession(clock=lambda: now[0])
+    succession.begin({"runs": [{"run_id": "r1", "service": "web", "age": 30.0}]})
+    now[0] += 2.0
+    (found,) = succession.table()
+    assert (found["began"], found["age"]) == (70.0, 32.0)
+
+
 def test_an_answered_stop_is_handed_on_with_what_is_left_of_its_grace() -> None:
     """A successor learns that the signal was sent, how long ago, and only shorter graces."""
     now = [100.0]

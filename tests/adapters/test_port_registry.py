@@ -18,7 +18,7 @@ import pytest
 from holdfast.adapters import port_registry, private_file
 from holdfast.adapters.port_registry import PortRegistry
 from holdfast.engine.port_leases import in_thread_of
-from holdfast.keeper import main as keeper_main
+from holdfast.keeper import lock
 from holdfast.vocabulary.errors import Failed
 
 SPAN = (23900, 23949)
@@ -142,10 +142,10 @@ def test_who_asks_whether_a_keeper_is_there_keeps_none_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To ask shares the lock for a moment; a keeper holds it for good."""
-    with locked(tmp_path / "lock", fcntl.LOCK_SH), pytest.raises(keeper_main.StartError):
-        keeper_main._lock(str(tmp_path))
+    with locked(tmp_path / "lock", fcntl.LOCK_SH), pytest.raises(lock.Held):
+        lock.take(str(tmp_path))
     with ExitStack() as asking:
         asking.enter_context(locked(tmp_path / "lock", fcntl.LOCK_SH))
         # The moment is over when the keeper looks again.
         monkeypatch.setattr(time, "sleep", lambda _: asking.close())
-        os.close(keeper_main._lock(str(tmp_path)))
+        os.close(lock.take(str(tmp_path)))

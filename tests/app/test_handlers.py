@@ -39,6 +39,19 @@ def test_a_watch_begins_with_where_each_log_is(hold: Hold) -> None:
     connection.close()
 
 
+def test_a_watch_tells_of_the_own_log_to_who_asks(hold: Hold) -> None:
+    """First when it is in force, then when it grew; that, and nothing of what it says."""
+    hold.services(web=["sleep", "1000"])
+    hold.up()
+    connection = connect(hold)
+    items = connection.stream("watch", own_log=True)
+    first = [next(items), next(items)]
+    assert {"own_log": True, "hides": first[0]["hides"]} in first
+    hold.ask("restart", services=["web"])
+    wait_for(lambda: next(items).get("own_log"), what="its next lines")
+    connection.close()
+
+
 def test_a_catastrophic_expression_holds_up_nobody(hold: Hold) -> None:
     """It is refused after a while; meanwhile everybody else is answered at once."""
     hold.services(web=["sh", "-c", f"echo {'a' * 60}; exec sleep 1000"])

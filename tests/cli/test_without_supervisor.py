@@ -17,7 +17,7 @@ from holdfast.client.reach import reach
 from holdfast.vocabulary.errors import NoDaemon
 from holdfast.vocabulary.places import find_places, lock_is_held
 from tests.cli.fake_daemon import FakeDaemon
-from tests.client.fake_keeper import FakeKeeper
+from tests.client.fake_keeper import FakeKeeper, exit_of
 
 
 @pytest.fixture
@@ -43,6 +43,40 @@ def test_status_tells_what_the_keeper_holds(
     assert "db" in table
     assert "None" not in table
     assert main(["status", "wbe"]) == 3
+
+
+def test_status_tells_how_runs_ended(
+    keeper: FakeKeeper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only success is `exited`; what ended badly is `failed`, what was stopped is `stopped`."""
+    keeper.runs = []
+    keeper.exits = [
+        exit_of("good", code=1),
+        exit_of("good", code=0),
+        exit_of("bad", code=3),
+        exit_of("shot", signal=9),
+        exit_of("halted", signal=15, is_end_asked=True),
+        exit_of("lost", unknown=True),
+        exit_of("holdfast.gate", signal=15),
+    ]
+    assert main(["status", "--json"]) == 0
+    services = json.loads(capsys.readouterr().out)["services"]
+    found = {
+        name: (it["status"], it["exit_code"], it["signal"], it["reason"])
+        for name, it in services.items()
+    }
+    after = " while no supervisor ran"
+    assert found == {
+        "good": ("exited", 0, None, "exit code 0" + after),
+        "bad": ("failed", 3, None, "exit code 3" + after),
+        "shot": ("failed", None, "SIGKILL", "killed by SIGKILL" + after),
+        "halted": ("stopped", None, "SIGTERM", "stopped" + after),
+        "lost": ("failed", None, None, "exit code unknown" + after),
+    }
+    assert main(["status"]) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"bad +failed .*exit code 3 while", table)
+    assert re.search(r"halted +stopped .*stopped while", table)
 
 
 def test_stop_ends_the_run(keeper: FakeKeeper, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -181,6 +182,21 @@ def test_the_control_door_leaves_strangers_alone_too() -> None:
             assert other.poll() is None
         hold.cli("up", "-d", "--no-wait")
         wait_for(lambda: supervisor(hold)["doors"] == {"tcp": f"127.0.0.1:{port}"})
+
+
+def test_another_holdfast_is_named_by_its_project() -> None:
+    """Not by a command line that tells people nothing."""
+    port = free_port()
+    with Hold(HOLDFAST_TCP="on") as one, Hold(HOLDFAST_TCP="on") as two:
+        for each in (one, two):
+            each.write({"port": port, "services": {"web": {"command": "sleep 1000"}}})
+            each.up("--no-wait")
+        note = wait_for(lambda: supervisor(two).get("door_notes", {}).get("tcp"))
+        holder = re.search(r"is held by the (\w+) of the Holdfast of (.+) \(pid (\d+)\)", note)
+        assert holder is not None, note
+        said = supervisor(one)
+        pids = {"keeper": said["keeper_pid"], "supervisor": said["pid"]}
+        assert (holder[2], int(holder[3])) == (str(one.project), pids[holder[1]])
 
 
 def test_without_http() -> None:

@@ -282,6 +282,20 @@ def _events(raw: list[Any]) -> list[Event]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("moved_to", "words"), [(None, "deleted or exchanged"), ("x.corrupt-1", "moved aside")]
+)
+def test_how_history_was_lost(moved_to: str | None, words: str) -> None:
+    """A file that is gone is not said to be unreadable."""
+    event = Event(
+        seq=1, time=1.0, kind="database:replaced", service=None, run_id=None,
+        data={"moved_to": moved_to},
+    )  # fmt: skip
+    said = [change.alert.message for change in rules.fold({}, event)]
+    assert said
+    assert all(words in it for it in said)
+
+
 @given(st.lists(EVENTS, max_size=60))
 def test_any_history(raw: list[Any]) -> None:
     """Every alert is raised once, cleared at most once, and keys are right."""

@@ -132,6 +132,8 @@ def test_init_is_not_adopted(hold: Hold) -> None:
     assert "`ps -e` lists what runs" in told
     told = hold.cli("adopt", "--pid", hold.keeper_pid, "x", expect=1).stderr
     assert "part of this Holdfast" in told
+    told = hold.cli("adopt", "--pid", hold.service("web")["pid"], "x", expect=1).stderr
+    assert "belongs to web already; `holdfast status web` shows it" in told
     assert "x" not in hold.status()["services"]
 
 

@@ -221,6 +221,19 @@ def test_caller_environment_reaches_the_service(hold: Hold) -> None:
     wait_for(lambda: hold.raw("web") == b"green round\n")
 
 
+def test_a_service_that_was_added_to_the_file(hold: Hold) -> None:
+    """Who starts one that is not loaded yet is told how it is."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    hold.services(web=["sleep", "300"], cache=["sleep", "300"])
+    for verb in ("start", "restart"):
+        told = hold.cli(verb, "cache", expect=3).stderr
+        assert "`holdfast up cache` loads one that was added to the file" in told
+    assert "loads one" not in hold.cli("up", "-d", "cahe", expect=3).stderr
+    hold.cli("up", "-d", "cache")
+    assert hold.service("cache")["status"] == "running"
+
+
 def test_wait_for_a_log_line(hold: Hold) -> None:
     """wait answers when a line matches, and times out with exit code 6."""
     hold.services(web=["sh", "-c", "sleep 0.3; echo listening on 80; sleep 300"])
@@ -229,6 +242,21 @@ def test_wait_for_a_log_line(hold: Hold) -> None:
     hold.cli("wait", "web", "--for", "log:listening on [0-9]+", "--timeout", "10s")
     hold.cli("wait", "web", "--for", "log:never", "--timeout", "200ms", expect=6)
     hold.cli("wait", "web", "--for", "exited", "--timeout", "200ms", expect=6)
+
+
+def test_wait_for_an_unfinished_line(hold: Hold) -> None:
+    """A prompt is found in the silence behind it, by who waits and by who depends on it."""
+    code = "printf 'pass'; sleep 0.5; printf 'word> '; sleep 300"
+    needed = {"condition": "log", "pattern": "word> $"}
+    hold.services(
+        web=["sh", "-c", code],
+        after={"command": ["sleep", "300"], "depends_on": {"web": needed}},
+    )
+    hold.up()
+    found = hold.json("wait", "web", "--for", "log:^password> $", "--timeout", "10s")
+    assert found["line"] == "password> "
+    hold.cli("wait", "after", "--timeout", "10s")
+    hold.cli("wait", "web", "--for", "log:^pass$", "--timeout", "1s", expect=6)
 
 
 def test_logs_follow_sees_every_line(hold: Hold) -> None:

@@ -11,6 +11,12 @@ from holdfast.vocabulary.places import digest, project_of, states_root
 from holdfast.vocabulary.secrets import redact_arguments
 
 LONGEST_COMMAND = 160
+_PARTS = {
+    "from holdfast.gate.": "gate",
+    "from holdfast.supervisor_start ": "supervisor",
+    "holdfast/keeper/__main__.py": "keeper",
+}
+"""By what the processes of a Holdfast are known."""
 
 
 class Listening(NamedTuple):
@@ -87,9 +93,20 @@ def command_of(pid: int) -> str:
     try:
         process = psutil.Process(pid)
         words = [word for word in process.cmdline() if word.isprintable()] or [process.name()]
+        if part := _part_of_holdfast(words):
+            state = words[words.index("--state") + 1] if "--state" in words else process.cwd()
+            return f"the {part} of the Holdfast of {project_of(state) or state}"
     except psutil.Error:
         return ""
     return " ".join(redact_arguments(words))[:LONGEST_COMMAND]
+
+
+def _part_of_holdfast(words: list[str]) -> str | None:
+    """Which process of a Holdfast this is: its command line would tell people nothing."""
+    if words[1:3] != ["-I", "-S"]:
+        return None
+    program = " ".join(words[3:5])
+    return next((part for sign, part in _PARTS.items() if sign in program), None)
 
 
 def _environ(pid: int) -> dict[str, str]:

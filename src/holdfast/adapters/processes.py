@@ -21,6 +21,7 @@ if sys.platform == "darwin":
     from holdfast import darwin
 
 _ROOMY_TABLE = 4096
+_OOM_SCORE = -900
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -238,7 +239,8 @@ def widen_descriptor_table() -> None:
 def lower_oom_score() -> None:
     """The supervisor should not be the first to go when memory is short."""
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("-900")
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+            if int(file.read()) > _OOM_SCORE:
+                file.write(str(_OOM_SCORE))
     except OSError:
         pass

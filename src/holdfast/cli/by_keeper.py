@@ -13,7 +13,9 @@ from holdfast.cli.call import Call
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.reach import SupervisorAway, SupervisorHung
 from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
+from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.places import lock_is_held
+from holdfast.vocabulary.quantities import signal_name
 
 STOP_MARGIN_SECONDS = 15.0
 
@@ -28,8 +30,10 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
     warn(call, away)
     facts = away.facts
     services = {run["service"]: _service(run) for run in visible(facts)}
-    for end in facts.get("exits", []):
-        services.setdefault(end["service"], _ended(end))
+    # In order of ending: of several, the last one counts.
+    for name, end in {end["service"]: end for end in facts.get("exits", [])}.items():
+        if not name.startswith(OWN_NAMES):
+            services.setdefault(name, _ended(end))
     if call.operands:
         services = {name: services[name] for name in _meant(call.operands, services)}
     return {
@@ -154,16 +158,27 @@ def _service(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ended(end: dict[str, Any]) -> dict[str, Any]:
+    """Which other exit codes mean success is the supervisor's to know."""
+    code, number = end.get("code"), end.get("signal")
+    signal = None if number is None else signal_name(number)
+    if end.get("is_end_asked"):
+        state, how = "stopped", "stopped"
+    elif signal is not None:
+        state, how = "failed", f"killed by {signal}"
+    elif code is None:
+        state, how = "failed", "exit code unknown"
+    else:
+        state, how = "failed" if code else "exited", f"exit code {code}"
     return {
-        "status": "exited",
+        "status": state,
         "pid": None,
         "uptime": None,
         "restart_count": None,
         "run_id": end["run_id"],
         "run": end["number"],
-        "exit_code": end.get("code"),
-        "signal": end.get("signal"),
-        "reason": "ended while no supervisor ran",
+        "exit_code": code,
+        "signal": signal,
+        "reason": f"{how} while no supervisor ran",
         "duration": end.get("seconds"),
         "log_bytes": end.get("log_bytes", 0),
         "started_at": end.get("started_at"),

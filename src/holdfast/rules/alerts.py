@@ -329,7 +329,9 @@ def _on_history_lost(alerts: Open, event: Event) -> list[Change]:
     if event.kind == Kind.EVENTS_DROPPED.value and not event.data.get("lost"):
         return []  # too old to keep: that is as it should be
     words = "a part of the history was lost: "
-    if event.kind == Kind.DATABASE_REPLACED.value:
+    if event.kind == Kind.DATABASE_REPLACED.value and not event.data.get("moved_to"):
+        words += "its file was deleted or exchanged, and was begun anew"
+    elif event.kind == Kind.DATABASE_REPLACED.value:
         words += "its file was unreadable and was moved aside"
     else:
         words += f"{event.data['lost']} entries could not be written"
