@@ -193,6 +193,7 @@ class FakeKeeper:
             "code": code,
             "signal": signal,
             "unknown": False,
+            "is_end_asked": run.is_end_asked,
             "started_at": 1_700_000_000.0 + run.started,
             "ended_at": self.clock.time(),
             "seconds": self.clock.now - run.started,

@@ -156,6 +156,36 @@ def test_an_exit_while_no_supervisor_is_there_is_not_lost(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("code", [0, 143])
+def test_a_restart_that_was_cut_short_is_made_good(tmp_path: Path, code: int) -> None:
+    """Who was being restarted when the supervisor died is started again at once, whatever its
+    exit code; and that is no crash, though the database has not heard of the restart."""
+
+    async def story() -> None:
+        clock = FakeClock()
+        keeper = FakeKeeper(clock)
+        keeper.obeys = False
+        life = Life(tmp_path / "db", keeper, clock)
+        await _start_and_run(life, clock)
+        first = keeper.live().run_id
+        life.roster.runners["web"].restart()
+        life.die()
+        keeper.exit(code=code)
+        keeper.lose_supervisor()
+        life = Life(tmp_path / "db", keeper, clock)
+        keeper.settle()
+        runner = life.roster.runners["web"]
+        assert runner.state.value == "running"
+        assert (runner.counters.restarts, runner.counters.failures) == (0, 0)
+        assert keeper.live().run_id != first
+        await life.store.written()
+        causes = "SELECT count(*) FROM events WHERE data LIKE '%exited%'"
+        assert _count(tmp_path / "db", causes) == 0
+        life.die()
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_stopped_service_stays_stopped(tmp_path: Path, by_hand: bool) -> None:
     """What was wanted, and by whom, survives the supervisor, with and without the database."""

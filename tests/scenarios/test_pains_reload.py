@@ -90,10 +90,37 @@ def test_killed_in_the_middle_of_a_reload(hold: Hold) -> None:
     def is_new() -> bool:
         # One that was being stopped when the daemon died comes up again by itself.
         now = pids(hold)
-        return all(now.values()) and all(b"X=1" in environ_of(now[f"s{n}"]) for n in range(4))
+        try:
+            return all(now.values()) and all(b"X=1" in environ_of(now[f"s{n}"]) for n in range(4))
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # it ended between the two looks
 
     wait_for(is_new)
+    assert hold.json("alerts")["alerts"] == []
     assert pids(hold)["same"] == before["same"]
+    assert hold.json("plan")["changes"] is False
+
+
+def test_what_is_added_is_started_though_the_daemon_dies(hold: Hold) -> None:
+    """A service that had to wait for another one's restart is declared, and never started."""
+    stubborn = [
+        "sh",
+        "-c",
+        "trap 'until [ -e go ]; do sleep 0.05; done; exit' TERM; sleep 300 & wait",
+    ]
+    db = {"command": stubborn, "start_seconds": 0, "stop": {"grace": "60s"}}
+    hold.services(db=db)
+    hold.up()
+    hold.services(db={**db, "env": {"X": "1"}}, new={**SLEEP, "depends_on": ["db"]})
+    asking = threading.Thread(target=lambda: hold.cli("reload", expect=None))
+    supervisor = hold.supervisor_pid
+    asking.start()
+    hold.wait_status("db", "stopping")
+    kill_9(supervisor)
+    asking.join()
+    (hold.project / "go").touch()
+    hold.wait_status("new", "running")
+    assert b"X=1" in environ_of(pids(hold)["db"])
     assert hold.json("plan")["changes"] is False
 
 

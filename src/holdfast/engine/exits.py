@@ -44,6 +44,11 @@ def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
     return Understood(ending, last, reason)
 
 
+def was_asked_for(facts: dict[str, Any]) -> bool:
+    """Whether it ended because we asked, so that it is no failure, whoever is told of it."""
+    return bool(facts.get("is_end_asked")) and not facts.get("cause")
+
+
 def record(
     recorder: Recorder, facts: dict[str, Any], exit_: Understood, error: ErrorType | None
 ) -> None:

@@ -35,20 +35,23 @@ class RestoredRunner(RelievedRunner):
             self.launched, self.trace = None, trace
 
     def restore(
-        self, record: ServiceRecord | None, live: dict[str, Any] | None, exits: list[dict[str, Any]]
+        self,
+        record: ServiceRecord | None,
+        live: dict[str, Any] | None,
+        unseen: list[dict[str, Any]],
     ) -> None:
         """Continue where an earlier supervisor was: its record, the keeper's run, its exits.
 
-        `exits` are those not yet accounted for, oldest first.
+        `unseen` are exits not yet accounted for, oldest first.
         """
         if record is not None:
             self._restore_record(record)
-        numbers = [facts.get("number") or 0 for facts in (*exits, *([live] if live else []))]
+        numbers = [facts.get("number") or 0 for facts in (*unseen, *([live] if live else []))]
         self.number = max([self.number, *numbers])
-        if exits and (live is None or live["run_id"] == exits[-1]["run_id"]):
-            self._replay(exits, live)
+        if unseen and (live is None or live["run_id"] == unseen[-1]["run_id"]):
+            self._replay(unseen, live)
             return
-        for facts in exits:
+        for facts in unseen:
             self.account(facts)
         if live is None:
             self._restore_rest()
@@ -59,6 +62,13 @@ class RestoredRunner(RelievedRunner):
             self._restore_rest()
         else:
             self._restore_live(run, live)
+
+    def intend(self) -> None:
+        """Want it as it is declared, before anybody starts it: if we die, a later one does."""
+        if self.declaration.spec.schedule is not None:
+            self.await_time()
+        else:
+            self._want(Desired.RUNNING)
 
     def adopt(self, run: dict[str, Any], *, is_survivor: bool) -> None:
         """Take over a process that already ran, as the keeper's RUN describes it."""
@@ -138,14 +148,16 @@ class RestoredRunner(RelievedRunner):
         if self.state is not State.STOPPING:
             self._ports.attendants.run_began(self)
 
-    def _replay(self, exits: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
+    def _replay(self, unseen: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
         """Let the newest exit pass as if its notice came now; the older ones only count."""
-        for facts in exits[:-1]:
+        for facts in unseen[:-1]:
             self.account(facts)
-        facts = exits[-1]
+        facts = unseen[-1]
         seconds = facts.get("seconds") or 0.0
         self.run = self._live({**facts, "age": seconds} if live is None else live)
-        if self.state is State.STOPPING or self.desired is Desired.STOPPED:
+        is_off = self.state is State.STOPPING or self.desired is Desired.STOPPED
+        if is_off or exits.was_asked_for(facts):
+            # For a restart, its stop may be more than the database has heard of.
             self.state = State.STOPPING
         elif seconds < self.declaration.spec.start_seconds:
             self.state = State.STARTING

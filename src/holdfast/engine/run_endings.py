@@ -146,8 +146,9 @@ class RunEndings(Service):
     def account(self, facts: dict[str, Any]) -> None:
         """Record the exit of a run that is not the current one, exactly once."""
         ending = self._record_exit(facts)
-        decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
-        self.counters = decision.counters
+        if not exits.was_asked_for(facts):
+            decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
+            self.counters = decision.counters
 
     @abstractmethod
     def stop(self, *, grace: float | None = None, because: str | None = None) -> Any:

@@ -57,7 +57,7 @@ async def reload(context: Context, command: Reload) -> ReloadResult:
         told = _told(context, made)
         removed = made.names(Action.REMOVE)
         outcomes = await stop_and_forget(context, removed, delete_logs=command.delete_logs)
-        _declare(context, configuration, said)
+        _declare(context, configuration, said, made.names(Action.ADD))
         use_settings(context, configuration)
         await context.survivors.settle(made.names(Action.ADD))
         if not made.is_empty:
@@ -177,14 +177,19 @@ def _told(context: Context, made: plans.Plan) -> Steps:
 # Applying
 
 
-def _declare(context: Context, configuration: Configuration, said: Caller) -> None:
-    """All in one turn: a supervisor that is killed leaves the old or the new, no mixture."""
+def _declare(
+    context: Context, configuration: Configuration, said: Caller, added: list[str]
+) -> None:
+    """All in one turn: a supervisor that is killed leaves the old or the new, no mixture. What is
+    to be started is wanted from here on: it would never be missed by a later reload."""
     key = environ_digest(said.environment)
     for name, spec in configuration.services.items():
         runner = context.roster.runners.get(name)
         known = runner.declaration if runner is not None else None
         if known is None or (known.spec, known.environ_key) != (spec, key):
             context.roster.declare(Declaration(spec, said.environment, key))
+        if name in added and spec.autostart and spec.enabled:
+            context.roster.runners[name].intend()
     context.roster.forget_environments()
 
 
@@ -222,7 +227,8 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
                 if runner is None:  # scaled away while others had their turn
                     continue
                 why = _held_back(context, runner, futures)
-                if actions[name] is Action.RESTART and runner.desired is Desired.STOPPED:
+                is_own = actions[name] in (Action.RESTART, Action.ADD)
+                if is_own and runner.desired is Desired.STOPPED:
                     why = "it was stopped meanwhile"
                 if why is not None:
                     outcomes[name] = runner.outcome("not_restarted", why)
