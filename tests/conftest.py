@@ -8,6 +8,7 @@ when the run ends fails the run, and is ended by its id.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -186,6 +187,20 @@ def own_places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(variable, str(folder / name))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_log_path(tmp_path: Path) -> Iterator[Path]:
+    """Where a test may open Holdfast's own log, which is closed after it."""
+    from holdfast.adapters import own_log
+
+    yield tmp_path / "own.log"
+    own_log.set_level("info")
+    root = logging.getLogger(own_log.ROOT)
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    root.propagate = True
 
 
 @pytest.fixture

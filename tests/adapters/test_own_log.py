@@ -8,7 +8,6 @@ import json
 import logging
 import pkgutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +19,9 @@ from holdfast.vocabulary.places import generations
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "own.log"
-    own_log.open_log(str(place))
-    yield place
-    own_log.set_level("info")
-    root = logging.getLogger("holdfast")
-    for handler in list(root.handlers):
-        root.removeHandler(handler)
-        handler.close()
-    root.propagate = True
+def path(own_log_path: Path) -> Path:
+    own_log.open_log(str(own_log_path))
+    return own_log_path
 
 
 @pytest.fixture
