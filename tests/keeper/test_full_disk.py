@@ -189,28 +189,54 @@ def test_a_slow_follower_is_told_after_an_upgrade() -> None:
     """What grew while a peer did not read is carried to the next program image."""
     loop = Loop()
     ours, theirs = socket.socketpair()
-
-    def make(sock: socket.socket) -> Connection:
-        return Connection(sock, "supervisor", loop, lambda *_: None, lambda _: None)
-
-    first = make(ours)
+    first = _connection(ours, loop)
     while first.state()["outbox"] == []:
         first.send({"notice": "x" * 65536})
     first.grew("web", 5)
     first.grew("web", 9)
     state = json.loads(json.dumps(first.state()))
-    second = make(ours.dup())
+    second = _connection(ours.dup(), loop)
     second.restore(state)
+    _read_until(loop, theirs, b'"position":9')
+    _close(loop, first, second, theirs)
+
+
+def test_a_follower_is_told_beside_many_answers() -> None:
+    """What grew in the turn in which the answers to many starts went out is told after them."""
+    loop = Loop()
+    ours, theirs = socket.socketpair()
+    connection = _connection(ours, loop)
+    run: Any = SimpleNamespace(parts={}, is_child=False, start_time="1", beginning=dict)
+
+    def turn() -> None:
+        connection.send({"notice": "first"})
+        connection.send({"notice": "second"})
+        connection.grew("web", 5)
+        for number in range(32):
+            connection.owe(number, run)
+        connection.state()
+
+    loop.call_later(0, turn)
+    _read_until(loop, theirs, b'"position":5')
+    _close(loop, connection, theirs)
+
+
+def _connection(sock: socket.socket, loop: Loop) -> Connection:
+    return Connection(sock, "supervisor", loop, lambda *_: None, lambda _: None)
+
+
+def _read_until(loop: Loop, sock: socket.socket, wanted: bytes) -> None:
+    """Let the loop run until these bytes have come."""
     received = b""
-    theirs.settimeout(0.05)
+    sock.settimeout(0.05)
 
     def read() -> None:
         nonlocal received
         try:
-            received += theirs.recv(1 << 20)
+            received += sock.recv(1 << 20)
         except TimeoutError:
             pass
-        if b'"position":9' in received.replace(b" ", b""):
+        if wanted in received.replace(b" ", b""):
             loop.stop()
         else:
             loop.call_later(0, read)
@@ -218,9 +244,12 @@ def test_a_slow_follower_is_told_after_an_upgrade() -> None:
     loop.call_later(10, loop.stop)
     loop.call_later(0, read)
     loop.run()
-    assert b'"position":9' in received.replace(b" ", b"")
+    assert wanted in received.replace(b" ", b"")
+
+
+def _close(loop: Loop, *others: Connection | socket.socket) -> None:
     signal.set_wakeup_fd(-1)
-    for it in (first, second, theirs, loop._wake, loop._waker, loop._selector):
+    for it in (*others, loop._wake, loop._waker, loop._selector):
         it.close()
 
 

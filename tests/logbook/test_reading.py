@@ -49,6 +49,28 @@ def test_a_cursor_between_two_streams(stage: Stage) -> None:
     assert stage.lines(cursors.decode(text)) == [b"worse", b"half whole"]
 
 
+def test_a_run_that_begins_while_it_is_looked_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks for a run that has printed nothing yet is told where it will begin, also if it
+    does so in this very moment."""
+    stage.recorder.begin_run(1)
+    stage.say(b"old\n")
+    stage.recorder.flush()
+
+    def look_too_early(number: int) -> None:
+        stage.recorder.begin_run(number)
+        stage.say(b"up\n")
+        stage.recorder.flush()
+
+    monkeypatch.setattr(stage.reader, "run", look_too_early)
+    assert stage.lines(stage.reader.start_of(2)) == [b"up"]
+    monkeypatch.undo()
+    assert stage.lines(stage.reader.start_of(2)) == [b"up"]
+    assert stage.lines(stage.reader.start_of(1)) == [b"old", b"up"]
+    assert stage.lines(stage.reader.start_of(3)) == []
+
+
 def test_a_split_character_is_whole_in_its_line(stage: Stage) -> None:
     """A character that came in two chunks, with the other stream between, is not torn."""
     data = "grün\n".encode()

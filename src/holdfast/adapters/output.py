@@ -37,7 +37,7 @@ class LogQuery:
             except CursorError as error:
                 raise UsageError(str(error), "use a cursor that an answer gave") from None
         elif command.run is not None:
-            start = span.start if span is not None else reader.end()
+            start = span.start if span is not None else reader.start_of(command.run)
         elif command.since is not None:
             start = reader.since(command.since)
         else:
@@ -108,8 +108,7 @@ class RunLines:
     def __init__(self, directory: str, service: str, run: int) -> None:
         self._run = run
         reader = Reader(directory, service)
-        span = reader.run(run)
-        self._follower = LineFollower(reader, span.start if span is not None else reader.end())
+        self._follower = LineFollower(reader, reader.start_of(run))
         self._rest: Iterator[Line | Note] | None = None
 
     def batch(self, is_last: bool) -> list[Line]:

@@ -225,7 +225,7 @@ class Connection:
 
     def _end_turn(self) -> None:
         self._has_sent = False
-        if self.is_open and not self._outbox.is_empty:
+        if self.is_open and (self._grown or not self._outbox.is_empty):
             self._flush()
 
     def _flush(self) -> None:

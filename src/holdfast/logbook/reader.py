@@ -102,6 +102,12 @@ class Reader:
                     return span
         return None
 
+    def start_of(self, run: int) -> Cursor:
+        """Where a run begins; or will begin, if it has left nothing yet."""
+        end = self.end()  # first: it may begin between the two looks
+        span = self.run(run)
+        return end if span is None else span.start
+
     def runs(self, *, is_whole: bool = True) -> Iterator[Span]:
         """Every run that left something in the log, the last one first. `is_whole` False:
         faster, without runs that began and ended beside another in one segment."""
