@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -140,3 +141,52 @@ def test_a_survivor_with_its_old_declaration_is_left_alone(hold: Hold) -> None:
     assert hold.json("plan")["services"]["web"]["action"] == "unchanged"
     hold.cli("reload")
     assert hold.service("web")["pid"] == pid
+
+
+SLOW_TO_END = """
+trap 'echo told; until [ -e go ]; do sleep 0.02; done; exit 0' TERM
+echo up
+while :; do sleep 0.02; done
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"), [("restart web", {}), ("restart web", {"autostart": False}), ("down", {})]
+)
+def test_what_was_being_ended_is_no_survivor(
+    hold: Hold, verb: str, fields: dict[str, bool]
+) -> None:
+    """Who had its signal when both were killed is not taken for a service that goes on: it is
+    ended, and what was asked for, a restart or this `up`, begins it anew."""
+    spec = quick(["sh", "-c", SLOW_TO_END], stop={"grace": "60s"}, restart_policy="on_failure")
+    hold.services(web={**spec, **fields})
+    hold.up()
+    hold.cli("start", "web")
+    wait_for(lambda: b"up" in hold.raw("web"))
+    pid = hold.service("web")["pid"]
+    with started(hold.command(*verb.split()), cwd=hold.project, env=hold.environ):
+        wait_for(lambda: b"told" in hold.raw("web"))
+        with closing(sqlite3.connect(hold.state / "holdfast.db")) as database:
+            query = "SELECT 1 FROM services WHERE CAST(record AS TEXT) LIKE '%\"stopping\"%'"
+            wait_for(lambda: database.execute(query).fetchall())
+        kill_holdfast(hold)
+    with started(hold.command("up", "-d"), cwd=hold.project, env=hold.environ) as up:
+        wait_for(lambda: hold.json("status", expect=None).get("services"))
+        assert is_alive(pid)
+        (hold.project / "go").touch()
+        wait_for(lambda: not is_alive(pid))
+        assert up.wait() == 0
+    web = hold.wait_status("web", "running")
+    assert (web["desired"], web["restart_count"], web["run"]) == ("running", 0, 2)
+
+
+def test_who_died_unseen_is_not_said_to_run(hold: Hold) -> None:
+    """Whichever verb comes first after a crash of both, a run that is over has an end."""
+    hold.services(web=quick())
+    hold.up()
+    pid = hold.service("web")["pid"]
+    kill_holdfast(hold)
+    os.kill(pid, signal.SIGKILL)
+    hold.cli("run", "--name", "other", "--", "sleep", "300")
+    hold.up()
+    assert hold.cli("runs", "web").stdout.count("still running") == 1

@@ -25,6 +25,18 @@ class RestoredRunner(RelievedRunner):
 
     is_unsettled = False
     """Whether an earlier supervisor was still to start it, whatever its state says."""
+    ending_run: str | None = None
+    """The run that was being ended when keeper and supervisor died."""
+
+    def recollect(self, record: ServiceRecord) -> None:
+        """What the database says of it; of its run, the keeper knows nothing any more."""
+        self.number, self.accounted = record.number, record.accounted
+        self.stays_off, self.trace = record.stays_off, record.trace
+        is_wanted = record.desired is Desired.RUNNING
+        if record.state is State.STOPPING:
+            self.ending_run, self.is_unsettled = record.run_id, is_wanted
+        if is_wanted:
+            self.scheduled_until = record.scheduled_until
 
     def recall(self, kept: Kept, run_id: str | None) -> None:
         """How its live run was started, as an earlier supervisor knew it."""

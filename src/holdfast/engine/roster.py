@@ -133,10 +133,7 @@ class Roster:
         runner = self._add(declaration)
         record = self.records.pop(name, None)
         if record is not None:
-            runner.number, runner.accounted = record.number, record.accounted
-            runner.stays_off, runner.trace = record.stays_off, record.trace
-            if record.desired is Desired.RUNNING:
-                runner.scheduled_until = record.scheduled_until
+            runner.recollect(record)
         self.remember(runner)
         runner.save()
         self._ports.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)
@@ -223,7 +220,7 @@ class Roster:
             runner = self._add(Declaration(_unknown_spec(run)))
             runner.restore(self.records.pop(name, None), run, unseen.pop(name, []))
         for forgotten in unseen.values():
-            self._account_for_unknown(forgotten)
+            self.account_for_unknown(forgotten)
         known = {run["run_id"] for run in facts.get("runs") or ()}
         known.update(it["run_id"] for it in facts.get("exits") or ())
         for open_run in loaded.open_runs:
@@ -247,7 +244,7 @@ class Roster:
             case "exit" if notice.get("kind") == "task":
                 self._ports.recorder.forget(notice["run_id"])
             case "exit" if runner is None:
-                self._account_for_unknown([notice])
+                self.account_for_unknown([notice])
             case "exit" if runner is not None:
                 runner.on_exit(notice)
             case "ended" if runner is not None:
@@ -340,7 +337,7 @@ class Roster:
         self.runners[runner.name] = runner
         return runner
 
-    def _account_for_unknown(self, ended: list[dict[str, Any]]) -> None:
+    def account_for_unknown(self, ended: list[dict[str, Any]]) -> None:
         """An exit of a service that is not declared, or not yet: nothing to restart, only facts."""
         for facts in ended:
             understood = exits.understand(_unknown_spec(facts), facts)

@@ -60,6 +60,7 @@ class Survivors:
             for run in sorted(self._roster.open_runs.pop(name), key=lambda it: -it.number):
                 answer = await self._adopt(run, spec := _unknown_spec(name))
                 if answer is None:
+                    self._roster.account_for_unknown([unknown_exit(run)])
                     continue
                 if name not in self._roster.runners:
                     self._roster.declare(Declaration(spec))
@@ -139,10 +140,16 @@ class Survivors:
             self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
             return False
         stays_off = runner.stays_off and run.number <= runner.number
+        is_ending = run.run_id == runner.ending_run
         runner.adopt(answer, is_survivor=True)
         self._roster.remember(runner)
-        if runner.declaration.spec.survivors == "stop" or stays_off:
-            # The stop by hand under way when we died is carried out, and remembered as that.
+        spec = runner.declaration.spec
+        if is_ending and runner.is_unsettled and spec.origin != "adopted":
+            # The restart under way when we died; it got its signal, and may end by it any time.
+            runner.restart(wait=False)
+            return False
+        if spec.survivors == "stop" or stays_off or is_ending:
+            # The same of a stop; one by hand is remembered as that.
             await runner.stop(by_hand=stays_off)
             return False
         return True
