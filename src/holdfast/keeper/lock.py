@@ -43,19 +43,6 @@ def renew(state: str, fd: int) -> bool:
         os.close(fresh)
 
 
-def await_holder(state: str, seconds: float) -> bool:
-    """Whether somebody has it in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        fd = _open(state)
-        is_held = not _takes(fd, fcntl.LOCK_SH)
-        os.close(fd)
-        if is_held:
-            return True
-        time.sleep(_LOOK_SECONDS)
-    return False
-
-
 def _open(state: str) -> int:
     return os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import holdfast
 from holdfast import claims, lean_json
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _FLAGS = ("--no-supervisor",)
 ELDER_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
 
 
 class StartError(Exception):
@@ -151,16 +153,13 @@ def _heed(claimed: int, keeper: Keeper) -> None:
     """Who finds no files of ours calls here, and has them made anew."""
     import socket
 
-    claim = socket.socket(fileno=claimed)
+    from holdfast.keeper.connections import Door
 
-    def on_called() -> None:
-        try:
-            claim.accept()[0].close()
-        except OSError:
-            return  # it did not wait
+    def on_called(sock: socket.socket, _: object) -> None:
+        sock.close()
         keeper.reopen()
 
-    keeper.loop.watch(claimed, on_called)
+    Door(socket.socket(fileno=claimed), keeper.loop, on_called)
 
 
 def _table(asked: dict[str, str]) -> Table:
@@ -234,19 +233,22 @@ def _project_of_predecessor(state: str) -> str | None:
 
 def _lock(state: str) -> tuple[int, int | None]:
     """One keeper per state folder: its lock, and the claim that outlives the deletion of files."""
-    try:
-        fd = lock.take(state)
-    except lock.Held as held:
-        raise StartError("already_running", str(held)) from None
-    claimed = claims.claim(state)
-    if claimed is not None or not claims.call(state):
-        return fd, claimed
-    # Its files were deleted, and it makes them anew now.
-    os.close(fd)
-    if lock.await_holder(state, ELDER_SECONDS):
-        raise StartError("already_running", f"another keeper holds {state}")
-    why = "whose files were deleted, lives and does not answer"
-    raise StartError("start_failed", f"the keeper of {state}, {why}: end it first")
+    deadline, is_alone = time.monotonic() + ELDER_SECONDS, False
+    while True:
+        try:
+            fd = lock.take(state)
+        except lock.Held as held:
+            raise StartError("already_running", str(held)) from None
+        claimed = claims.claim(state)
+        if claimed is not None or is_alone:
+            return fd, claimed
+        # The files of another were deleted: it locks the new one when called, or it is ending.
+        os.close(fd)
+        is_alone = not claims.call(state)
+        if time.monotonic() > deadline:
+            why = "whose files were deleted, lives and does not answer"
+            raise StartError("start_failed", f"the keeper of {state}, {why}: end it first")
+        time.sleep(0.0 if is_alone else _LOOK_SECONDS)
 
 
 def _tidy_descriptors(asked: dict[str, str]) -> None:
