@@ -7,11 +7,11 @@ Works the same with no supervisor there.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from holdfast.keeper.cgroup_limits import oom_kills
 from holdfast.keeper.ending import Ending
+from holdfast.keeper.loop import guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ class Departures:
         if strangers:
             for run in list(self._children.runs.values()):
                 if run.ending is not None:
-                    _guarded(run.ending.check)
+                    guarded(run.ending.check)
         for on_exit, status in others:
-            _guarded(on_exit, status)
+            guarded(on_exit, status)
 
     def on_zombie(self, run: Run) -> None:
         """It is dead, but its parent, which is not the keeper, has not taken its status yet."""
@@ -153,26 +153,32 @@ class Departures:
 
     def _on_exits(self, ended: list[tuple[Run, int | None, Any]]) -> None:
         if ended:
-            _guarded(self._bury, ended)
+            guarded(self._bury, ended)
 
     def _bury(self, ended: list[tuple[Run, int | None, Any]]) -> None:
         for run, status, usage in ended:
             del self._children.by_pid[run.pid]
-            self._children.unwatch(run)
-            for source in list(run.sources):
-                source.drain(_DRAIN_BYTES)
-            if run.recorder is not None:
-                run.recorder.flush()
-            left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
-            run.exit = run.describe_exit(status, usage, left)
-            if run.tree.cgroup is not None and "memory" in run.enforced:
-                run.exit["oom_kills"] = oom_kills(run.tree.cgroup)
+            if not guarded(self._examine, run, status, usage) and run.exit is None:
+                # What it left is not known, and will be looked for.
+                run.exit = {**run.describe_exit(status, usage, ()), "empty": False}
         self._journal.add([run.exit for run, _, _ in ended if run.exit is not None])
         for run, _, _ in ended:
             assert run.exit is not None
             self._announce({"notice": "exit", **run.exit})
         for run, _, _ in ended:
-            _guarded(self._after_exit, run)
+            guarded(self._after_exit, run)
+
+    def _examine(self, run: Run, status: int | None, usage: Any) -> None:
+        """What it printed last, and what it leaves."""
+        self._children.unwatch(run)
+        for source in list(run.sources):
+            source.drain(_DRAIN_BYTES)
+        if run.recorder is not None:
+            run.recorder.flush()
+        left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
+        run.exit = run.describe_exit(status, usage, left)
+        if run.tree.cgroup is not None and "memory" in run.enforced:
+            run.exit["oom_kills"] = oom_kills(run.tree.cgroup)
 
     def _after_exit(self, run: Run) -> None:
         if run.report is not None:
@@ -215,12 +221,3 @@ def _collected() -> Iterator[tuple[int, int, Any]]:
         if found[0] == 0:
             return
         yield found
-
-
-def _guarded(call: Callable[..., None], *facts: Any) -> None:
-    """What goes wrong about one child must not cost another one its turn: who is reaped comes
-    no second time."""
-    try:
-        call(*facts)
-    except Exception:  # noqa: BLE001 - the border between one child that ended and the next
-        sys.excepthook(*sys.exc_info())

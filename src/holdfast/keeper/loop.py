@@ -98,13 +98,13 @@ class Loop:
         while self._is_running:
             for key, _ in self._selector.select(self._patience()):
                 # A callback of this turn may have unwatched a later descriptor.
-                if self._watched.get(key.fd) is key and not _guarded(key.data):
+                if self._watched.get(key.fd) is key and not guarded(key.data):
                     self._suspend(key)
             self._run_timers()
             while self._turn_ends:
                 ends, self._turn_ends = self._turn_ends, []
                 for callback in ends:
-                    _guarded(callback)
+                    guarded(callback)
 
     def _suspend(self, key: selectors.SelectorKey) -> None:
         """A descriptor whose callback failed would fail again at once, for ever."""
@@ -131,7 +131,7 @@ class Loop:
             timer = heapq.heappop(self._timers)
             if timer.callback is not None:
                 callback, timer.callback = timer.callback, None
-                _guarded(callback)
+                guarded(callback)
 
     def _on_signals(self) -> None:
         try:
@@ -140,13 +140,14 @@ class Loop:
             return
         for number in numbers:
             if callback := self._signals.get(number):
-                _guarded(callback)
+                guarded(callback)
 
 
-def _guarded(callback: Callback) -> bool:
-    """A fault in one callback is written down and must not end everybody's processes."""
+def guarded(call: Callable[..., object], *facts: object) -> bool:
+    """A fault in one call is written down and must not cost others theirs: it would end
+    everybody's processes, and who is reaped comes no second time. Says whether there was none."""
     try:
-        callback()
+        call(*facts)
         return True
     except Exception:  # noqa: BLE001 - the border that protects every run
         sys.excepthook(*sys.exc_info())
