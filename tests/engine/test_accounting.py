@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.adapters.state_store import StateStore
 from holdfast.engine.attendants import Attendants
@@ -71,9 +72,9 @@ class Life:
             runner.close()
 
 
-async def _start_and_run(life: Life, clock: FakeClock) -> None:
+async def _start_and_run(life: Life, clock: FakeClock, spec: ServiceSpec = SPEC) -> None:
     if "web" not in life.roster.runners:
-        life.roster.declare(Declaration(SPEC, {"SECRET": "hunter2"}))
+        life.roster.declare(Declaration(spec, {"SECRET": "hunter2"}))
     life.roster.runners["web"].start()
     life.roster.remember(life.roster.runners["web"])
     life.keeper.settle()
@@ -181,6 +182,50 @@ def test_a_restart_that_was_cut_short_is_made_good(tmp_path: Path, code: int) ->
         await life.store.written()
         causes = "SELECT count(*) FROM events WHERE data LIKE '%exited%'"
         assert _count(tmp_path / "db", causes) == 0
+        life.die()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("asked", ["", "restart", "stop"])
+def test_an_end_as_a_failure_that_was_cut_short_is_one(
+    tmp_path: Path, asked: str, is_seen: bool
+) -> None:
+    """Who was being ended for trouble when the supervisor died is not started against its restart
+    policy, unless somebody asked for that; a supervisor that has seen its end may die, too."""
+
+    async def story() -> None:
+        clock = FakeClock()
+        keeper = FakeKeeper(clock)
+        keeper.obeys = False
+        life = Life(tmp_path / "db", keeper, clock)
+        await _start_and_run(life, clock, replace(SPEC, restart_policy="never"))
+        runner = life.roster.runners["web"]
+        runner.condemn("unhealthy", "it said no")
+        if asked:
+            getattr(runner, asked)()
+        keeper.settle()
+        if is_seen:
+            keeper.exit(code=0, leftovers=1)
+            keeper.settle()
+            keeper.end_leftovers()
+            await life.store.written()
+        life.die()
+        if not is_seen:
+            keeper.exit(code=0)
+        keeper.lose_supervisor(reads_rest=False)
+        life = Life(tmp_path / "db", keeper, clock)
+        keeper.settle()
+        runner = life.roster.runners["web"]
+        told = (runner.state.value, runner.reason, len(keeper.spawned))
+        expected = {
+            "": ("failed", "it said no", 1),
+            "restart": ("running", None, 2),
+            "stop": ("stopped", "exit code 0", 1),
+        }
+        assert told == expected[asked]
+        assert not any(key.startswith("sentence:") for key in keeper.kept)
         life.die()
 
     asyncio.run(story())

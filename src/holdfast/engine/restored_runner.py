@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.adapters.state_tables import ServiceRecord
 from holdfast.engine import exits
 from holdfast.engine.declaration import Kept
 from holdfast.engine.live_run import LastExit, LiveRun
 from holdfast.engine.relieved_runner import RelievedRunner
+from holdfast.engine.run_endings import Sentence
+from holdfast.engine.service import SENTENCE
 from holdfast.rules.lifecycle import Cause, state_of_live_run
 from holdfast.rules.restart import SPACING_SECONDS, Counters
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.states import LIVE_STATES, Desired, State
+
+_decode_sentence = reader(tuple[str, Sentence])
 
 
 class RestoredRunner(RelievedRunner):
@@ -120,7 +127,19 @@ class RestoredRunner(RelievedRunner):
         live = LiveRun.of(run, self._ports.clock.monotonic())
         self.last_run_id = live.run_id
         self.number = max(self.number, live.number)
+        self._recall_sentence()
         return live
+
+    def _recall_sentence(self) -> None:
+        """Whether an earlier supervisor was ending its last run as a failure."""
+        try:
+            run_id, sentence = _decode_sentence(
+                self._ports.keeper.kept.get(SENTENCE + self.name) or ""
+            )
+        except msgspec.MsgspecError:
+            return
+        if run_id == self.last_run_id:
+            self._passed = sentence
 
     def _restore_record(self, record: ServiceRecord) -> None:
         self.desired, self.state = record.desired, record.state
@@ -190,6 +209,11 @@ class RestoredRunner(RelievedRunner):
         elif self.state in LIVE_STATES:
             if self.run is not None:
                 self.state = State.STOPPING
+                return
+            self._recall_sentence()
+            if self.is_condemned:
+                self.state = State.STOPPING
+                self._tree_gone([])
                 return
             self.state = State.STOPPED
             if self.desired is Desired.RUNNING:

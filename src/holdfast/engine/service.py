@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Report = list[dict[str, Any]]
 _CONDITION = "condition:"
+SENTENCE = "sentence:"
 PORTS = "ports:"
 ENDED = "ended"
 """In the keeper's memory: wanted stopped, but not by hand."""
@@ -98,7 +99,7 @@ class Service:
     _is_due = False
     _has_stayed = False
     _is_unkillable = False
-    _sentence: Any = None
+    _passed: Any = None
     _blame: Ending | None = None
     """The trouble for which it is being stopped."""
 
@@ -199,6 +200,19 @@ class Service:
         """Whether its live run is being ended as a failure of its own."""
         return self._sentence is not None
 
+    @property
+    def _sentence(self) -> Any:
+        """Why its live run is being ended as a failure. Outlives this supervisor: the next one
+        must not take that end for a restart that somebody asked for."""
+        return self._passed
+
+    @_sentence.setter
+    def _sentence(self, sentence: Any) -> None:
+        if sentence is not self._passed:
+            self._passed = sentence
+            kept = sentence and msgspec.json.encode((self.last_run_id, sentence)).decode()
+            self._ports.keeper.keep(SENTENCE + self.name, kept)
+
     def save(self) -> None:
         self._ports.recorder.save_service(self.name, self.record)
 
@@ -209,6 +223,7 @@ class Service:
         self._ports.admission.withdraw(self)
         self._ports.attendants.removed(self)
         self._ports.keeper.keep(_CONDITION + self.name, None)
+        self._sentence = None
         if self._reset_timer is not None:
             self._reset_timer.cancel()
         self._answers.failed(self.outcome("failed", "it was removed"))
