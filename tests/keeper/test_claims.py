@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -36,6 +38,27 @@ def test_short_of_descriptors_it_waits(make_keeper: Callable[..., KeeperProcess]
     (keeper.runtime / "keeper.sock").unlink()
     resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, before)
     wait_for((keeper.runtime / "keeper.sock").exists)
+
+
+def test_what_is_made_anew_is_written_to(keeper: KeeperProcess) -> None:
+    """Exits from before and after the deletion are in the new journal; the note of a keeper that
+    lost nothing else is made anew, too."""
+    journal, note = keeper.state / "exits.jsonl", keeper.state / "keeper.json"
+    runs = [keeper.spawn("sleep", "1000", run_id=f"run-{number}") for number in range(2)]
+    os.kill(runs[0]["pid"], signal.SIGKILL)
+    keeper.exit_of("run-0")
+    for path in (keeper.runtime, keeper.state):
+        shutil.rmtree(path)
+    assert claims.call(str(keeper.state))
+    wait_for(note.exists)
+    os.kill(runs[1]["pid"], signal.SIGKILL)
+    keeper.exit_of("run-1")
+    ends = [json.loads(line)["exit"] for line in journal.read_text().splitlines()]
+    assert [end["run_id"] for end in ends] == ["run-0", "run-1"]
+    note.unlink()
+    assert claims.call(str(keeper.state))
+    wait_for(note.exists)
+    assert len(journal.read_text().splitlines()) == 2
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")

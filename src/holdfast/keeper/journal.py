@@ -71,6 +71,11 @@ class Journal:
                 return
         self._write()
 
+    def renew(self) -> None:
+        """Write the file anew if it was deleted. OSError: it cannot be now."""
+        if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0 and not self._compact():
+            raise OSError(f"{self._path} cannot be written anew")
+
     def exits(self) -> list[Exit]:
         return list(self._exits.values())
 

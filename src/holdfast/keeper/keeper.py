@@ -132,14 +132,21 @@ class Keeper:
 
     def reopen(self) -> None:
         """Files of ours were deleted: cleaners of temporary folders do that, and logouts."""
+        self._mending.attempt("writing its files again", self._rewrite)
         self._mending.attempt("opening the sockets again", self._reopen)
+
+    def _rewrite(self) -> None:
+        if self.is_shutting_down:
+            return
+        make_folder(self._options.state)
+        lock.renew(self._options.state, self.lock_fd)
+        if not os.path.exists(self._description_path()):
+            self._write_description()
+        self.journal.renew()
 
     def _reopen(self) -> None:
         if self.is_shutting_down or self.supervisor.state == "retiring":
             return
-        make_folder(self._options.state)
-        if lock.renew(self._options.state, self.lock_fd):
-            self._write_description()
         if not os.path.exists(self._socket_path("keeper")):
             if self._door is not None:
                 self._door.close()

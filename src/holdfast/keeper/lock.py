@@ -29,16 +29,13 @@ def take(state: str) -> int:
     return fd
 
 
-def renew(state: str, fd: int) -> bool:
-    """Lock the file that is there now, under the same descriptor; false if that is locked
-    already. OSError: it cannot be now."""
+def renew(state: str, fd: int) -> None:
+    """Lock the file that is there now, under the same descriptor. OSError: it cannot be now."""
     fresh = _open(state)
     try:
-        if os.path.sameopenfile(fd, fresh):
-            return False
-        fcntl.flock(fresh, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.dup2(fresh, fd, inheritable=False)
-        return True
+        if not os.path.sameopenfile(fd, fresh):
+            fcntl.flock(fresh, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.dup2(fresh, fd, inheritable=False)
     finally:
         os.close(fresh)
 
