@@ -221,3 +221,26 @@ def test_overlap_takes_the_first_free_instance(make: Make) -> None:
         stage.advance(601)
     assert [message["service"] for message in stage.keeper.spawned] == ["job@1", "job@2"]
     assert times.skips() == ["all 2 instances are busy"]
+
+
+def test_armed_while_it_is_being_stopped(make: Make) -> None:
+    """The stop is carried out, and only its time starts it; a restart under way stays one."""
+    times = make()
+    times.arm()
+    stage = times.stage
+    stage.keeper.obeys = False
+    stage.runner.start(wait=False)
+    stage.settle()
+    stage.runner.stop(by_hand=True)
+    times.arm()
+    assert stage.keeper.kept["desired:web"] == "pending"
+    stage.keeper.exit(code=None, signal=15)
+    stage.settle()
+    assert (times.runs, stage.runner.state) == (1, State.STOPPED)
+    stage.advance(600)
+    assert times.runs == 2
+    stage.runner.restart(wait=False)
+    times.arm()
+    stage.keeper.exit(code=None, signal=15)
+    stage.settle()
+    assert times.runs == 3

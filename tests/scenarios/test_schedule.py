@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
 import time
+
+import pytest
 
 from tests.harness import Hold, kill_9, wait_for
 
@@ -91,3 +96,28 @@ def test_an_added_schedule_is_armed_by_reload() -> None:
             lambda: [e for e in hold.ask("events")["events"] if e["kind"] == "schedule:skipped"]
         )
         assert skipped[0]["data"]["reason"] in ("it still runs", "it is starting")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_armed_while_it_is_being_stopped(is_killed: bool) -> None:
+    """`up` within the grace of a stop by hand starts nothing before its time, whoever dies."""
+    with Hold() as hold:
+        stubborn = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"]
+        nightly = {"command": stubborn, "schedule": "0 3 1 1 *", "start_seconds": 0}
+        hold.services(nightly={**nightly, "stop": {"grace": "60s"}})
+        hold.up()
+        hold.cli("start", "nightly", "--no-wait")
+        wait_for(lambda: lines(hold, "nightly"))
+        stop = hold.command("stop", "nightly")
+        with subprocess.Popen(stop, cwd=hold.project, env=hold.environ) as asked:
+            hold.wait_status("nightly", "stopping")
+            asked.kill()
+        assert hold.json("up", "-d")["services"]["nightly"]["outcome"] == "scheduled"
+        if is_killed:
+            before = hold.supervisor_pid
+            kill_9(before)
+            wait_for(lambda: hold.supervisor_pid != before)
+        os.kill(hold.service("nightly")["pid"], signal.SIGKILL)
+        found = hold.wait_status("nightly", "stopped")
+        assert found["next_scheduled"] > time.time()
+        assert found["run"] == 1

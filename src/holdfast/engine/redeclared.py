@@ -42,10 +42,11 @@ class Redeclared(RunEndings):
         return self.is_outdated
 
     def await_time(self) -> None:
-        """Want it at the times of its schedule; what runs goes on."""
+        """Want it at the times of its schedule; what runs goes on, and so does a stop."""
+        is_off = self.run is None or self.desired is Desired.STOPPED
         self.desired, self.stays_off = Desired.RUNNING, False
-        if self.run is None and self.state not in ALIVE:
-            # Not `running`: a new supervisor would start it at once.
+        if is_off and self.state not in ALIVE:
+            # Not `running`: it would be started at once, after a stop or by a new supervisor.
             self._keep_word(State.PENDING.value)
         self.save()
 

@@ -216,7 +216,7 @@ class RestoredRunner(RelievedRunner):
                 self._tree_gone([])
                 return
             self.state = State.STOPPED
-            if self.desired is Desired.RUNNING:
+            if self.desired is Desired.RUNNING and not self.rests:
                 self._begin(again=False)
             self.save()
         elif self.run is None and self.desired is Desired.RUNNING and self._is_to_start:

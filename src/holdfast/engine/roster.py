@@ -199,6 +199,7 @@ class Roster:
             self._environs.add(declaration.environ_key)
             word = kept.get(_DESIRED + name)
             runner.is_unsettled = word == Desired.RUNNING.value
+            runner.rests = word == State.PENDING.value
             unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
             run, record = live.pop(name, None), self.records.pop(name, None)
             try:

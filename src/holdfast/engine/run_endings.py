@@ -250,7 +250,7 @@ class RunEndings(Service):
 
     def _after_stop(self, report: Report) -> None:
         self._answers.stopped(self.outcome("stopped", report=report))
-        if self.desired is Desired.RUNNING:
+        if self.desired is Desired.RUNNING and not self.rests:
             self._begin(again=False)
 
     def _record_exit(self, facts: dict[str, Any]) -> Ending:

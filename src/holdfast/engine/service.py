@@ -75,6 +75,8 @@ class Service:
     next_start_at: float | None = None
     """Wall time, for people and for the next supervisor; `due_mono` is what counts here."""
     due_mono = 0.0
+    rests = False
+    """It is wanted, but not before the next time of its schedule."""
     next_scheduled: float | None = None
     """When its schedule starts it next, if it is wanted."""
     scheduled_until: float | None = None
@@ -234,6 +236,7 @@ class Service:
 
     def _keep_word(self, word: str) -> None:
         """Put what is wanted into the keeper's memory, in order with what is asked of it."""
+        self.rests = word == State.PENDING.value
         if word != self._kept_word:
             self._kept_word = word
             self._ports.keeper.keep(f"desired:{self.name}", word)
