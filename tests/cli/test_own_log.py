@@ -12,6 +12,12 @@ from holdfast.adapters import own_log
 from holdfast.cli.own_log import OwnLog
 
 
+def everything(path: Path) -> OwnLog:
+    shown = OwnLog(str(path))
+    shown.show_all()
+    return shown
+
+
 def write(*levels: int) -> None:
     for level in levels:
         logging.getLogger("holdfast.x").log(level, "of level %d", level)
@@ -26,7 +32,7 @@ def test_what_is_shown_is_what_the_file_has(
     own_log.set_level("trace")
     write(logging.ERROR)
     before = own_log_path.read_text()
-    shown = OwnLog(str(own_log_path), is_all=True)
+    shown = everything(own_log_path)
     write(own_log.TRACE, logging.DEBUG, logging.INFO, logging.WARNING)
     shown.show()
     shown.show()
@@ -44,7 +50,7 @@ def test_without_a_wish_it_is_trouble(
     """Warnings and worse; lines of a traceback are of the record before them."""
     own_log.open_log(str(own_log_path), style=style)
     own_log.set_level("trace")
-    shown = OwnLog(str(own_log_path), is_all=False)
+    shown = OwnLog(str(own_log_path))
     write(own_log.TRACE, logging.INFO, logging.WARNING, logging.DEBUG, logging.CRITICAL)
     log = logging.getLogger("holdfast.x")
     for told in (log.error, log.debug):
@@ -69,7 +75,7 @@ def test_a_rotation_takes_nothing_away(
     if is_there:
         own_log.open_log(str(own_log_path), size_bytes=1000)
         write(logging.ERROR)
-    shown = OwnLog(str(own_log_path), is_all=True)
+    shown = everything(own_log_path)
     own_log.open_log(str(own_log_path), size_bytes=1000)
     for number in range(180):
         logging.getLogger("holdfast.x").info("line %d", number)
@@ -83,7 +89,7 @@ def test_a_rotation_takes_nothing_away(
 def test_what_was_removed_is_said(own_log_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Who reads too late is told so, and reads on with the oldest that is there."""
     own_log.open_log(str(own_log_path), size_bytes=500)
-    shown = OwnLog(str(own_log_path), is_all=True)
+    shown = everything(own_log_path)
     for number in range(300):
         logging.getLogger("holdfast.x").info("line %d", number)
     shown.finish()
@@ -100,7 +106,7 @@ def test_a_file_that_was_removed_brings_no_old_lines(
     """Those before it were never new; the next one is."""
     (own_log_path.parent / "own.log.1").write_text("ancient\n")
     own_log_path.write_text("")
-    shown = OwnLog(str(own_log_path), is_all=True)
+    shown = everything(own_log_path)
     own_log.open_log(str(own_log_path))
     write(logging.ERROR)
     shown.show()
@@ -120,7 +126,7 @@ def test_an_emptied_file_and_an_unfinished_line(
 ) -> None:
     """Reading begins again with the file; half a line is shown when it is whole, or at the end."""
     own_log_path.write_text("before\n")
-    shown = OwnLog(str(own_log_path), is_all=True)
+    shown = everything(own_log_path)
     own_log_path.write_text("")
     shown.show()
     own_log_path.write_text("one\ntw")

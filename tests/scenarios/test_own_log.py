@@ -64,12 +64,14 @@ def log_of(hold: Hold) -> list[str]:
     return (hold.state / "holdfast.log").read_text().splitlines()
 
 
-@pytest.mark.parametrize("is_option", [True, False])
-def test_with_a_level_all_of_it_is_shown(hold: Hold, is_option: bool) -> None:
+@pytest.mark.parametrize("place", ["option", "environment", "file"])
+def test_with_a_level_all_of_it_is_shown(hold: Hold, place: str) -> None:
     """As it is in the file, from the first line to the last; standard output is the services'."""
-    hold.services(web=quick(["sh", "-c", "echo hi; exec sleep 300"]))
-    words = ["--log-level", "debug"] if is_option else []
-    environ = {} if is_option else {"SUPERVISOR_LOG_LEVEL": "debug"}
+    level = {"log_level": "debug"} if place == "file" else {}
+    web = quick(["sh", "-c", "echo hi; exec sleep 300"])
+    hold.write({**level, "services": {"web": web}})
+    words = ["--log-level", "debug"] if place == "option" else []
+    environ = {"SUPERVISOR_LOG_LEVEL": "debug"} if place == "environment" else {}
     with front(hold, *words, **environ) as up:
         up.see("process:started")
         up.see(" is up, pid ")

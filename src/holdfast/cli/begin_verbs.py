@@ -37,7 +37,7 @@ BEGIN_VERBS = (
             "(twice: at once); in one that joined it, it only detaches. So does closing the\n"
             "terminal: services go on, and `holdfast up` shows them again.\n"
             "The one that started Holdfast shows its log, too, on standard error: warnings,\n"
-            "or all of it if you give a --log-level."
+            "or all of it if you give a --log-level, or log_level in the configuration."
         ),
         examples=(
             ("holdfast up", "start everything and show its output"),

@@ -26,15 +26,18 @@ class OwnLog:
     """Begins at the log's end: what is written from here on is shown, warnings and worse, or
     all of it. Holds the file that it reads, so that a rotation takes nothing away."""
 
-    def __init__(self, path: str, *, is_all: bool) -> None:
+    def __init__(self, path: str) -> None:
         self._names = generations(path)
-        self._is_all = is_all
-        self._is_shown = is_all
+        self._is_all = self._is_shown = False
         self._rest = b""
         opened = map(_opened, self._names)
         self._fd = next((fd for fd in opened if fd is not None), None)
         if self._fd is not None:
             os.lseek(self._fd, 0, os.SEEK_END)
+
+    def show_all(self) -> None:
+        """From here on, also what is no trouble."""
+        self._is_all = self._is_shown = True
 
     def show(self) -> None:
         """Show what was written since."""

@@ -33,8 +33,7 @@ def up(call: Call) -> int:
 
     heed_sigterm()
     ends = ends_of(call.places.logs)
-    is_level_given = call.options.get("log_level") or call.environ.get("SUPERVISOR_LOG_LEVEL")
-    own_log = OwnLog(call.places.own_log, is_all=bool(is_level_given))
+    own_log = OwnLog(call.places.own_log)
     since = 0
 
     def ask() -> dict[str, Any]:
@@ -44,6 +43,8 @@ def up(call: Call) -> int:
 
     launched, result = launch(call, ask)
     is_ours = launched.keeper is not None
+    if result.get("is_level_given"):
+        own_log.show_all()
     try:
         return _stay(call, launched, result, ends, since, own_log if is_ours else None)
     except KeyboardInterrupt:

@@ -176,6 +176,8 @@ class UpResult(Result, frozen=True, kw_only=True):
     removed: list[str]
     stays_stopped: list[str] = []
     """Services that were stopped by hand and are left so, as was asked."""
+    is_level_given: bool = False
+    """Whether a level of Holdfast's own log was chosen, by whatever means."""
 
 
 class PlanStep(Result, frozen=True, kw_only=True):

@@ -242,5 +242,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """What the file has; `services: {}` counts as services, `services:` alone does not."""
     settings: Settings = Settings()
     log_level: str = "info"
+    is_level_given: bool = False
+    """Whether somebody chose that level."""
     log_format: Literal["human", "json"] = "human"
     runtime_mode: Literal["proxy", "advanced"] = "proxy"

@@ -219,6 +219,7 @@ def _finish(
             **about_requests,
         ),
         log_level=chosen.get("log_level", "info"),
+        is_level_given="log_level" in chosen,
         log_format=chosen.get("log_format", "human"),
         runtime_mode=chosen.get("runtime_mode", "proxy"),
     )
