@@ -190,3 +190,18 @@ def test_who_died_unseen_is_not_said_to_run(hold: Hold) -> None:
     hold.cli("run", "--name", "other", "--", "sleep", "300")
     hold.up()
     assert hold.cli("runs", "web").stdout.count("still running") == 1
+
+
+def test_other_arguments_end_with_a_crash_of_both(hold: Hold) -> None:
+    """The run that has them goes on; the next start is the configured one."""
+    hold.services(web=quick("sh", args=["-c", "echo configured; exec sleep 300"]))
+    hold.up()
+    hold.ask("restart", service="web", args=["-c", "echo other; exec sleep 300"])
+    web = hold.service("web")
+    assert web["overrides"]
+    kill_holdfast(hold)
+    hold.up()
+    after = hold.service("web")
+    assert (after["pid"], after.get("overrides")) == (web["pid"], None)
+    hold.cli("restart", "web")
+    wait_for(lambda: hold.raw("web").split() == [b"configured", b"other", b"configured"])
