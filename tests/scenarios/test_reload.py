@@ -286,3 +286,17 @@ def test_without_a_configuration(command: str) -> None:
         hold.cli("run", "--name", "web", "--", *SLEEP)
         said = hold.cli(command, expect=7).stderr
         assert "holdfast up" in said
+
+
+def test_of_several_configurations_the_one_that_is_read_is_told(hold: Hold) -> None:
+    """By every verb that reads one, on standard error; not where it was named."""
+    hold.services(web=sleeper())
+    hold.up()
+    empty = hold.write({"services": {}}, "holdfast.yml")
+    words = f"{hold.project / 'holdfast.json'} is read; holdfast.yml beside it is not"
+    for verb in (["plan"], ["reload"]):
+        assert words in hold.cli(*verb).stderr, "the one in use"
+    words = f"{empty} is read; holdfast.json beside it is not"
+    for verb in (["check", "--json"], ["up", "-d"]):
+        assert words in hold.cli(*verb).stderr
+        assert hold.cli(*verb, "-c", "holdfast.json").stderr.count("beside") == 0

@@ -6,7 +6,7 @@ import os
 import sys
 
 from holdfast.cli import screen
-from holdfast.cli.up import check_there_is_something, given_settings
+from holdfast.cli.up import check_there_is_something, given_settings, tell_unread
 from holdfast.client.launch import import_path
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def check(call: Call) -> int:
     check_there_is_something(call, only_declared=True)
+    tell_unread(call, call.places.config)
     # Never from the project's own folder, which may have a module of the same name.
     sys.path[:] = import_path()
     from holdfast import checking

@@ -7,6 +7,7 @@ import os
 from holdfast.cli import screen
 from holdfast.cli.call import Call
 from holdfast.cli.services import describe
+from holdfast.cli.up import tell_unread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ MARKS = {
 
 def plan(call: Call) -> int:
     result = call.ask("plan", services=call.operands, **_fields(call))
+    tell_unread(call, result["config"])
     if call.is_json:
         call.emit(result)
     else:
@@ -43,6 +45,7 @@ def reload(call: Call) -> int:
     wait = not call.options.get("no_wait")
     delete_logs = bool(call.options.get("delete_logs"))
     result = call.ask("reload", wait=wait, delete_logs=delete_logs, **_fields(call))
+    tell_unread(call, result["config"])
     failed = any(outcome["outcome"] == "failed" for outcome in result["services"].values())
     if call.is_json:
         call.emit(result)

@@ -8,7 +8,7 @@ from holdfast.client.connection import ConnectionLost
 from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
-from holdfast.vocabulary.places import CONFIG_NAMES
+from holdfast.vocabulary.places import CONFIG_NAMES, unread_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def up(call: Call) -> int:
     is_detached = bool(call.options.get("detach"))
     check_there_is_something(call)
+    tell_unread(call, call.places.config)
     if is_detached:
         return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
     from holdfast.cli.interrupts import heed_sigterm
@@ -213,6 +214,16 @@ def check_there_is_something(call: Call, *, only_declared: bool = False) -> None
         f"no holdfast.yaml in {places.project} or above it",
         "`holdfast init` writes one; `holdfast run -- COMMAND` needs none",
     )
+
+
+def tell_unread(call: Call, config: str | None) -> None:
+    """Which of several configurations is read, unless that was said by who calls."""
+    variables = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
+    if call.options.get("config") or any(map(call.environ.get, variables)) or not config:
+        return
+    if others := unread_beside(config):
+        verb = "is" if len(others) == 1 else "are"
+        call.note(f"{config} is read; {' and '.join(others)} beside it {verb} not")
 
 
 def _undo(call: Call, *, is_interrupted: bool) -> None:

@@ -71,6 +71,13 @@ def find_config(start: str) -> str | None:
         folder = above
 
 
+def unread_beside(config: str) -> list[str]:
+    """Names of other configurations in its folder, which look as if they were read, too."""
+    folder, name = os.path.split(config)
+    others = [other for other in CONFIG_NAMES if os.path.isfile(os.path.join(folder, other))]
+    return [other for other in others if other != name] if name in CONFIG_NAMES else []
+
+
 def find_places(
     start: str,
     environ: Mapping[str, str],
