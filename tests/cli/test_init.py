@@ -167,10 +167,68 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         write_config(str(tmp_path), force=True, name="holdfast.yml")
 
 
-def test_bad_name(tmp_path: Path) -> None:
-    """The file has a name by which it is found."""
-    with pytest.raises(UsageError, match="not a name"):
-        write_config(str(tmp_path), name="config.yaml")
+@pytest.mark.parametrize("name", ["holdfast.json", "config", "."])
+def test_bad_name(tmp_path: Path, name: str) -> None:
+    """The file has a name that says what is in it."""
+    with pytest.raises(UsageError, match="is YAML"):
+        write_config(str(tmp_path), name=name)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_option", [True, False])
+def test_a_file_that_is_named(
+    tmp_path: Path,
+    is_option: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is written where `up` would look for it, for its folder; no other is in its way."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "Procfile").write_text("web: x\n")
+    (tmp_path / "shop" / "holdfast.yaml").write_text("services: {}\n")
+    (tmp_path / "holdfast.yaml").write_text("services: {}\n")
+    named = ["-c", "shop/my dev.yaml"] if is_option else []
+    if not is_option:
+        monkeypatch.setenv("HOLDFAST_CONFIG", "shop/my dev.yaml")
+    assert main(["-C", str(tmp_path), *named, "init"]) == 0
+    assert list(load(str(tmp_path / "shop" / "my dev.yaml"), environ={}).services) == ["web"]
+    then = "holdfast -c 'shop/my dev.yaml' up" if is_option else "holdfast up"
+    assert capsys.readouterr().out.splitlines()[-1] == f"look at it, then: {then}"
+    assert main(["-C", str(tmp_path), *named, "init"]) == 1
+    assert "my dev.yaml exists already" in capsys.readouterr().err
+    assert main(["-C", str(tmp_path), *named, "init", "--force"]) == 0
+    assert (tmp_path / "shop" / "holdfast.yaml").read_text() == "services: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"scripts": {\n"dev": "x",\n}}', "it is no JSON in line"),
+        ("[" * 100_000, "it is no JSON"),
+        ("1" * 10_000, "it"),
+        ("", "it is empty or cannot be read"),
+        ("[]", "it or its scripts are no object"),
+        ('{"scripts": "dev"}', "it or its scripts are no object"),
+    ],
+)
+@pytest.mark.parametrize("below", ["", "frontend/"])
+def test_a_broken_package_is_told(
+    tmp_path: Path, text: str, why: str, below: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, and what else is recognised counts."""
+    for name, content in (
+        (f"{below}package.json", text),
+        (f"{below}Makefile", "run:"),
+        ("api/go.mod", "x"),
+        ("api/main.go", "x"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert main(["-C", str(tmp_path), "init"]) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith(f"holdfast: {below}package.json is left out: {why}")
+    assert told.err.count("\n") == 1
+    assert ("from api/go.mod: api" if below else "from Makefile: app") in told.out
 
 
 @pytest.mark.parametrize("name", [b"a\xff\xfe", b"a\x01\x7f", b"a\n- b: [", "\u2028".encode()])

@@ -10,8 +10,14 @@ BEGIN_VERBS = (
         "Write a commented holdfast.yaml for this folder",
         "setup:init",
         options=(Option("--force", "replace the configuration that is there"),),
-        about="Recognises what is in the folder: Procfile, package.json scripts, manage.py …",
-        examples=(("holdfast init", "write holdfast.yaml, then look at it and run `holdfast up`"),),
+        about=(
+            "Recognises what is in the folder: Procfile, package.json scripts, manage.py …\n"
+            "With -c it writes that file, for the folder that the file is in."
+        ),
+        examples=(
+            ("holdfast init", "write holdfast.yaml, then look at it and run `holdfast up`"),
+            ("holdfast init -c dev.yaml", "write another file beside it"),
+        ),
     ),
     Verb(
         "up",

@@ -17,6 +17,7 @@ from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import is_service_name
 from holdfast.vocabulary.places import CONFIG_NAMES
 
+BELOW = ("frontend", "client", "web", "backend", "server", "api")
 LARGEST_READ = 256 * 1024
 _SHELL_SIGNS = re.compile(r"[|&;<>()`*?$]|^\s*\w+=|(?:^|\s)~")
 
@@ -45,16 +46,19 @@ class Written(NamedTuple):
 
 
 def write_config(folder: str, *, force: bool = False, name: str | None = None) -> Written:
-    """Write the configuration of a folder; `name` is the file's name, holdfast.yaml by default.
+    """Write a configuration for the folder that it is in; `name` is its path from this one,
+    holdfast.yaml by default.
 
     An existing configuration is only replaced with `force`.
     """
-    name = name or CONFIG_NAMES[0]
-    if name not in CONFIG_NAMES or name.endswith(".json"):
-        raise UsageError(f'"{name}" is not a name for a configuration', "write holdfast.yaml")
-    folder = os.path.abspath(folder)
-    path = os.path.join(folder, name)
-    existing = [n for n in CONFIG_NAMES if os.path.lexists(os.path.join(folder, n))]
+    path = os.path.abspath(os.path.join(folder, name or CONFIG_NAMES[0]))
+    if not path.endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"{path}: what is written is YAML", "name a file that ends with .yaml or .yml"
+        )
+    folder, name = os.path.split(path)
+    rivals = CONFIG_NAMES if name in CONFIG_NAMES else (name,)
+    existing = [n for n in rivals if os.path.lexists(os.path.join(folder, n))]
     if existing and not (force and existing == [name]):
         there = os.path.join(folder, existing[0])
         if force:
@@ -85,6 +89,11 @@ def recognise(folder: str, notes: list[str]) -> list[Found]:
     for look in RECOGNISERS:
         for service in look(folder):
             found.setdefault(service.name, service)
+    notes += [
+        f"{os.path.join(place, 'package.json')} is left out: {why}"
+        for place in ("", *(BELOW if needs_more(folder) else ()))
+        if (why := package_of(os.path.join(folder, place))[1])
+    ]
     return list(found.values())
 
 
@@ -106,18 +115,31 @@ def from_line(name: str, command: str, file: str) -> Found:
 
 
 def from_package_json(folder: str) -> list[Found]:
-    try:
-        package = json.loads(read(folder, "package.json") or "null")
-    except (ValueError, RecursionError):
-        return []
-    scripts = package.get("scripts") if isinstance(package, dict) else None
-    if not isinstance(scripts, dict):
-        return []
+    package, _ = package_of(folder)
+    scripts: object = package.get("scripts")
     for script in ("dev", "start", "serve"):
-        if script in scripts:
+        if isinstance(scripts, dict) and script in scripts:
             tool = package_manager(folder, package.get("packageManager"))
             return [Found("web", f"{tool} run {script}", "package.json")]
     return []
+
+
+def package_of(folder: str) -> tuple[dict[str, object], str | None]:
+    """What package.json says, and what is wrong with it, if anything is."""
+    if not os.path.isfile(os.path.join(folder, "package.json")):
+        return {}, None
+    text = read(folder, "package.json")
+    if not text.strip():
+        return {}, "it is empty or cannot be read"
+    try:
+        package = json.loads(text)
+    except json.JSONDecodeError as error:
+        return {}, f"it is no JSON in line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError):
+        return {}, "it is no JSON that can be read"
+    if not isinstance(package, dict) or not isinstance(package.get("scripts", {}), dict):
+        return {}, "it or its scripts are no object"
+    return package, None
 
 
 def package_manager(folder: str, declared: object) -> str:
@@ -242,12 +264,15 @@ def from_frontend(folder: str) -> list[Found]:
     return found
 
 
+def needs_more(folder: str) -> bool:
+    """Whether the folder itself has no server."""
+    return not any(look(folder) for look in (*EXACT, from_frontend, from_makefile))
+
+
 def from_below(folder: str) -> list[Found]:
     """Servers in the folders that people keep them in, when the folder itself has none."""
-    if any(look(folder) for look in (*EXACT, from_frontend, from_makefile)):
-        return []
     found: list[Found] = []
-    for below in ("frontend", "client", "web", "backend", "server", "api"):
+    for below in BELOW if needs_more(folder) else ():
         inner = os.path.join(folder, below)
         for service in [*from_package_json(inner), *(s for look in EXACT for s in look(inner))][:1]:
             source = f"{below}/{service.source}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 from holdfast import __version__
@@ -13,7 +14,9 @@ from holdfast.vocabulary.errors import HoldfastError
 def init(call: Call) -> int:
     from holdfast.cli.init import write_config
 
-    written = write_config(call.folder, force=bool(call.options.get("force")))
+    option = call.options.get("config")
+    named = option or call.environ.get("HOLDFAST_CONFIG")
+    written = write_config(call.folder, force=bool(call.options.get("force")), name=named)
     if call.is_json:
         services, sources = list(written.services), list(written.sources)
         told = {"config": written.path, "services": services, "sources": sources}
@@ -26,7 +29,7 @@ def init(call: Call) -> int:
         call.say(f"from {', '.join(written.sources)}: {', '.join(written.services)}")
     else:
         call.say("nothing was recognised here: put your own command in place of the example")
-    call.say("look at it, then: holdfast up")
+    call.say(f"look at it, then: holdfast {f'-c {shlex.quote(option)} ' if option else ''}up")
     return 0
 
 
