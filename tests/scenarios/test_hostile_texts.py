@@ -87,3 +87,19 @@ def test_a_folder_that_is_not_utf_8_has_no_holdfast() -> None:
         done = hold.cli("run", "--", "sleep", "300", cwd=folder, expect=2)
         assert "d\\xff is not UTF-8" in done.stderr
         assert hold.cli("ls", "--json").stdout.count("pid") == 0
+
+
+def test_a_locale_changes_no_name() -> None:
+    """Where Python takes names of files for ASCII, the same Holdfast is met as anywhere else."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with Hold() as hold:
+        hold.project = hold.project.rename(hold.folder / "grüße")
+        hold.services(web=quick(["sh", "-c", 'pwd; echo "$LC_ALL"; exec sleep 1000']))
+        hold.up(environ=ascii_only)
+        wait_for(lambda: hold.raw("web").split() == [str(hold.project).encode(), b"C"])
+        assert hold.service("web")["status"] == "running"
+        assert "running" in hold.cli("status", environ=ascii_only).stdout
+        assert "gr??e" in hold.cli("ls", environ=ascii_only).stdout
+        assert "grüße" in hold.cli("ls").stdout
+        hold.cli("down", environ=ascii_only)
+        assert "nothing runs here" in hold.cli("status", expect=4).stderr

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code; as the program itself, end with it."""
     if argv is None:
+        _speak_utf8()
         _have_standard_streams()
         if os.getpid() == 1:
             from holdfast.cli.interrupts import heed_sigterm
@@ -32,6 +33,16 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
+def _speak_utf8() -> None:
+    """Begin again where a locale has names of files in another encoding than UTF-8: all of
+    Holdfast has to mean the same by them. Only what is shown stays as the locale has it."""
+    if sys.getfilesystemencoding() == "utf-8" or "utf8" in sys._xoptions:
+        return
+    shown = getattr(sys.stdout, "encoding", None) or "utf-8"
+    options = ["-X", "utf8", "-X", f"shown={shown}"]
+    os.execv(sys.executable, [sys.orig_argv[0], *options, *sys.orig_argv[1:]])
+
+
 def _have_standard_streams() -> None:
     """Put `/dev/null` where the caller closed a stream (`>&-`): no socket may take its number."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
@@ -39,10 +50,11 @@ def _have_standard_streams() -> None:
             if getattr(sys, name) is None:
                 os.open(os.devnull, os.O_RDWR)
                 setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+    shown = sys._xoptions.get("shown")
     for stream in (sys.stdout, sys.stderr):
         # In an old locale, an arrow that cannot be written is a question mark.
-        if stream.encoding != "utf-8":
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+        if shown or stream.encoding != "utf-8":
+            stream.reconfigure(encoding=shown, errors="replace")  # type: ignore[union-attr]
 
 
 def _main(words: list[str]) -> int:

@@ -42,7 +42,7 @@ RELAYS = "mcp"
 """The Unix socket of the relays of assistants."""
 START_AFTER_SECONDS = 0.5
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.gate.main import main; main()"
-_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_VARIABLES = ("PATH", "HOME", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _LOG_BYTES = 1024 * 1024
 _LEFT = "left behind by an earlier Holdfast"
 _log = logger("gate")

@@ -46,8 +46,8 @@ KEPT_ENVIRONMENT = "supervisor_environment"
 """What the supervisor wants its successor to have in its environment."""
 NOFILE, OOM_SCORE = "HOLDFAST_NOFILE", "HOLDFAST_OOM_SCORE"
 """Where it finds what the keeper was born with: it may have to become one."""
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME", "TZ")
-_KEPT_PREFIXES = ("LC_", "XDG_", "HOLDFAST_")
+_KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ")
+_KEPT_PREFIXES = ("XDG_", "HOLDFAST_")
 
 
 def default_argv(import_path: list[str]) -> list[str]:
