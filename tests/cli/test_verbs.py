@@ -184,6 +184,8 @@ def test_verb_options_before_the_verb(daemon: FakeDaemon) -> None:
     [
         (["statsu"], 2, 'did you mean "status"?'),
         (["logs", "--tial", "3"], 2, "did you mean --tail?"),
+        (["start", "--foo"], 2, "has no option --foo\n"),
+        (["events", "--kind", "x"], 2, "has no option --kind\n"),
         (["stop", "--grace", "soon"], 2, "not a duration"),
         (["stat"], 2, 'did you mean "status"?'),
         (["events", "--since", "x"], 2, "not a time"),

@@ -189,9 +189,10 @@ def _unknown_verb(word: str) -> UsageError:
 def _unknown_option(flag: str, verb: Verb | None, known: dict[str, Option]) -> UsageError:
     from holdfast.vocabulary.names import closest
 
-    guess = closest(flag, list(known)) if flag.startswith("--") else None
+    names = [option[2:] for option in known if option.startswith("--")]
+    guess = closest(flag[2:], names) if flag.startswith("--") else None
     named = f"`holdfast {verb.name}` has no option {flag}" if verb else f"no option {flag}"
-    return UsageError(named + (f"; did you mean {guess}?" if guess else ""), _help_hint(verb))
+    return UsageError(named + (f"; did you mean --{guess}?" if guess else ""), _help_hint(verb))
 
 
 def _help_hint(verb: Verb | None) -> str:
