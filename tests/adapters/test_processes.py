@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from holdfast.adapters import processes
+from holdfast.vocabulary.errors import Failed
+
 _CODE = """
 import sys
 from holdfast.adapters import processes
@@ -28,3 +31,13 @@ def test_an_oom_score_is_lowered_and_never_raised(born: int, then: int) -> None:
     """A supervisor that was born as a later victim than it would make itself stays one."""
     done = subprocess.run([sys.executable, "-c", _CODE, str(born)], capture_output=True, check=True)
     assert int(done.stdout) == then
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/2/stat"), reason="sees no thread of the kernel")
+def test_a_thread_of_the_kernel_is_not_adopted() -> None:
+    """No signal ends it: a Holdfast that had it could neither stop it nor go down."""
+    with open("/proc/2/stat", encoding="ascii") as file:
+        if "(kthreadd)" not in file.read():
+            pytest.skip("process 2 is somebody else")
+    with pytest.raises(Failed, match="a thread of the kernel"):
+        processes.find(2, None, None)

@@ -22,6 +22,7 @@ if sys.platform == "darwin":
 
 _ROOMY_TABLE = 4096
 _OOM_SCORE = -900
+_PF_KTHREAD = 0x00200000
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -151,8 +152,10 @@ def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
             raise Failed(message, "`ss -ltnp` shows who does")
     if pid is None:
         raise Failed("no process was named", "give a pid, a pid file or a port")
-    if pid in (1, os.getpid(), os.getppid()):
+    is_kernel = _is_of_kernel(pid)
+    if is_kernel or pid in (1, os.getpid(), os.getppid()):
         whose = "the init process of this machine" if pid == 1 else "part of this Holdfast"
+        whose = "a thread of the kernel, which nobody can stop" if is_kernel else whose
         raise Failed(
             f"process {pid} cannot be adopted: it is {whose}",
             "name the process of your service; `ps -e` lists what runs",
@@ -164,6 +167,14 @@ def find(pid: int | None, pidfile: str | None, port: int | None) -> Found:
         raise Failed(f"there is no process {pid}", "`ps` lists what runs") from None
     except psutil.AccessDenied:
         raise Failed(f"process {pid} belongs to somebody else", "run it as your user") from None
+
+
+def _is_of_kernel(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return bool(int(file.read().rpartition(b")")[2].split()[6]) & _PF_KTHREAD)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def _folder(process: object) -> str:
