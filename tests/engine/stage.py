@@ -88,6 +88,7 @@ class FakeKeeper:
         self.spawned: list[Message] = []
         self.refuse_spawn: Message | None = None
         self.obeys = True
+        self.gives_up = False
         self.most_at_once = 0
         self.most_beside = 0
         self._inbox: list[tuple[Message, Callable[[Message], None]]] = []
@@ -156,6 +157,7 @@ class FakeKeeper:
                 "age": self.clock.now - run.started,
                 "paused": run.is_paused,
                 "ending": run.is_ending,
+                "end": {"grace": 5.0} if run.is_ending else None,
                 "exited": run.main_gone,
                 "adopted": False,
                 "log_bytes": 0,
@@ -226,8 +228,7 @@ class FakeKeeper:
         del self.runs[run.run_id]
         if run.is_end_asked:
             report = [{"pid": run.pid, "name": run.service, "how": "SIGTERM"}]
-            ended = {"notice": "ended", "run_id": run.run_id, "service": run.service}
-            self._notice({**ended, "report": report, "seconds": 0.1, "empty": True})
+            self._notice({**_ended(run), "report": report, "seconds": 0.1, "empty": True})
 
     def _do(self, message: Message) -> Message:
         match message["do"]:
@@ -238,7 +239,9 @@ class FakeKeeper:
                 if run is None:
                     return _refused("not_found")
                 run.is_ending = run.is_end_asked = True
-                if self.obeys or message.get("grace") == 0:
+                if self.gives_up:
+                    self._notice({**_ended(run), "report": [], "seconds": 10.0, "empty": False})
+                elif self.obeys or message.get("grace") == 0:
                     ending = run
                     self._outbox.append(lambda: self._obey(ending))
                 return {"ok": True}
@@ -270,6 +273,10 @@ class FakeKeeper:
         self.most_at_once = max(self.most_at_once, len(same) + 1)
         started_at = 1_700_000_000.0 + self.clock.now
         return {"ok": True, "pid": run.pid, "start_time": str(run.pid), "started_at": started_at}
+
+
+def _ended(run: FakeRun) -> Message:
+    return {"notice": "ended", "run_id": run.run_id, "service": run.service}
 
 
 def _refused(code: str) -> Message:

@@ -205,3 +205,18 @@ def test_other_arguments_end_with_a_crash_of_both(hold: Hold) -> None:
     assert (after["pid"], after.get("overrides")) == (web["pid"], None)
     hold.cli("restart", "web")
     wait_for(lambda: hold.raw("web").split() == [b"configured", b"other", b"configured"])
+
+
+def test_the_grace_of_a_stop_outlives_the_supervisor(hold: Hold) -> None:
+    """A stop with a grace of its own, longer than the declared one, is not cut short."""
+    script = "trap 'sleep 2; echo tidy; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    hold.services(web=quick(["sh", "-c", script], stop={"grace": "100ms"}))
+    hold.up()
+    wait_for(lambda: b"up" in hold.raw("web"))
+    stop = hold.command("stop", "web", "--grace", "60s")
+    with started(stop, cwd=hold.project, env=hold.environ) as asked:
+        hold.wait_status("web", "stopping")
+        asked.kill()
+    hold.kill_supervisor()
+    hold.wait_status("web", "stopped")
+    assert b"tidy" in hold.raw("web")

@@ -176,8 +176,17 @@ class RestoredRunner(RelievedRunner):
             self._await_stability(run, spec.restart.reset_after - age)
         self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
         self.save()
-        if self.state is not State.STOPPING:
+        if self.state is State.STOPPING:
+            self._await_end(run, live.get("end") or {})
+        else:
             self._ports.attendants.run_began(self)
+
+    def _await_end(self, run: LiveRun, under_way: dict[str, Any]) -> None:
+        """Ask again for an end that is under way, with what is left of its grace: a keeper that
+        has given up tries anew, and tells."""
+        if (grace := under_way.get("grace")) is not None:
+            message = {"do": "end", "run_id": run.run_id, "grace": grace}
+            self._ports.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
 
     def _replay(self, unseen: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
         """Let the newest exit pass as if its notice came now; the older ones only count."""
