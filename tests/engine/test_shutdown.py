@@ -118,6 +118,20 @@ def test_who_is_to_be_kept_is_not_touched() -> None:
     asyncio.run(story())
 
 
+def test_who_cannot_be_stopped_is_told_apart() -> None:
+    """The keeper stays for them as well, and nobody takes them for kept by a wish."""
+
+    async def story() -> None:
+        scene = Scene(spec("web"), spec("kept", on_supervisor_exit="keep"))
+        scene.keeper.gives_up = True
+        ending = asyncio.ensure_future(scene.shutdown.begin(why="test"))
+        assert await scene.last_word() == {"do": "supervise", "on": False}
+        result = await ending
+        assert (result.kept, result.stuck) == (["web", "kept"], ["web"])
+
+    asyncio.run(story())
+
+
 def test_a_second_request_hurries_the_first() -> None:
     """There is one shutdown; asked again with `now`, nobody gets more grace."""
 

@@ -56,18 +56,21 @@ def down(call: Call) -> int:
     if call.is_json:
         outcome = "kept_running" if keep or kept else "down"
         fields = {"outcome": outcome, "services": ends.services, "kept": kept}
-        call.emit({**fields, "seconds": round(seconds, 3)})
-        return 0
+        call.emit({**fields, "stuck": ends.stuck, "seconds": round(seconds, 3)})
+        return int(bool(ends.stuck))
     for name, end in ends.services.items():
         tell(name, end)
+    kept = [name for name in kept if name not in ends.stuck]
     if keep:
         call.say("the supervisor is off; services go on, `holdfast up` joins them again")
     elif kept:
         call.say(f"kept running (on_supervisor_exit): {', '.join(kept)}")
         call.say(f"`holdfast stop {kept[0]}` ends it, `holdfast up` joins it again")
-    else:
+    elif not ends.stuck:
         call.say(f"Holdfast is down ({durations.show(seconds)})")
-    return 0
+    if ends.stuck:
+        call.note(f"processes of {', '.join(ends.stuck)} cannot be killed; the keeper holds them")
+    return int(bool(ends.stuck))
 
 
 class Ends:
@@ -76,6 +79,8 @@ class Ends:
     def __init__(self, tell: Callable[[str, dict[str, Any]], None] | None = None) -> None:
         self._tell = tell
         self.services: dict[str, dict[str, Any]] = {}
+        self.stuck: list[str] = []
+        """Who could not be stopped."""
         self._seen: dict[str, dict[str, Any]] = {}
 
     def take(self, event: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
@@ -108,13 +113,14 @@ def describe_end(end: dict[str, Any], paint: screen.Paint) -> str:
     if "exit_code" in end:
         how = ended_how(end["exit_code"], end.get("signal"), bool(end.get("unknown")))
         text += f" ({how})"
-    killed = [str(e["pid"]) for e in end.get("report") or [] if e.get("how") in FORCED]
-    if killed:
-        text += f"; killed: {', '.join(killed)}"
+    for words, hows in (("killed", FORCED), ("cannot be killed", ("unkillable",))):
+        pids = [str(e["pid"]) for e in end.get("report") or [] if e.get("how") in hows]
+        if pids:
+            text += f"; {words}: {', '.join(pids)}"
     return text
 
 
-FORCED = frozenset({"SIGKILL", "cgroup.kill", "unkillable"})
+FORCED = frozenset({"SIGKILL", "cgroup.kill"})
 
 
 def _down_without_supervisor(
@@ -234,7 +240,8 @@ def _follow(
         elif frame.get("id") == asked:
             if not frame.get("ok"):
                 raise error_from(frame.get("error") or {})
-            kept = (frame.get("result") or {}).get("kept") or []
+            result = frame.get("result") or {}
+            kept, ends.stuck = result.get("kept") or [], result.get("stuck") or []
         elif frame.get("id") == followed:
             for event in events_in(frame):
                 ends.take(event)

@@ -128,14 +128,17 @@ class Shutdown:
         await self._store.written()
         # Whoever asked, through the gate or not, is answered before it and we are ended.
         self._finishing = asyncio.create_task(self._finish())
-        left = self._left()
+        left, leaving = self._left(), self._leaving()
+        stuck = [name for name in left if name in leaving]
         if self._begun.keep_running:
             message = "the supervisor is off; keeper and services stay"
+        elif stuck:
+            message = f"everything else is stopped; could not be: {', '.join(stuck)}"
         elif left:
             message = f"everything else is stopped; kept running: {', '.join(left)}"
         else:
             message = "everything is stopped"
-        return ShutdownResult(message=message, kept=left)
+        return ShutdownResult(message=message, kept=left, stuck=stuck)
 
     def _leaving(self) -> list[str]:
         """Who is to be stopped."""

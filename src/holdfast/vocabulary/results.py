@@ -399,6 +399,8 @@ class ShutdownResult(Result, frozen=True, kw_only=True):
 
     message: str
     kept: list[str] = []
+    stuck: list[str] = []
+    """Of these, who should have been stopped and could not be."""
 
 
 class Done(Result, frozen=True, kw_only=True):
