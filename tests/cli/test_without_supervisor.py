@@ -87,6 +87,21 @@ def test_stop_ends_the_run(keeper: FakeKeeper, capsys: pytest.CaptureFixture[str
     assert [(end["run_id"], end["grace"]) for end in ends] == [("run-db", 1.0)]
 
 
+def test_stop_of_what_has_ended_is_success(
+    keeper: FakeKeeper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What status lists can be stopped, and stopping it again does nothing."""
+    keeper.exits = [exit_of("halted", signal=15, is_end_asked=True), exit_of("bad", code=3)]
+    assert main(["stop", "halted", "bad", "db", "--json"]) == 0
+    services = json.loads(capsys.readouterr().out)["services"]
+    assert {name: (it["outcome"], it["status"]) for name, it in services.items()} == {
+        "halted": ("already_stopped", "stopped"),
+        "bad": ("already_stopped", "failed"),
+        "db": ("stopped", "stopped"),
+    }
+    assert [word["run_id"] for word in keeper.words if word["do"] == "end"] == ["run-db"]
+
+
 def test_down_shuts_the_keeper_down(
     keeper: FakeKeeper, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,10 +30,8 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
     warn(call, away)
     facts = away.facts
     services = {run["service"]: _service(run) for run in visible(facts)}
-    # In order of ending: of several, the last one counts.
-    for name, end in {end["service"]: end for end in facts.get("exits", [])}.items():
-        if not name.startswith(OWN_NAMES):
-            services.setdefault(name, _ended(end))
+    for name, end in _ends(facts).items():
+        services.setdefault(name, _ended(end))
     if call.operands:
         services = {name: services[name] for name in _meant(call.operands, services)}
     return {
@@ -57,8 +55,9 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
     line = KeeperLine(call.places.keeper_socket)
     # A service may have two runs, while one relieves the other.
     runs = visible(line.facts)
-    known = {run["service"]: run for run in runs}
-    names = _meant(call.operands, known) if call.operands else list(known)
+    live = {run["service"]: run for run in runs}
+    ended = _ends(line.facts)
+    names = _meant(call.operands, {**ended, **live}) if call.operands else list(live)
     chosen = [run for run in runs if run["service"] in names]
     grace = call.options.get("grace")
     longest = 0.0
@@ -73,8 +72,8 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
         notice = line.notice(0.2)
         if notice is not None and notice.get("notice") == "ended":
             reports[notice["run_id"]] = notice.get("report")
-        live = {run["run_id"] for run in line.ask("list").get("runs", [])}
-        for run_id in [run_id for run_id in waiting if run_id not in live]:
+        left = {run["run_id"] for run in line.ask("list").get("runs", [])}
+        for run_id in [run_id for run_id in waiting if run_id not in left]:
             del waiting[run_id]
         if waiting and time.monotonic() > deadline:
             raise TimedOut(
@@ -82,17 +81,24 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
                 "`holdfast stop --grace 0` kills at once",
             )
     line.close()
-    return {
-        "services": {
-            run["service"]: {
-                "outcome": "stopped",
-                "status": "stopped",
-                "run_id": run["run_id"],
-                "report": reports.get(run["run_id"]),
-            }
-            for run in chosen
+    services = {
+        name: {
+            "outcome": "already_stopped",
+            "status": _ended(ended[name])["status"],
+            "run_id": ended[name]["run_id"],
+            "report": None,
         }
+        for name in names
+        if name not in live
     }
+    for run in chosen:
+        services[run["service"]] = {
+            "outcome": "stopped",
+            "status": "stopped",
+            "run_id": run["run_id"],
+            "report": reports.get(run["run_id"]),
+        }
+    return {"services": services}
 
 
 def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
@@ -125,6 +131,15 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
 
 def visible(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for run in facts.get("runs", []) if not run.get("hidden")]
+
+
+def _ends(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """How services ended, by name. They come in order of ending: of several, the last counts."""
+    return {
+        end["service"]: end
+        for end in facts.get("exits", [])
+        if not end["service"].startswith(OWN_NAMES)
+    }
 
 
 def _meant(wanted: list[str], known: dict[str, Any]) -> list[str]:

@@ -49,10 +49,10 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
         told = ", ".join(f"{count} {severity}" for severity, count in counts.items())
         lines.append(paint(f"open alerts: {told} (holdfast alerts)", "dim"))
     for name in troubled[:3]:
-        verb = f"explain {name}"
-        if supervisor.get("status") != "running":
-            verb = f"{'logs' if services[name].get('log_bytes') else 'runs'} {name} --tail 20"
-        lines.append(paint(f"why? holdfast {verb}", "dim"))
+        if supervisor.get("status") == "running":
+            lines.append(paint(f"why? holdfast explain {name}", "dim"))
+        elif services[name].get("log_bytes"):
+            lines.append(paint(f"why? holdfast logs {name} --tail 20", "dim"))
     if len(troubled) > 3:
         lines.append(paint(f"… and {len(troubled) - 3} more", "dim"))
     return lines + [paint(line, "dim") for line in doors_of(supervisor)]
