@@ -34,7 +34,11 @@ READY_SECONDS = 15.0
 TAIL_BYTES = 2000
 _LOOK_SECONDS = 0.01
 _IN_SESSION = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
-KEPT_VARIABLES = frozenset({"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ"})
+KEPT_VARIABLES = frozenset(
+    {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ"}
+    # Some Pythons find their own library only there.
+    | {"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
+)
 """No locale: without one, Python takes names of files for UTF-8, as all of Holdfast does."""
 KEPT_PREFIXES = ("XDG_", "HOLDFAST_")
 

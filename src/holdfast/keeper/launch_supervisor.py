@@ -46,7 +46,10 @@ KEPT_ENVIRONMENT = "supervisor_environment"
 """What the supervisor wants its successor to have in its environment."""
 NOFILE, OOM_SCORE = "HOLDFAST_NOFILE", "HOLDFAST_OOM_SCORE"
 """Where it finds what the keeper was born with: it may have to become one."""
-_KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ")
+_KEPT_VARIABLES = (
+    "PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
+)  # fmt: skip
+"""The same as the command line leaves to a keeper."""
 _KEPT_PREFIXES = ("XDG_", "HOLDFAST_")
 
 
