@@ -150,6 +150,25 @@ def test_survivors_of_unknown_services_can_be_stopped() -> None:
     asyncio.run(story())
 
 
+def test_an_end_of_a_stranger_is_told_once_it_is_declared() -> None:
+    """What was started before `up` does not make an ended run one that still runs."""
+
+    async def story() -> None:
+        scene = Scene(set(), declared=False)
+        scene.left(7)
+        assert await scene.survivors.settle_strangers() == []
+        assert await scene.survivors.settle_strangers() == []
+        spec = ServiceSpec(name="web", argv=("web",), working_dir="/")
+        scene.roster.declare(Declaration(spec))
+        assert await scene.survivors.settle(["web"]) == []
+        ((run_id, reason),) = scene.recorder.ended
+        assert run_id == "run-7"
+        assert "exit code unknown" in reason
+        assert scene.roster.open_runs == {}
+
+    asyncio.run(story())
+
+
 def test_a_stop_by_hand_of_a_stranger_is_carried_out() -> None:
     """Not being declared yet, it is not wanted running again."""
 
