@@ -118,12 +118,21 @@ def describe(found: list[dict[str, object]]) -> list[ProcessInfo]:
                     state=info.state or process.status(),
                     memory_bytes=process.memory_info().rss,
                     cpu_seconds=round(times.user + times.system, 3),
-                    started_at=process.create_time(),
+                    started_at=_started_at(pid) or process.create_time(),
                 )
         except psutil.Error:
             pass
         described.append(info)
     return described
+
+
+def _started_at(pid: int) -> float | None:
+    """When it began. psutil counts from a boot that Linux tells in whole seconds only."""
+    found = process(pid)
+    if found is None or sys.platform != "linux":
+        return None
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return round(booted + int(found.start_time) / os.sysconf("SC_CLK_TCK"), 2)
 
 
 class Found(msgspec.Struct, frozen=True):
