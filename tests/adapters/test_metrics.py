@@ -17,6 +17,7 @@ from holdfast.adapters.metrics.extras import extras_of
 from holdfast.adapters.metrics.host import host_usage
 from holdfast.adapters.metrics.linux import LinuxSampler
 from holdfast.adapters.metrics.portable import PortableSampler
+from holdfast.adapters.metrics.usage import Process, Tree
 from tests.harness import PYTHON, program, wait_for
 from tests.keeper.stage import has_cgroups
 
@@ -56,7 +57,8 @@ def watched(process: psutil.Process, run_id: str) -> Watched:
     if os.path.isdir("/proc/self"):
         stat = Path(f"/proc/{process.pid}/stat").read_text()
         start_time = stat.rpartition(")")[2].split()[19]
-    return Watched(run_id, process.pid, start_time, time.time() - process.create_time())
+    age = time.time() - process.create_time()
+    return Watched(run_id, process.pid, start_time, time.monotonic() - age)
 
 
 def samplers() -> list[type]:
@@ -127,12 +129,19 @@ def test_a_cgroup_counts_what_was_used_before_it_was_entered(start: Start, tmp_p
         cgroups.close()
 
 
+def test_the_first_percent_counts_from_the_start() -> None:
+    """However long the sampler was busy before it heard of the run."""
+    tree = Tree(Watched("run-x", 7, "1", began=10.0), now=10.5)
+    usage = tree.take(10.5, [Process(7, "1", 1, 0.04, 0.01, 4096, 1)], None)
+    assert usage.cpu_percent == 10.0
+
+
 @linux
 def test_a_recycled_pid_is_not_taken_for_the_run(start: Start) -> None:
     """Pid and start time together are the run; another process of that pid is not looked at."""
     process = start(["sleep", "1000"])
     sampler = LinuxSampler(None)
-    sampler.watch(Watched("run-x", process.pid, "1", 1.0))
+    sampler.watch(Watched("run-x", process.pid, "1", time.monotonic() - 1.0))
     assert sampler.look(time.monotonic()) == {}
     sampler.close()
 

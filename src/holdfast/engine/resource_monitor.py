@@ -113,9 +113,8 @@ class ResourceMonitor(Attendant):
         gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, Standing()
         gauge.custom, gauge.patience = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge
-        age = max(0.0, self._clock.monotonic() - run.started_mono)
-        is_limited = limits.has_limits(runner.declaration.spec)
-        watched = Watched(run.run_id, run.pid, run.start_time or "", age, Totals(), is_limited)
+        began, is_limited = run.started_mono, limits.has_limits(runner.declaration.spec)
+        watched = Watched(run.run_id, run.pid, run.start_time or "", began, Totals(), is_limited)
         self._do(self._observation.begin, runner.name, watched)
         self._await_timeout(gauge)
         self._schedule(FIRST_LOOK_SECONDS)

@@ -62,8 +62,8 @@ class Watched(msgspec.Struct, frozen=True):
     run_id: str
     pid: int
     start_time: str
-    age: float
-    """Seconds since its start."""
+    began: float
+    """When it started, on the monotonic clock: a look may begin long after it was asked for."""
     carried: Totals = Totals()
     """What an earlier supervisor knew beyond what can be read now."""
     is_limited: bool = False
@@ -120,7 +120,7 @@ class Tree:
         self.run_id = run.run_id
         self.pid = run.pid
         self.start_time = run.start_time
-        self.began = now - run.age
+        self.began = run.began
         self.carried = run.carried
         self.is_limited = run.is_limited
         self.rested = 0
