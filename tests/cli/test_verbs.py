@@ -237,6 +237,16 @@ def test_no_events_are_said(daemon: FakeDaemon, capsys: pytest.CaptureFixture[st
     assert "no events of wbe" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("count", "told"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs")])
+def test_prune_counts(
+    daemon: FakeDaemon, count: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was deleted is told in words that fit."""
+    daemon.answers["prune"] = {"deleted_bytes": 0, "deleted_runs": count, "services": []}
+    assert main(["prune"]) == 0
+    assert capsys.readouterr().out == f"deleted {told} and 0 B of logs\n"
+
+
 def test_an_error_in_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json an error is one object on standard output, and nothing else is said."""
     assert main(["status", "--json"]) == 4

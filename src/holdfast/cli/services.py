@@ -109,8 +109,8 @@ def prune(call: Call) -> int:
     if call.is_json:
         call.emit(result)
         return 0
-    size = durations.show_size(result["deleted_bytes"])
-    call.say(f"deleted {result['deleted_runs']} runs and {size} of logs")
+    size, runs = durations.show_size(result["deleted_bytes"]), result["deleted_runs"]
+    call.say(f"deleted {runs} run{'' if runs == 1 else 's'} and {size} of logs")
     return 0
 
 
