@@ -60,17 +60,21 @@ def down(call: Call) -> int:
         return int(bool(ends.stuck))
     for name, end in ends.services.items():
         tell(name, end)
-    kept = [name for name in kept if name not in ends.stuck]
     if keep:
         call.say("the supervisor is off; services go on, `holdfast up` joins them again")
     elif kept:
-        call.say(f"kept running (on_supervisor_exit): {', '.join(kept)}")
-        call.say(f"`holdfast stop {kept[0]}` ends it, `holdfast up` joins it again")
-    elif not ends.stuck:
+        _tell_kept(call, kept, ends.stuck)
+    else:
         call.say(f"Holdfast is down ({durations.show(seconds)})")
-    if ends.stuck:
-        call.note(f"processes of {', '.join(ends.stuck)} cannot be killed; the keeper holds them")
     return int(bool(ends.stuck))
+
+
+def _tell_kept(call: Call, kept: list[str], stuck: list[str]) -> None:
+    if wanted := [name for name in kept if name not in stuck]:
+        call.say(f"kept running (on_supervisor_exit): {', '.join(wanted)}")
+        call.say(f"`holdfast stop {wanted[0]}` ends it, `holdfast up` joins it again")
+    if stuck:
+        call.note(f"processes of {', '.join(stuck)} cannot be killed; the keeper holds them")
 
 
 class Ends:
