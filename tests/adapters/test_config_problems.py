@@ -298,6 +298,7 @@ def test_syntax_errors_show_the_line(tmp_path: Path) -> None:
         ("pools: {}\n", "not supported by this version yet"),
         ("restart: {delay: 1}\nsupervisor: {restart: {delay: 2}}\n", "keep one of them"),
         ("log_level: loud\n", '"loud" is not a log level'),
+        ("log_level: engine=debug,app=loud\n", '"app=loud" is not a log level'),
         ("supervisor: 5\n", 'supervisor: this is "5", not a mapping'),
     ],
 )

@@ -204,7 +204,10 @@ def check_there_is_something(call: Call, *, only_declared: bool = False) -> None
         raise ConfigError(f"{named} is a folder", "a configuration is a file: rename the folder")
     if places.config:
         if not os.path.isfile(places.config):
-            raise ConfigError(f"{places.config}: no such file", "`holdfast init` writes one")
+            from shlex import quote
+
+            hint = f"`holdfast init -c {quote(places.config)}` writes one"
+            raise ConfigError(f"{places.config}: no such file", hint)
         return
     if call.environ.get("SUPERVISOR_TARGET_CMD"):
         return

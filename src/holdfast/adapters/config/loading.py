@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from holdfast.adapters.config.blocks import Values
@@ -116,7 +117,7 @@ def _load(
         data = content_of(path, LARGEST_FILE)
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
-        hint = "`holdfast init` writes one" if is_missing else remedy_for(error)
+        hint = f"`holdfast init -c {quote(path)}` writes one" if is_missing else remedy_for(error)
         problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
         raise error_of([problem], path) from None
     if path.endswith(".json") and (tree := tree_of(data)) is not None:

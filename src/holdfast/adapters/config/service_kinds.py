@@ -204,8 +204,9 @@ class LogLevel(ScalarKind):
             level = {"warn": "warning"}.get(word := found[1] if found else part, word)
             if level not in LEVELS:
                 guess = closest(level, list(LEVELS))
-                hint = f'did you mean "{guess}"?' if guess else f"write {', '.join(LEVELS)}"
-                raise ValueError(f'"{text}" is not a log level; {hint}')
+                known = f"write {', '.join(LEVELS)}, or levels of modules: engine=debug,info"
+                hint = f'did you mean "{guess}"?' if guess else known
+                raise ValueError(f'"{part}" is not a log level; {hint}')
         return ",".join(re.sub(r"(^|=)warn$", r"\1warning", part) for part in parts)
 
     def schema(self) -> Schema:
