@@ -54,6 +54,13 @@ def test_every_mistake_at_once(project: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "configuration"
 
 
+def test_a_pipe_is_no_configuration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not waited for, and not said to be missing."""
+    os.mkfifo(project / "pipe.yaml")
+    assert main(["check", "-c", "pipe.yaml"]) == 7
+    assert "pipe.yaml is no regular file" in capsys.readouterr().err
+
+
 def test_settings_of_the_command_line_count(project: Path) -> None:
     """As they would for `up`."""
     assert main(["check", "--port", "8090"]) == 0

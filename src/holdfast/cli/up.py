@@ -203,6 +203,8 @@ def check_there_is_something(call: Call, *, only_declared: bool = False) -> None
     if os.path.isdir(named):
         raise ConfigError(f"{named} is a folder", "a configuration is a file: rename the folder")
     if places.config:
+        if os.path.exists(places.config) and not os.path.isfile(places.config):
+            raise ConfigError(f"{places.config} is no regular file", "name one with -c")
         if not os.path.isfile(places.config):
             from shlex import quote
 
