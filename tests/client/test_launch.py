@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from holdfast.client.launch import keeper_environment
+from holdfast.client.launch import keeper_environment, make_private
 from holdfast.keeper.launch_supervisor import minimal_environment
+from holdfast.vocabulary.errors import UsageError
 
 KEPT = {
     "PATH": "/bin",
@@ -24,3 +28,23 @@ def test_keeper_and_supervisor_get_only_what_they_need(monkeypatch: pytest.Monke
     assert keeper_environment({**KEPT, **OTHERS}) == KEPT
     monkeypatch.setattr("os.environ", {**KEPT, **OTHERS})
     assert minimal_environment() == KEPT
+
+
+@pytest.mark.parametrize("kind", ["file", "shared"])
+def test_what_is_not_for_holdfast_alone_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+    """A file, or a folder like /tmp, is refused before its mode is changed."""
+    place = tmp_path / "place"
+    place.touch() if kind == "file" else place.mkdir()
+    place.chmod(0o644 if kind == "file" else 0o1777)
+    before = os.stat(place).st_mode
+    with pytest.raises(UsageError, match="no folder" if kind == "file" else "shared"):
+        make_private(str(place))
+    assert os.stat(place).st_mode == before
+
+
+def test_a_folder_that_is_there_is_made_private(tmp_path: Path) -> None:
+    """As one that it makes itself is."""
+    (tmp_path / "mine").mkdir(0o755)
+    for name in ("mine", "a/b"):
+        make_private(str(tmp_path / name))
+        assert os.stat(tmp_path / name).st_mode & 0o777 == 0o700

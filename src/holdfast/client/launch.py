@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 15.0
 TAIL_BYTES = 2000
+STICKY = 0o1000
+"""On a folder in which everybody may write, as in /tmp."""
+ELSEWHERE = "choose another place with --state-dir"
 _LOOK_SECONDS = 0.01
 _IN_SESSION = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
 KEPT_VARIABLES = frozenset(
@@ -208,7 +211,11 @@ def make_private(folder: str) -> None:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         _refuse_foreign(folder, os.getuid())
-        if os.stat(folder).st_mode & 0o077:
+        mode = os.stat(folder).st_mode
+        if not os.path.isdir(folder) or mode & STICKY:
+            why = "is shared with other users" if mode & STICKY else "is no folder"
+            raise UsageError(f"{folder} {why}", ELSEWHERE) from None
+        if mode & 0o077:
             os.chmod(folder, 0o700)
 
 
@@ -217,7 +224,7 @@ def _refuse_foreign(folder: str, *users: int) -> None:
     if os.stat(folder).st_uid not in users:
         raise Refused(
             f"{folder} belongs to another user",
-            "remove it, or choose another place with --state-dir",
+            f"remove it, or {ELSEWHERE}",
         )
 
 
