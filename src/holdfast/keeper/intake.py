@@ -27,7 +27,6 @@ TURN_BYTES = 1 << 20
 COPY_BYTES = 1 << 16
 REST_SECONDS = 0.001
 BREATH_SECONDS = 0.0001
-SMALL_BYTES = 16 << 10
 SMALL_IN_A_ROW = 4
 PAUSE_NANOSECONDS = 1_000_000
 PIPE_SIZES = (256 << 10, 1 << 20)
@@ -216,17 +215,18 @@ class Source:
             self._end()
 
     def _consider_rest(self, count: int) -> None:
-        """Fewer, larger chunks for the same bytes: a breath of the whole loop for middling
-        chunks, a rest of this stream for small ones."""
+        """Fewer, larger chunks for the same bytes: a rest of this stream, if at its pace the
+        largest pipe would be less than half full after it; else a breath of the whole loop."""
         now = time.monotonic_ns()
-        is_in_a_row = now - self._last_taken < PAUSE_NANOSECONDS
+        passed = now - self._last_taken
+        is_in_a_row = passed < PAUSE_NANOSECONDS
         self._last_taken = now
         recorder = self._recorder
         if not is_in_a_row or count * 4 >= self._pipe_size or recorder.last is not self:
             recorder.last = self
             self._small_chunks = 0
             return
-        if count >= SMALL_BYTES:
+        if count * PAUSE_NANOSECONDS >= PIPE_SIZES[-1] // 2 * passed:
             _breathe(self._loop)
             return
         self._small_chunks += 1
@@ -246,7 +246,9 @@ class Source:
             self._rest = self._loop.call_later(REST_SECONDS, self._on_rested)
             return
         self._stop_resting()
-        self._small_chunks = 0
+        # But the next one soon, if that was a matter of the moment.
+        self._small_chunks = SMALL_IN_A_ROW - 1 if count > 0 else 0
+        self._last_taken = time.monotonic_ns()
         if count == END:
             self._end()
         else:
