@@ -293,7 +293,8 @@ def test_a_lockdown_ends_what_restarts_one_by_one(verb: str) -> None:
         old = hold.service("web@2")["pid"]
         (hold.project / "slow").touch()
         if verb == "reload":
-            hold.write({**config, "services": {"web": {**web, "env": {"A": "1"}}}})
+            new = quick(depends_on=["web"])
+            hold.write({**config, "services": {"web": {**web, "env": {"A": "1"}}, "new": new}})
         words = [verb, "web"] if verb != "reload" else [verb]
         asking = subprocess.Popen(
             hold.command(*words, "--json"), cwd=hold.project, env=hold.environ,
@@ -303,7 +304,10 @@ def test_a_lockdown_ends_what_restarts_one_by_one(verb: str) -> None:
             wait_for(lambda: hold.service("web@1")["run"] == 2)
             hold.cli("lockdown", "--reason", "leak")
             told = json.loads(asking.communicate(timeout=30)[0])["services"]
+        added = {"new": "not_restarted"} if verb == "reload" else {}
         assert {name: it["outcome"] for name, it in told.items()} == {
-            "web@1": "restarted", "web@2": "not_restarted",
+            "web@1": "restarted", "web@2": "not_restarted", **added,
         }  # fmt: skip
         assert hold.service("web@2")["pid"] == old
+        hold.kill_supervisor()
+        assert all(hold.service(name)["desired"] == "stopped" for name in added)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,27 +103,38 @@ def test_killed_in_the_middle_of_a_reload(hold: Hold) -> None:
     assert hold.json("plan")["changes"] is False
 
 
-def test_what_is_added_is_started_though_the_daemon_dies(hold: Hold) -> None:
-    """A service that had to wait for another one's restart is declared, and never started."""
-    stubborn = [
-        "sh",
-        "-c",
-        "trap 'until [ -e go ]; do sleep 0.05; done; exit' TERM; sleep 300 & wait",
-    ]
-    db = {"command": stubborn, "start_seconds": 0, "stop": {"grace": "60s"}}
+@contextmanager
+def adding(hold: Hold) -> Iterator[None]:
+    """In the middle of a reload, in which `new` has to wait until `db` was stopped."""
+    code = "trap 'until [ -e go ]; do sleep 0.05; done; exit' TERM; sleep 300 & wait"
+    db = {"command": ["sh", "-c", code], "start_seconds": 0, "stop": {"grace": "60s"}}
     hold.services(db=db)
     hold.up()
     hold.services(db={**db, "env": {"X": "1"}}, new={**SLEEP, "depends_on": ["db"]})
     asking = threading.Thread(target=lambda: hold.cli("reload", expect=None))
-    supervisor = hold.supervisor_pid
     asking.start()
     hold.wait_status("db", "stopping")
-    kill_9(supervisor)
-    asking.join()
+    yield
     (hold.project / "go").touch()
+    asking.join()
+
+
+def test_what_is_added_is_started_though_the_daemon_dies(hold: Hold) -> None:
+    """A service that had to wait for another one's restart is declared, and never started."""
+    with adding(hold):
+        kill_9(hold.supervisor_pid)
     hold.wait_status("new", "running")
     assert b"X=1" in environ_of(pids(hold)["db"])
     assert hold.json("plan")["changes"] is False
+
+
+def test_what_is_added_can_be_stopped_before_its_turn(hold: Hold) -> None:
+    """A reload starts what somebody has stopped while it went on."""
+    with adding(hold):
+        hold.cli("stop", "new")
+    hold.wait_status("db", "running")
+    new = hold.service("new")
+    assert (new["status"], new["desired"], new["run"]) == ("stopped", "stopped", None)
 
 
 def test_a_log_in_the_watched_folder_is_no_endless_restart(hold: Hold) -> None:

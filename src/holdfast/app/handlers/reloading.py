@@ -226,12 +226,9 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
                 runner = roster.runners.get(name)
                 if runner is None:  # scaled away while others had their turn
                     continue
-                why = _held_back(context, runner, futures)
-                is_own = actions[name] in (Action.RESTART, Action.ADD)
-                if is_own and runner.desired is Desired.STOPPED:
-                    why = "it was stopped meanwhile"
+                why = _held_back(context, runner, actions[name], futures)
                 if why is not None:
-                    outcomes[name] = runner.outcome("not_restarted", why)
+                    outcomes[name] = _left_out(runner, actions[name], why)
                     continue
                 if (future := _renew(context, runner, actions[name], wait)) is not None:
                     here[name] = future
@@ -262,9 +259,15 @@ def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
 
 
 def _held_back(
-    context: Context, runner: ServiceRunner, futures: dict[str, asyncio.Future[Outcome]]
+    context: Context,
+    runner: ServiceRunner,
+    action: Action,
+    futures: dict[str, asyncio.Future[Outcome]],
 ) -> str | None:
-    """Why it keeps its old run: a lockdown, or an instance before it that did not come up."""
+    """Why it stays as it is: somebody's stop, a lockdown, or an instance before it that did not
+    come up."""
+    if _is_stopped(runner, action):
+        return "it was stopped meanwhile"
     if context.authority.lockdown.now is not None:
         return LOCKED
     template = runner.declaration.spec.template
@@ -275,6 +278,18 @@ def _held_back(
         if is_sibling and future.done() and future.result().outcome == "failed":
             return f"{name} failed with the new declaration"
     return None
+
+
+def _is_stopped(runner: ServiceRunner, action: Action) -> bool:
+    if action is Action.ADD:
+        return runner.stays_off  # that a survivor of it was ended is another matter
+    return action is Action.RESTART and runner.desired is Desired.STOPPED
+
+
+def _left_out(runner: ServiceRunner, action: Action, why: str) -> Outcome:
+    if action is Action.ADD:
+        runner.stop()  # nor does a later supervisor start it
+    return runner.outcome("not_restarted", why)
 
 
 def _renew(
