@@ -41,6 +41,14 @@ def test_the_first_lines_have_the_form_that_is_asked_for(held: Path) -> None:
     assert lines[0]["time"] < lines[1]["time"]
 
 
+def test_the_first_lines_are_those_that_are_asked_for(held: Path) -> None:
+    """What the configuration does not want to hear of is not written because it came too early."""
+    own_log.set_level("error")
+    own_log.set_style("human")
+    logging.getLogger("holdfast.a").error("second")
+    assert [line.split()[-1] for line in held.read_text().splitlines()] == ["second"]
+
+
 @pytest.mark.parametrize("end", ["told", "a warning", "many", "closed"])
 def test_the_first_lines_do_not_wait_for_ever(held: Path, end: str) -> None:
     """Without a configuration, with trouble, when they are many, at the end: they are written."""

@@ -212,7 +212,9 @@ class _Rotated(logging.FileHandler):
         try:
             held, self.held = self.held, None
             for record in held or ():
-                self.emit(record)
+                # Meanwhile the configuration may have asked for fewer.
+                if logging.getLogger(record.name).isEnabledFor(record.levelno):
+                    self.emit(record)
         finally:
             self.release()
 
