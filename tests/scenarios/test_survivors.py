@@ -36,6 +36,25 @@ def test_a_stop_through_the_keeper_holds_when_the_supervisor_wakes_up(hold: Hold
     assert hold.service("other")["pid"] == other["pid"]
 
 
+def test_a_stop_of_what_has_ended_holds_when_the_supervisor_wakes_up(hold: Hold) -> None:
+    """Who died while the supervisor hung, and was stopped by a person then, stays off."""
+    hold.services(web=quick())
+    hold.up()
+    web = hold.service("web")
+    supervisor = hold.supervisor_pid
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        os.kill(web["pid"], signal.SIGKILL)
+        wait_for(lambda: not is_alive(web["pid"]))
+        told = hold.json("stop", "web")["services"]["web"]
+        assert told["outcome"] == "already_stopped"
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    assert hold.wait_status("web", "stopped")["desired"] == "stopped"
+    hold.kill_supervisor()
+    assert hold.wait_status("web", "stopped")["run"] == web["run"]
+
+
 def test_run_takes_over_what_others_left(hold: Hold) -> None:
     """After a crash of both, a command that is run makes nobody forget the survivors."""
     hold.services(web=quick(), guest=quick(survivors="stop"))

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.processes import LIBRARY_VARIABLES
 from holdfast.adapters.succession import close_all
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import new_run_id
@@ -121,7 +122,7 @@ class _Process:
                 "kind": "task",
                 "hidden": True,
                 "argv": [sys.executable, "-I", "-S", "-c", *self._argv],
-                "env": {},
+                "env": {it: os.environ[it] for it in LIBRARY_VARIABLES if it in os.environ},
                 "cwd": "/",
                 "stdin": "pipe",
                 "stop": {"signal": 9, "grace": 0.0},

@@ -20,6 +20,8 @@ from holdfast.vocabulary.secrets import redact_arguments
 if sys.platform == "darwin":
     from holdfast import darwin
 
+LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Where some Pythons find their own library."""
 _ROOMY_TABLE = 4096
 _OOM_SCORE = -900
 _PF_KTHREAD = 0x00200000

@@ -65,6 +65,9 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
         fields = {} if grace is None else {"grace": grace}
         line.ask("end", run_id=run["run_id"], **fields)
         longest = max(longest, run["stop"]["grace"] if grace is None else grace)
+    for name in names:
+        if name not in live:
+            line.ask("stay_off", service=name)
     waiting = {run["run_id"]: run["service"] for run in chosen}
     reports: dict[str, Any] = {}
     deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS

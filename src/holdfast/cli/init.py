@@ -63,7 +63,8 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
         there = os.path.join(folder, existing[0])
         if force:
             raise Failed(f"{there} exists too", f"remove it, or call the new one {existing[0]}")
-        raise Failed(f"{there} exists already", "`holdfast init --force` replaces it")
+        named = f"-c {shlex.quote(there)} " if name not in CONFIG_NAMES else ""
+        raise Failed(f"{there} exists already", f"`holdfast init {named}--force` replaces it")
     notes: list[str] = []
     services = recognise(folder, notes)
     text = config_text(os.path.basename(folder), services)

@@ -8,7 +8,7 @@ from holdfast.client.connection import ConnectionLost
 from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.client.reach import SupervisorAway
 from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
-from holdfast.vocabulary.places import CONFIG_NAMES, unread_beside
+from holdfast.vocabulary.places import CONFIG_NAMES, how_to_write, unread_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,10 +206,7 @@ def check_there_is_something(call: Call, *, only_declared: bool = False) -> None
         if os.path.exists(places.config) and not os.path.isfile(places.config):
             raise ConfigError(f"{places.config} is no regular file", "name one with -c")
         if not os.path.isfile(places.config):
-            from shlex import quote
-
-            hint = f"`holdfast init -c {quote(places.config)}` writes one"
-            raise ConfigError(f"{places.config}: no such file", hint)
+            raise ConfigError(f"{places.config}: no such file", how_to_write(places.config))
         return
     if call.environ.get("SUPERVISOR_TARGET_CMD"):
         return

@@ -212,8 +212,9 @@ def make_private(folder: str) -> None:
     except FileExistsError:
         _refuse_foreign(folder, os.getuid())
         mode = os.stat(folder).st_mode
-        if not os.path.isdir(folder) or mode & STICKY:
-            why = "is shared with other users" if mode & STICKY else "is no folder"
+        is_shared = mode & STICKY and mode & 0o022
+        if not os.path.isdir(folder) or is_shared:
+            why = "is shared with other users" if is_shared else "is no folder"
             raise UsageError(f"{folder} {why}", ELSEWHERE) from None
         if mode & 0o077:
             os.chmod(folder, 0o700)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.processes import LIBRARY_VARIABLES
 from holdfast.adapters.state_tables import OpenRun
 from holdfast.engine.answers import NewFuture
 from holdfast.engine.attendants import Attendants
@@ -42,7 +43,9 @@ RELAYS = "mcp"
 """The Unix socket of the relays of assistants."""
 START_AFTER_SECONDS = 0.5
 _CODE = "import sys; sys.path[:0]={path!r}; from holdfast.gate.main import main; main()"
-_VARIABLES = ("PATH", "HOME", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_VARIABLES = (
+    "PATH", "HOME", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", *LIBRARY_VARIABLES,
+)  # fmt: skip
 _LOG_BYTES = 1024 * 1024
 _LEFT = "left behind by an earlier Holdfast"
 _log = logger("gate")

@@ -132,10 +132,11 @@ class Shutdown:
         stuck = [name for name in left if name in leaving]
         if self._begun.keep_running:
             message = "the supervisor is off; keeper and services stay"
-        elif stuck:
-            message = f"everything else is stopped; could not be: {', '.join(stuck)}"
         elif left:
-            message = f"everything else is stopped; kept running: {', '.join(left)}"
+            kept = [name for name in left if name not in stuck]
+            parts = (("could not be", stuck), ("kept running", kept))
+            told = "; ".join(f"{how}: {', '.join(names)}" for how, names in parts if names)
+            message = f"everything else is stopped; {told}"
         else:
             message = "everything is stopped"
         return ShutdownResult(message=message, kept=left, stuck=stuck)

@@ -144,7 +144,8 @@ class Survivors:
         runner.adopt(answer, is_survivor=True)
         self._roster.remember(runner)
         spec = runner.declaration.spec
-        if is_ending and runner.is_unsettled and spec.origin != "adopted":
+        is_to_run = runner.is_unsettled and spec.origin != "adopted" and spec.schedule is None
+        if is_ending and is_to_run:
             # The restart under way when we died; it got its signal, and may end by it any time.
             runner.restart(wait=False)
             return False

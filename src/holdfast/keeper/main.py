@@ -245,7 +245,7 @@ def _lock(state: str) -> tuple[int, int | None]:
         # The files of another were deleted: it locks the new one when called, or it is ending.
         os.close(fd)
         is_alone = not claims.call(state)
-        if time.monotonic() > deadline:
+        if not is_alone and time.monotonic() > deadline:
             why = "whose files were deleted, lives and does not answer"
             raise StartError("start_failed", f"the keeper of {state}, {why}: end it first")
         time.sleep(0.0 if is_alone else _LOOK_SECONDS)

@@ -59,6 +59,15 @@ def do_end_rest(
     return None if answer["pids"] else answer
 
 
+def do_stay_off(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    """A person's stop of a service, also of one that has ended: neither a supervisor that hangs
+    nor the next one must undo it."""
+    service, grace = str(message["service"]), float(message.get("grace") or 0.0)
+    words.keeper.memory.keep({f"desired:{service}": "stopped"})
+    words.keeper.tell_supervisor({"notice": "end_asked", "service": service, "grace": grace})
+    return {}
+
+
 def do_tree(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     return {
         "processes": [

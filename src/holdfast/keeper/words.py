@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     Word = Callable[["Words", Connection, Message, list[int]], Facts | None]
 
-CONTROL_WORDS = frozenset(
-    ("hello", "list", "end", "signal", "tree", "supervise", "shutdown", "upgrade", "prune", "watch")
-)
+CONTROL_WORDS = frozenset((
+    "hello", "list", "end", "stay_off", "signal", "tree", "supervise", "shutdown", "upgrade",
+    "prune", "watch",
+))  # fmt: skip
 HARMLESS_WORDS = frozenset(["hello", "list"])
 _AGENTS_LOOK_ONLY = (
     "a supervised run may not direct its own keeper, nor may a peer whose process is gone"
@@ -176,10 +177,7 @@ class Words:
         asked = {key: message[key] for key in run.stop if message.get(key) is not None}
         stop = stop_of({**run.stop, **asked})
         if connection.role == "control":
-            # A person's stop: neither a supervisor that hangs nor the next one must undo it.
-            self.keeper.memory.keep({f"desired:{run.service}": "stopped"})
-            facts = {"run_id": run.run_id, "service": run.service, "grace": stop["grace"]}
-            self.keeper.tell_supervisor({"notice": "end_asked", **facts})
+            OWN_WORDS["stay_off"](self, connection, {**stop, "service": run.service}, [])
         self.keeper.children.departures.end(run, stop["signal"], stop["grace"])
         return {}
 

@@ -52,6 +52,15 @@ class Places:
         return os.path.join(self.state, "holdfast.log")
 
 
+def how_to_write(config: str) -> str:
+    """What to do where this configuration is missing."""
+    if not config.endswith((".yaml", ".yml")) or not os.path.isdir(os.path.dirname(config)):
+        return "`holdfast init` writes a holdfast.yaml"
+    from shlex import quote
+
+    return f"`holdfast init -c {quote(config)}` writes one"
+
+
 def generations(own_log: str) -> list[str]:
     """The file that is written, and those that it was rotated to, the newest first."""
     return [own_log, *(f"{own_log}.{number + 1}" for number in range(OWN_LOG_BACKUPS))]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from shlex import quote
 from typing import Any
 
 from holdfast.adapters.config.blocks import Values
@@ -39,6 +38,7 @@ from holdfast.adapters.config.services import ServiceBuilder
 from holdfast.rules.port_leases import DEFAULT_RANGE
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
+from holdfast.vocabulary.places import how_to_write
 from holdfast.vocabulary.service_spec import (
     Configuration,
     ServiceSpec,
@@ -117,7 +117,7 @@ def _load(
         data = content_of(path, LARGEST_FILE)
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
-        hint = f"`holdfast init -c {quote(path)}` writes one" if is_missing else remedy_for(error)
+        hint = how_to_write(path) if is_missing else remedy_for(error)
         problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
         raise error_of([problem], path) from None
     if path.endswith(".json") and (tree := tree_of(data)) is not None:

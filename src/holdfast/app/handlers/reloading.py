@@ -287,7 +287,7 @@ def _is_stopped(runner: ServiceRunner, action: Action) -> bool:
 
 
 def _left_out(runner: ServiceRunner, action: Action, why: str) -> Outcome:
-    if action is Action.ADD:
+    if action is Action.ADD and runner.run is None:
         runner.stop()  # nor does a later supervisor start it
     return runner.outcome("not_restarted", why)
 
