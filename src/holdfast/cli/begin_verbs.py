@@ -89,6 +89,10 @@ BEGIN_VERBS = (
             Option("--now", "kill at once, without grace"),
         ),
         commands=("shutdown", "events"),
+        about=(
+            "If processes cannot be killed, the keeper stays and holds them: they are named, and\n"
+            "the exit code is 1."
+        ),
         examples=(
             ("holdfast down", "stop everything, in reverse order of dependency"),
             ("holdfast down --keep-running", "services go on; `holdfast up` joins them again"),
