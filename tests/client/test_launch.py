@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from holdfast.client.launch import keeper_environment, make_private
+from holdfast.client import launch
+from holdfast.client.launch import KeeperProcess, keeper_environment, make_private
 from holdfast.keeper.launch_supervisor import minimal_environment
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.places import Places
 
 KEPT = {
     "PATH": "/bin",
@@ -40,6 +44,30 @@ def test_what_is_not_for_holdfast_alone_stays_as_it_is(tmp_path: Path, kind: str
     with pytest.raises(UsageError, match="no folder" if kind == "file" else "shared"):
         make_private(str(place))
     assert os.stat(place).st_mode == before
+
+
+def test_an_interrupt_right_after_the_start_waits_until_the_keeper_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier it could not be ended again, and would stay for ever."""
+    is_ready = threading.Event()
+
+    def interrupted(places: Places, environ: Mapping[str, str], ready_fd: int) -> KeeperProcess:
+        fd = os.dup(ready_fd)
+
+        def say() -> None:
+            is_ready.set()
+            os.write(fd, b'{"ready": true}\n')
+            os.close(fd)
+
+        threading.Timer(0.1, say).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "_spawn_keeper", interrupted)
+    places = Places(str(tmp_path), str(tmp_path / "state"), str(tmp_path / "run"), None)
+    with pytest.raises(KeyboardInterrupt):
+        launch.start_keeper(places, {"XDG_STATE_HOME": str(tmp_path)})
+    assert is_ready.is_set()
 
 
 def test_a_folder_that_is_there_is_made_private(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a frame so that Ctrl-C is never missed.
+"""Waiting for a frame, or a key, so that Ctrl-C is never missed.
 
 A signal that comes just before a blocking read would wait for the read to end; here every
 signal also makes a descriptor readable, and the wait ends with it.
@@ -30,7 +30,7 @@ def _interrupt(number: int, _: object) -> None:
 
 
 class Patience:
-    """Waits for the next frame of a connection, or for a signal."""
+    """Waits until there is something to read, or for a signal."""
 
     __slots__ = ("_wake",)
 
@@ -39,18 +39,21 @@ class Patience:
 
     def receive(self, connection: Connection) -> dict[str, Any] | None:
         """The next frame; None when a signal came that did not raise."""
-        if not connection.has_frame:
-            ready = select.select([connection.fileno(), self._wake], [], [])[0]
-            if self._wake in ready:
-                os.read(self._wake, 4096)
-            if connection.fileno() not in ready:
-                return None
-        return connection.receive()
+        if connection.has_frame or self.is_readable(connection.fileno()):
+            return connection.receive()
+        return None
+
+    def is_readable(self, fd: int, seconds: float | None = None) -> bool:
+        """Whether there is something, in time and before a signal comes that does not raise."""
+        ready = select.select([fd, self._wake], [], [], seconds)[0]
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        return fd in ready
 
 
 @contextmanager
 def patience() -> Iterator[Patience]:
-    """For as long as frames are waited for; only in the main thread."""
+    """For as long as something is waited for; only in the main thread."""
     wake, wake_end = os.pipe()
     for fd in (wake, wake_end):
         os.set_blocking(fd, False)

@@ -7,13 +7,12 @@ the background or at another end of a pipe, is left alone.
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.cli.interrupts import heed_sigterm
+from holdfast.cli.interrupts import Patience, heed_sigterm, patience
 
 
 @contextmanager
@@ -30,7 +29,8 @@ def quit_key(*, is_sought: bool) -> Iterator[Callable[[float], bool]]:
     heed_sigterm()
     try:
         tty.setcbreak(stdin, termios.TCSADRAIN)
-        yield lambda seconds: _is_typed(stdin, time.monotonic() + seconds)
+        with patience() as patient:
+            yield lambda seconds: _is_typed(patient, stdin, time.monotonic() + seconds)
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, saved)
 
@@ -47,9 +47,12 @@ def _sleep(seconds: float) -> bool:
     return False
 
 
-def _is_typed(stdin: int, deadline: float) -> bool:
-    while select.select([stdin], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        typed = os.read(stdin, 4096)
-        if not typed or b"q" in typed or b"Q" in typed:
-            return True
-    return False
+def _is_typed(patient: Patience, stdin: int, deadline: float) -> bool:
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        if patient.is_readable(stdin, left):
+            typed = os.read(stdin, 4096)
+            if not typed or b"q" in typed or b"Q" in typed:
+                return True
+        elif not left:
+            return False

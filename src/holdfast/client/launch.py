@@ -110,13 +110,14 @@ def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | 
     remember_elsewhere(places, environ)
     ready, ready_end = os.pipe()
     try:
-        keeper = _spawn_keeper(places, environ, ready_end)
-    finally:
-        os.close(ready_end)
-    try:
+        try:
+            keeper = _spawn_keeper(places, environ, ready_end)
+        finally:
+            os.close(ready_end)
         answer = _read_ready(ready)
     except KeyboardInterrupt:
-        _read_ready(ready)  # half started, it could not be ended in order
+        # Half started, it could not be ended in order; of one that was not, nothing comes.
+        _read_ready(ready)
         raise
     finally:
         os.close(ready)
