@@ -214,7 +214,9 @@ def test_one_that_fails_holds_up_nobody(tmp_path: Path, post: Post) -> None:
         for service in ("a", "b", "c"):
             life.crash(service)
         await until(lambda: len(post.got) == 3)
-        assert life.deliveries.targets["bad"].memory.failures > 0
+        # Each target has its own pace: the first try of this one may still be under way.
+        await until(lambda: life.deliveries.targets["bad"].memory.failures > 0)
+        assert len(post.got) == 3
         life.die()
 
     asyncio.run(scene())
