@@ -57,7 +57,7 @@ async def reload(context: Context, command: Reload) -> ReloadResult:
         told = _told(context, made)
         removed = made.names(Action.REMOVE)
         outcomes = await stop_and_forget(context, removed, delete_logs=command.delete_logs)
-        _declare(context, configuration, said, made.names(Action.ADD))
+        _declare(context, configuration, said, set(made.names(Action.ADD)))
         use_settings(context, configuration)
         await context.survivors.settle(made.names(Action.ADD))
         if not made.is_empty:
@@ -177,9 +177,7 @@ def _told(context: Context, made: plans.Plan) -> Steps:
 # Applying
 
 
-def _declare(
-    context: Context, configuration: Configuration, said: Caller, added: list[str]
-) -> None:
+def _declare(context: Context, configuration: Configuration, said: Caller, added: set[str]) -> None:
     """All in one turn: a supervisor that is killed leaves the old or the new, no mixture. What is
     to be started is wanted from here on: it would never be missed by a later reload."""
     key = environ_digest(said.environment)
