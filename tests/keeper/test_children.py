@@ -273,10 +273,13 @@ def test_adopt(keeper: KeeperProcess) -> None:
         "adopt", run_id="run-b", service="b", number=1, pid=os.getpid(), start_time="1"
     )
     assert wrong["error"]["code"] == "identity_mismatch"
-    # As a survivor of ours it would say so itself, whatever pid and start time are.
+    # Without a boot, pid and start time may fit by chance: its environment would have to agree.
     facts: dict[str, Any] = {"pid": os.getpid(), "start_time": host.start_time(os.getpid())}
     unmarked = keeper.link.ask("adopt", run_id="b", service="b", number=1, cookie=True, **facts)
-    assert unmarked["error"]["code"] == "identity_mismatch"
+    assert unmarked["error"]["code"] == "identity_unknown"
+    facts["boot_id"] = "another"
+    other = keeper.link.ask("adopt", run_id="b", service="b", number=1, cookie=True, **facts)
+    assert other["error"]["code"] == "identity_mismatch"
     keeper.link.do("end", run_id="run-a", signal=15, grace=5)
     ended = keeper.exit_of("run-a")
     assert ended["signal"] == 15 or ended["unknown"]
@@ -437,6 +440,7 @@ def test_in_which_order_a_run_ends() -> None:
     run.recorder = cast("Any", SimpleNamespace(flush=note("visible")))
     children = SimpleNamespace(by_pid={pid: run}, runs={"r": run}, others={})
     children.identify = children.unwatch = note("")
+    children.records = SimpleNamespace(over=note(""))
     logs, journal = SimpleNamespace(leave=note("closed")), SimpleNamespace(add=note("on disk"))
     departures = Departures(*cast("Any", [children, None, logs, journal, note("told")]))
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -462,6 +466,7 @@ def test_a_fault_about_one_that_ended_costs_no_other_its_exit() -> None:
     second.sources = cast("Any", [SimpleNamespace()])  # cannot be read
     children = SimpleNamespace(by_pid=dict(runs), runs={it.run_id: it for it in runs.values()})
     children.others, children.identify, children.unwatch = {}, lambda: None, lambda _: None
+    children.records = SimpleNamespace(over=lambda _: None)
     written: list[str] = []
     told: list[str] = []
     journal = SimpleNamespace(add=lambda exits: written.extend(it["run_id"] for it in exits))

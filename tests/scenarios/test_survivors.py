@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from holdfast.client.keeper_line import KeeperLine
-from tests.harness import Hold, is_alive, quick, started, wait_for
+from tests.harness import Hold, is_alive, program, quick, started, wait_for
 from tests.scenarios.test_pains_death import kill_holdfast
 
 
@@ -239,3 +240,91 @@ def test_the_grace_of_a_stop_outlives_the_supervisor(hold: Hold) -> None:
     hold.kill_supervisor()
     hold.wait_status("web", "stopped")
     assert b"tidy" in hold.raw("web")
+
+
+@contextmanager
+def titled(hold: Hold, *words: str) -> Iterator[int]:
+    """The pid of a service `web` that overwrote its environment; nothing of it stays behind."""
+    hold.services(web=quick(program("titled.py", *words)))
+    hold.up()
+    wait_for(lambda: b"titled" in hold.raw("web"))
+    pid = int(hold.service("web")["pid"])
+    assert b"HOLDFAST" not in Path(f"/proc/{pid}/environ").read_bytes()
+    try:
+        yield pid
+    finally:
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("lost", [None, "holdfast.db", "runs.jsonl"])
+def test_a_survivor_without_its_environment_is_recognised(hold: Hold, lost: str | None) -> None:
+    """A service that overwrote its environment is adopted after a crash of both, not doubled;
+    either record of it, the history or the keeper's list, is enough."""
+    with titled(hold) as pid:
+        kill_holdfast(hold)
+        for path in hold.state.glob(f"{lost}*"):
+            path.unlink()
+        assert f"web pid {pid}" in hold.cli("status", expect=4).stderr
+        hold.up()
+        web = hold.service("web")
+        assert (web["pid"], web["run"], web["adopted"]) == (pid, 1, True)
+        hold.cli("down")
+        assert not is_alive(pid)
+
+
+def test_instances_and_undeclared_services_without_their_environment(hold: Hold) -> None:
+    """Each instance goes on under its own name; a service that the configuration does not name
+    any more stays visible and can be stopped."""
+    hold.services(web=quick(program("titled.py"), instances=2), old=quick(program("titled.py")))
+    hold.up()
+    names = ("web@1", "web@2", "old")
+    for name in names:
+        wait_for(lambda name=name: b"titled" in hold.raw(name))
+    before = {name: hold.service(name)["pid"] for name in names}
+    try:
+        kill_holdfast(hold)
+        assert "3 services outlived" in hold.cli("status", expect=4).stderr
+        hold.services(web=quick(program("titled.py"), instances=2))
+        hold.up()
+        assert {name: hold.service(name)["pid"] for name in names} == before
+        hold.cli("stop", "old")
+        assert not is_alive(before["old"])
+        hold.cli("down")
+        assert not any(map(is_alive, before.values()))
+    finally:
+        for pid in before.values():
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("verb", ["up", "start"])
+def test_in_doubt_nothing_is_started(hold: Hold, verb: str) -> None:
+    """If a process may be the run that was being started when both were killed, `up` says so and
+    starts nothing beside it; when it has ended, or by name, the service starts."""
+    with titled(hold, "quiet") as pid:
+        wait_for(lambda: os.readlink(f"/proc/{pid}/fd/1") == os.devnull)
+        kill_holdfast(hold)
+        for path in hold.state.glob("holdfast.db*"):
+            path.unlink()
+        records = hold.state / "runs.jsonl"
+        lines = records.read_text().splitlines(keepends=True)
+        records.write_text("".join(line for line in lines if line.startswith('{"begin"')))
+        hold.services(web=quick(), other=quick(depends_on=["web"]))
+        told = hold.cli("up", "-d", "--timeout", "1s", expect=1)
+        assert f"{pid} (python" in told.stdout
+        assert "holdfast start web" in told.stdout
+        assert hold.service("web")["pid"] is None
+        assert hold.service("other")["pid"] is None
+        hold.kill_supervisor()
+        assert hold.service("web")["pid"] is None
+        if verb == "up":
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not is_alive(pid))
+            hold.up()
+        else:
+            hold.cli("up", "-d", "--timeout", "1s", expect=1)
+            hold.cli("start", "web")
+            assert is_alive(pid)
+        hold.wait_status("web", "running")
+        hold.wait_status("other", "running")

@@ -1,13 +1,16 @@
 """Which services outlived their keeper and supervisor, when both were killed.
 
-Reads the database of the dead, read-only, and compares with what the kernel says now. Only
-for when nobody answers: it costs what a daemon's answer must not.
+Reads the database and the keeper's list of runs, either of which may be missing, and compares
+with what the kernel says now. Only for when nobody answers: it costs what a daemon's answer
+must not.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+from holdfast.lean_json import loads
 
 if sys.platform == "darwin":
     from holdfast import darwin
@@ -18,11 +21,28 @@ BUSY_SECONDS = 0.5
 def outlived(state: str) -> dict[str, int]:
     """Services whose recorded process is alive, with its pid; empty when nothing is known."""
     boot = _boot_id()
+    runs = _open_runs(os.path.join(state, "holdfast.db"))
+    runs += _kept_runs(os.path.join(state, "runs.jsonl"))
     return {
         service: pid
-        for service, pid, start_time, boot_id in _open_runs(os.path.join(state, "holdfast.db"))
+        for service, pid, start_time, boot_id in sorted(runs)
         if boot_id == boot and start_time_of(pid) == start_time
     }
+
+
+def _kept_runs(path: str) -> list[tuple[str, int, str, str]]:
+    """What the keeper has written of runs that are not over."""
+    found = {}
+    for line in _read(path).split(b"\n"):
+        try:
+            entry = loads(line)
+            if run := entry.get("run"):
+                facts = (str(run["service"]), int(run["pid"]), str(run["start_time"]))
+                found[run["run_id"]] = (*facts, str(run["boot_id"]))
+            found.pop(entry.get("over"), None)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue  # a line that its writer did not finish
+    return list(found.values())
 
 
 def _open_runs(path: str) -> list[tuple[str, int, str, str]]:

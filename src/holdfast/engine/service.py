@@ -64,6 +64,8 @@ class Service:
     """A second run, while one relieves another."""
     last_run_id: str | None = None
     last_exit = LastExit()
+    in_doubt: str | None = None
+    """Why nothing is started: a process may be an earlier run of it, which nobody can tell."""
     is_retiring = False
     """While Holdfast shuts down nothing is started."""
     is_leaving = False

@@ -48,6 +48,10 @@ class ServiceRunner(Redeclared):
 
     def start(self, *, wait: bool = True) -> asyncio.Future[Outcome]:
         """Want it running; what runs already is left alone."""
+        if self.in_doubt is not None and self.run is None:
+            self._want(Desired.STOPPED)
+            self.reason = self.in_doubt
+            return self._answers.at_once(self.outcome("failed", self.in_doubt))
         self._want(Desired.RUNNING)
         if self.state in (State.RUNNING, State.PAUSED):
             return self._answers.at_once(self.outcome("already_running"))

@@ -1,7 +1,10 @@
 """Processes that outlived both keeper and supervisor: recognised, then adopted or stopped.
 
-Who they are is checked by the keeper (pid, start time, boot, `HOLDFAST_RUN_ID`); a process
-that fails the check is never touched. How a run ended meanwhile is said to be unknown.
+The keeper checks their identity: the recorded pid, start time and boot decide. Only where one
+of these was not recorded, `HOLDFAST_RUN_ID` in the environment must agree, because a program
+may overwrite its environment. A process that fails the check is never touched. Where it stays
+open whether a process is an earlier run of a service, that service is in doubt, and nothing is
+started beside the process. How a run ended meanwhile is said to be unknown.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ class Survivors:
         self._has_looked = False
         self._strangers: set[str] = set()
         self._strays: asyncio.Future[dict[str, Any]] | None = None
+        self._doubts: dict[str, str] = {}
 
     def look_ahead(self) -> None:
         """Ask for strays before anybody needs to know: the keeper takes a while to look."""
@@ -41,6 +45,9 @@ class Survivors:
 
     async def settle(self, services: list[str]) -> list[str]:
         """Adopt, stop or close what is open of these services; answers who was adopted."""
+        if self._doubts:
+            # The processes in question may have ended since.
+            self._has_looked, self._strays, self._doubts = False, None, {}
         await self._look_for_strays()
         adopted = set()
         for name in services:
@@ -50,7 +57,14 @@ class Survivors:
             if name in self._strangers:
                 self._strangers.discard(name)
                 await self._settle_declared(self._roster.runners[name])
+            self._roster.runners[name].in_doubt = self._doubts.get(name)
         return sorted(adopted)
+
+    def dismiss_doubts(self, services: list[str]) -> None:
+        """A person has decided: these may be started."""
+        for name in services:
+            if (runner := self._roster.runners.get(name)) is not None:
+                runner.in_doubt = None
 
     async def settle_strangers(self) -> list[str]:
         """Survivors that nobody declares, or not yet, stay visible, and can be stopped."""
@@ -59,6 +73,8 @@ class Survivors:
         for name in [name for name in self._roster.open_runs if name not in self._roster.runners]:
             for run in sorted(self._roster.open_runs.pop(name), key=lambda it: -it.number):
                 answer = await self._adopt(run, spec := _unknown_spec(name))
+                if answer is None and name in self._doubts:
+                    continue
                 if answer is None:
                     self._roster.account_for_unknown([unknown_exit(run)])
                     continue
@@ -86,10 +102,18 @@ class Survivors:
         except Failed as error:
             _log.info("no strays are looked for: %s", error)
             return
+        for doubt in answer.get("doubts") or ():
+            self._doubt(doubt["service"], doubt["processes"])
+        strays = answer.get("strays") or []
         roster = self._roster
         rest = []
+        for name, runs in roster.open_runs.items():
+            # Without a start time the history does not identify it; the keeper's record may.
+            roster.open_runs[name] = [
+                run for run in runs if run.start_time or not _is_in(run, strays)
+            ]
         known = {run.run_id for runs in roster.open_runs.values() for run in runs}
-        for found in answer.get("strays") or ():
+        for found in strays:
             name, run_id = found["service"], found["run_id"]
             runner, record = roster.runners.get(name), roster.records.get(name)
             last = runner or record
@@ -103,8 +127,8 @@ class Survivors:
                     facts["number"] = last.number
                 rest.append(self._end_rest(facts, spec))
                 continue
-            number = (last.number if last is not None else 0) + 1
-            _log.warning("%s: process %d was started, but not recorded", name, found["pid"])
+            number = found.get("number") or (last.number if last is not None else 0) + 1
+            _log.warning("%s: process %d is not in the history", name, found["pid"])
             roster.open_runs.setdefault(name, []).append(
                 OpenRun(
                     run_id,
@@ -123,9 +147,25 @@ class Survivors:
         answer = await self._adopt(run, runner.declaration.spec)
         if answer is not None:
             return await self._take(runner, run, answer)
-        if runner.run is None or runner.run.run_id != run.run_id:
+        if name in self._doubts:
+            self._roster.open_runs.setdefault(name, []).append(run)
+        elif runner.run is None or runner.run.run_id != run.run_id:
             runner.account(unknown_exit(run))
         return False
+
+    def _doubt(self, name: str, processes: list[dict[str, Any]]) -> None:
+        """Start nothing of this service: one of these processes may be an earlier run of it."""
+        told = ", ".join(
+            f"{it['pid']} ({it['name']})" if it.get("name") else str(it["pid"]) for it in processes
+        )
+        pids = " ".join(str(it["pid"]) for it in processes)
+        word = "process" if len(processes) == 1 else "one of the processes"
+        self._doubts[name] = (
+            f"{word} {told} may be a run of {name} from before Holdfast was killed; nothing is "
+            f"started beside it. If it is, end it (kill {pids}) and run `holdfast up`; "
+            f"if it is not, `holdfast start {name}` starts {name}"
+        )
+        _log.warning("%s: %s", name, self._doubts[name])
 
     async def _settle_declared(self, runner: RestoredRunner) -> None:
         """Now that it is declared: its declaration may want no survivors."""
@@ -172,6 +212,9 @@ class Survivors:
         try:
             return await self._link.ask(wanted)
         except Failed as error:
+            if error.details.get("keeper_code") == "identity_unknown":
+                self._doubt(run.service, [{"pid": run.pid}])
+                return None
             _log.info("%s: run %d is not there any more: %s", run.service, run.number, error)
             await self._end_rest(run_facts, spec)
             return None
@@ -185,6 +228,10 @@ class Survivors:
             return
         if answer.get("pids"):
             _log.warning("%s: what outlived a run of it was ended: %s", spec.name, answer["pids"])
+
+
+def _is_in(run: OpenRun, strays: list[dict[str, Any]]) -> bool:
+    return any(it["run_id"] == run.run_id and it["start_time"] for it in strays)
 
 
 def _unknown_spec(name: str) -> ServiceSpec:

@@ -24,13 +24,14 @@ from holdfast.keeper.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from holdfast.keeper.cgroups import Cgroups
     from holdfast.keeper.descriptors import Descriptors
     from holdfast.keeper.journal import Journal
     from holdfast.keeper.logs import Logs
     from holdfast.keeper.loop import Loop
+    from holdfast.keeper.run_records import RunRecords
     from holdfast.keeper.runs import Facts
     from holdfast.keeper.spawn import Spawner
 
@@ -49,8 +50,10 @@ class Children:
         journal: Journal,
         descriptors: Descriptors,
         announce: Callable[[Facts], None],
+        new_records: Callable[[Mapping[str, Run]], RunRecords],
     ) -> None:
         self.runs: dict[str, Run] = {}
+        self.records = new_records(self.runs)
         # Direct children that are no run's: the supervisor, a rehearsal of an upgrade.
         self.others: dict[int, Callable[[int], None]] = {}
         self.has_supervisor = False
@@ -90,8 +93,12 @@ class Children:
                 launch.ready = int(told["fd"]), self._held(told["name"])
             launch.cgroup, enforced = prepare(self._cgroups, asked["run_id"], asked.get("limits"))
             asked = {**asked, "cgroup": launch.cgroup, "enforced": enforced}
+            if kind != "task":
+                self.records.begin(asked, launch)
             pid = self._spawner.spawn(launch)
         except BaseException:
+            if kind != "task":
+                self.records.over(asked["run_id"])
             if asked.get("cgroup"):
                 self._cgroups.remove(asked["cgroup"])
             for fd in ours.values():
@@ -124,6 +131,8 @@ class Children:
                 os.close(fd)
             raise
         self._new.append(run)
+        if run.kind != "task":
+            self.records.began(run)
         self._equip(run, parts, None)
         if run.kind != "task":
             self._record(run, None)
@@ -157,6 +166,7 @@ class Children:
         self._watch_foreign(run)
         run.is_paused = run.tree.find_pause()
         self.placement.add(run)
+        self.records.began(run)
         return run
 
     def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:

@@ -195,6 +195,8 @@ class Departures:
         if self._children.runs.get(run.run_id) is not run:
             return
         del self._children.runs[run.run_id]
+        if run.kind != "task":
+            self._children.records.over(run.run_id)
         for source in list(run.sources):
             source.drain(_DRAIN_BYTES)
         run.close()

@@ -26,6 +26,7 @@ from holdfast.keeper.memory import Memory
 from holdfast.keeper.mending import Mending
 from holdfast.keeper.notes import Notes
 from holdfast.keeper.peers import is_supervised
+from holdfast.keeper.run_records import RunRecords
 from holdfast.keeper.words import Words
 
 TYPE_CHECKING = False
@@ -90,6 +91,14 @@ class Keeper:
             self.journal,
             self.held,
             self.announce,
+            lambda runs: RunRecords(
+                os.path.join(options.state, "runs.jsonl"),
+                runs,
+                is_inherited="journal" in table,
+                on_refused=lambda: self._mending.later(
+                    "writing runs.jsonl", lambda: self.children.records.mend()
+                ),
+            ),
         )
         self.children.departures.has_requests = self._has_requests
         self.notes = Notes(loop, self.held, self.memory, self.children.runs)
@@ -143,6 +152,7 @@ class Keeper:
         if not os.path.exists(self._description_path()):
             self._write_description()
         self.journal.renew()
+        self.children.records.renew()
 
     def _reopen(self) -> None:
         if self.is_shutting_down or self.supervisor.state == "retiring":
@@ -305,6 +315,7 @@ class Keeper:
         note stays as long as what it left lives on."""
         self.logs.close()
         self.journal.close()
+        self.children.records.close()
         self.children.placement.remove_stale()
         self.cgroups.close()
         sockets = (*map(self._socket_path, ("keeper", "line")), *self.notes.addresses())
@@ -356,6 +367,7 @@ class Keeper:
             self.children.strays.take_pending(table.get("pending") or [])
         except Exception as error:  # noqa: BLE001 - the runs that are known must go on
             complaints.on_fault(type(error), error, error.__traceback__)
+        self.children.records.forget_known()
 
     def _on_unrestored(self, facts: Facts, error: Exception) -> None:
         """Its process lives: what is known of it stays in the table, its descriptors open."""

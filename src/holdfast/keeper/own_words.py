@@ -41,7 +41,8 @@ def do_list(words: Words, connection: Connection, message: Message, fds: list[in
 
 def do_strays(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     """Runs of this state folder that live, but that no keeper told anybody about."""
-    return {"strays": [it.facts() for it in words.keeper.children.strays.unknown()]}
+    strays = words.keeper.children.strays
+    return {"strays": [it.facts() for it in strays.unknown()], "doubts": strays.doubts}
 
 
 def do_end_rest(

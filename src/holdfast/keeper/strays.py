@@ -33,12 +33,14 @@ _EXEC_PATIENCE_SECONDS = 0.02
 class Stray:
     """The main process of a run, or the place where it was: then it has no start time."""
 
-    __slots__ = ("marks", "pid", "start_time")
+    __slots__ = ("marks", "number", "pid", "start_time")
 
-    def __init__(self, pid: int, start_time: str, marks: Marks) -> None:
+    def __init__(self, pid: int, start_time: str, marks: Marks, number: int = 0) -> None:
         self.pid = pid
         self.start_time = start_time
         self.marks = marks
+        self.number = number
+        """Of its run, 0 where only its environment told of it."""
 
     @property
     def run_id(self) -> str:
@@ -49,6 +51,7 @@ class Stray:
         return {
             "run_id": self.run_id,
             "service": self.marks[SERVICE],
+            "number": self.number,
             "pid": self.pid,
             "start_time": self.start_time,
             "started_at": time.time() - host.age_of(self.start_time),
@@ -65,6 +68,8 @@ class Strays:
         self._project = cgroups.project
         self._living: Collection[str] | None = None
         self._found: Collection[Stray] = ()
+        self.doubts: list[Facts] = []
+        """Starts that an earlier keeper had begun, with the processes that may be theirs."""
 
     def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
         """What the environment of a new run is to say."""
@@ -82,8 +87,12 @@ class Strays:
         wanted = {facts["run_id"]: facts for facts in pending if self._is_new(facts["run_id"])}
         if not wanted:
             return
-        for stray in find(lambda marks: marks[RUN_ID] in wanted, self._barred()):
-            facts = {**wanted[stray.run_id], **stray.facts(), "age": host.age_of(stray.start_time)}
+        found = {it.run_id: it for it in find(lambda it: it[RUN_ID] in wanted, self._barred())}
+        found.update((it.run_id, it) for it in self._recorded() if it.run_id in wanted)
+        for stray in found.values():
+            asked = wanted[stray.run_id]
+            facts = {**asked, **stray.facts(), "number": asked.get("number") or stray.number}
+            facts["age"] = host.age_of(stray.start_time)
             try:
                 self._children.restore({**facts, "parts": reopen(stray.pid)}, None)
             except Exception:  # noqa: BLE001 - every other run must go on
@@ -98,12 +107,33 @@ class Strays:
             is_ours = marks.get(STATE) == self._project and SERVICE in marks
             return is_ours and marks[RUN_ID] not in known
 
-        found = find(is_unknown, self._barred())
-        self._living = {it.run_id for it in found}
-        self._found = [
-            Stray(it.pid, "", it.marks) if it.run_id in self._journal else it for it in found
-        ]
+        found = {it.run_id: it for it in find(is_unknown, self._barred())}
+        self._living = set(found)
+        for run_id, stray in found.items():
+            if run_id in self._journal:
+                stray.start_time = ""
+        found.update((it.run_id, it) for it in self._recorded())
+        self.doubts = [it for it in self.doubts if it["run_id"] not in found]
+        self._found = list(found.values())
         return self._found
+
+    def _recorded(self) -> list[Stray]:
+        """Main processes that are known without their environment: by pid and start time, or by
+        a pipe of ours. Starts that may have left a process are told in `doubts`."""
+        records = self._children.records
+        found = [_of_record(facts, facts["pid"]) for facts in records.survivors()]
+        self.doubts = []
+        for begun, candidates in records.unfinished():
+            may_be = [it for it in candidates if it.pid not in self._barred() and _is_free(it)]
+            holders = [it for it in may_be if _holds(it.pid, begun["pipes"])]
+            found += [_of_record({**begun, "start_time": it.start_time}, it.pid) for it in holders]
+            if may_be and not holders:
+                told = [{"pid": it.pid, "name": it.name} for it in may_be]
+                keys = ("run_id", "service", "number")
+                self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})
+            elif not may_be:
+                records.dismiss(begun["run_id"])
+        return found
 
     def are_left(self) -> bool:
         """Whether one that was found lives on, and nobody has taken care of it."""
@@ -142,6 +172,32 @@ class Strays:
 
     def _barred(self) -> set[int]:
         return {os.getpid(), *self._children.known_children()}
+
+
+def _of_record(facts: Facts, pid: int) -> Stray:
+    marks = {RUN_ID: facts["run_id"], SERVICE: facts["service"]}
+    return Stray(pid, facts["start_time"], marks, int(facts["number"] or 0))
+
+
+def _is_free(process: Process) -> bool:
+    """Whether the environment of a process leaves open whose run it is: it is empty, or something
+    was written over it. One that is whole names its run, or was not started by a keeper."""
+    environment = kernel_files.read(f"/proc/{process.pid}/environ") or b""
+    items = [it for it in environment.split(b"\0") if it]
+    is_whole = bool(items) and all(b"=" in item for item in items)
+    return not is_whole and RUN_ID not in host.marks_of(process.pid)
+
+
+def _holds(pid: int, pipes: Collection[int]) -> bool:
+    """Whether a process has one of these pipes as its output."""
+    for number in (1, 2):
+        try:
+            facts = os.stat(f"/proc/{pid}/fd/{number}")
+        except OSError:
+            continue
+        if stat.S_ISFIFO(facts.st_mode) and facts.st_ino in pipes:
+            return True
+    return False
 
 
 def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:

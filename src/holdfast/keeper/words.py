@@ -145,10 +145,12 @@ class Words:
             raise Refusal("identity_mismatch", f"process {pid} is another one by now")
         if message.get("boot_id") not in (None, host.boot_id()):
             raise Refusal("identity_mismatch", "the machine was restarted since")
-        is_marked = host.run_id_of(pid) == message["run_id"]
-        # Where the system hides the mark, the start time alone has to do.
-        if message.get("cookie") and not is_marked and not (wanted and host.hides_marks(pid)):
-            raise Refusal("identity_mismatch", f"process {pid} does not belong to this run")
+        if message.get("cookie") and not (wanted and message.get("boot_id")):
+            # Only half of what identifies a process was recorded: its environment must agree.
+            is_marked = host.run_id_of(pid) == message["run_id"]
+            if not is_marked and not (wanted and host.hides_marks(pid)):
+                doubt = f"whether process {pid} is of this run is not known"
+                raise Refusal("identity_unknown", doubt)
         for run in keeper.children.runs.values():
             if run.pid == pid and run.exit is None:
                 whose = f"process {pid} belongs to {run.service} already"

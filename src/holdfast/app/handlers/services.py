@@ -18,6 +18,8 @@ async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     names = _names(context, command)
     note_request(context, names, "start", actor)
     is_all = not command.services and not command.default
+    if not is_all:
+        context.survivors.dismiss_doubts(names)
     scheduled = context.schedules.arm_all(names) if is_all else {}
     names = [name for name in names if name not in scheduled]
     started = await context.roster.start(names, wait=command.wait, seconds=command.timeout)
@@ -44,6 +46,7 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
         overrides = Overrides(args=args, env_vars=command.env_vars or {})
     runners = [roster.runners[name] for name in roster.names(wanted)]
     note_request(context, [runner.name for runner in runners], "restart", actor)
+    context.survivors.dismiss_doubts([runner.name for runner in runners])
     futures = {it.name: it.restart(wait=command.wait, overrides=overrides) for it in runners}
     for runner in runners:
         roster.remember(runner)

@@ -1,0 +1,163 @@
+"""The keeper's list of its runs on disk, by which a later keeper recognises what lives on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.keeper import host
+from holdfast.keeper.launch import Launch
+from holdfast.keeper.run_records import RunRecords
+from tests.harness import program
+from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
+
+MakeKeeper = Callable[..., KeeperProcess]
+
+
+@pytest.fixture
+def left(make_keeper: MakeKeeper) -> Iterator[Callable[..., tuple[int, Path]]]:
+    """Runs a service that overwrites its environment, and kills the keeper."""
+    pids: list[int] = []
+
+    def leave(*words: str) -> tuple[int, Path]:
+        keeper = make_keeper()
+        run = keeper.spawn(*program("titled.py", *words), run_id="run-1", service="web", number=7)
+        pids.append(run["pid"])
+        environ = Path(f"/proc/{run['pid']}/environ")
+        wait_for(lambda: environ.read_bytes()[:1] == b"x", what="its title")
+        keeper.process.kill()
+        keeper.process.wait()
+        return run["pid"], keeper.state / "runs.jsonl"
+
+    yield leave
+    for pid in pids:
+        kill(pid)
+
+
+def strays(keeper: KeeperProcess) -> tuple[list[Message], list[Message]]:
+    answer = keeper.link.do("strays")
+    return answer["strays"], answer["doubts"]
+
+
+def lines(path: Path) -> list[Message]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_run_is_known_without_its_environment(left: Any, make_keeper: MakeKeeper) -> None:
+    """Pid and start time are on disk before anybody is told of the run."""
+    pid, _ = left()
+    keeper = make_keeper()
+    [found], doubts = strays(keeper)
+    assert (found["run_id"], found["service"], found["number"]) == ("run-1", "web", 7)
+    assert (found["pid"], found["start_time"]) == (pid, host.start_time(pid))
+    assert doubts == []
+    facts = {key: found[key] for key in ("run_id", "service", "number", "pid", "start_time")}
+    boot = keeper.hello["boot_id"]
+    keeper.link.do("adopt", **facts, boot_id=boot, cookie=True, reopen=True)
+    assert strays(keeper) == ([], [])
+    keeper.link.do("end", run_id="run-1")
+    keeper.link.notice("ended")
+    wait_for(lambda: not (keeper.state / "runs.jsonl").read_bytes(), what="an empty list")
+
+
+@pytest.mark.parametrize("words", [(), ("quiet",)])
+def test_a_start_that_was_cut_short(
+    left: Any, make_keeper: MakeKeeper, words: tuple[str, ...]
+) -> None:
+    """A keeper that died before it learnt the pid leaves a process that is found by the pipe it
+    prints to; one that let go of that is named as one that may be it, until it ends."""
+    pid, path = left(*words)
+    if words:
+        wait_for(lambda: os.readlink(f"/proc/{pid}/fd/1") == os.devnull, what="its silence")
+    begun = [line for line in lines(path) if "begin" in line]
+    path.write_text("".join(json.dumps(line) + "\n" for line in begun))
+    keeper = make_keeper()
+    found, doubts = strays(keeper)
+    if not words:
+        assert [(it["run_id"], it["pid"], it["number"]) for it in found] == [("run-1", pid, 7)]
+        assert doubts == []
+        return
+    [doubt] = doubts
+    assert (found, doubt["service"]) == ([], "web")
+    assert pid in [it["pid"] for it in doubt["processes"]]
+    kill(pid)
+    wait_for(lambda: not is_alive(pid))
+    assert pid not in [it["pid"] for doubt in strays(keeper)[1] for it in doubt["processes"]]
+
+
+@pytest.mark.parametrize("field", ["boot_id", "start_time"])
+def test_another_boot_or_start_time_is_another_process(
+    left: Any, make_keeper: MakeKeeper, field: str
+) -> None:
+    """What only has the pid of a recorded run is not taken for it."""
+    _, path = left()
+    [run] = [line["run"] for line in lines(path) if "run" in line]
+    path.write_text(json.dumps({"run": {**run, field: "1"}}) + "\n")
+    assert strays(make_keeper()) == ([], [])
+
+
+def test_a_refused_spawn_leaves_nothing_in_doubt(make_keeper: MakeKeeper) -> None:
+    """A program that does not exist is no process that somebody might look for."""
+    keeper = make_keeper()
+    refused = keeper.link.ask("spawn", **keeper.request("/no/such/program"))
+    assert refused["error"]["code"] == "spawn_failed"
+    assert (keeper.state / "runs.jsonl").read_bytes() == b""
+
+
+def run_of(number: int) -> Any:
+    return SimpleNamespace(
+        run_id=f"run-{number}", service="web", number=number, kind="service", pid=os.getpid(),
+        start_time=host.start_time(os.getpid()), started_at=1.0,
+    )  # fmt: skip
+
+
+def test_a_disk_that_refuses_costs_no_start(tmp_path: Path) -> None:
+    """What could not be written is written as a whole once that is possible."""
+    runs: dict[str, Any] = {}
+    path, refused = tmp_path / "folder" / "runs.jsonl", []
+    records = RunRecords(str(path), runs, on_refused=lambda: refused.append(True))
+    launch = Launch(["true"], {}, "/")
+    records.begin({"run_id": "run-1", "service": "web"}, launch)
+    runs["run-1"] = run_of(1)
+    records.began(runs["run-1"])
+    assert refused
+    with pytest.raises(OSError, match="No such file"):
+        records.mend()
+    path.parent.mkdir()
+    records.mend()
+    assert [line["run"]["run_id"] for line in lines(path)] == ["run-1"]
+    path.unlink()
+    records.renew()
+    assert [line["run"]["run_id"] for line in lines(path)] == ["run-1"]
+    records.close()
+
+
+def test_the_list_stays_small(tmp_path: Path) -> None:
+    """However often services are restarted, the list is about those that run; a torn line costs
+    no other."""
+    runs: dict[str, Any] = {"other": run_of(0)}
+    path = tmp_path / "runs.jsonl"
+    records = RunRecords(str(path), cast("Any", runs))
+    launch = Launch(["true"], {}, "/")
+    for number in range(1, 3000):
+        run = run_of(number)
+        records.begin({"run_id": run.run_id, "service": "web"}, launch)
+        runs[run.run_id] = run
+        records.began(run)
+        if number < 2999:
+            del runs[run.run_id]
+            records.over(run.run_id)
+    records.close()
+    assert path.stat().st_size < 400_000
+    with path.open("ab") as file:
+        file.write(b'{"over": "run-29')
+    again = RunRecords(str(path), {})
+    # It has two runs of this very process, which lives.
+    assert sorted(it["number"] for it in again.survivors()) == [0, 2999]
+    again.close()
