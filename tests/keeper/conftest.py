@@ -167,7 +167,11 @@ class KeeperProcess:
 
     def control(self) -> Peer:
         sock = socket.socket(socket.AF_UNIX)
-        sock.connect(str(self.runtime / "keeper.sock"))
+        try:
+            sock.connect(str(self.runtime / "keeper.sock"))
+        except OSError:
+            sock.close()
+            raise
         peer = Peer(sock)
         self._peers.append(peer)
         return peer

@@ -40,7 +40,11 @@ def _speak_utf8() -> None:
         return
     shown = getattr(sys.stdout, "encoding", None) or "utf-8"
     options = ["-X", "utf8", "-X", f"shown={shown}"]
-    os.execv(sys.executable, [sys.orig_argv[0], *options, *sys.orig_argv[1:]])
+    try:
+        os.execv(sys.executable, [sys.orig_argv[0], *options, *sys.orig_argv[1:]])
+    except OSError as error:
+        sys.stderr.write(f"holdfast: {sys.executable}: {error.strerror}; a UTF-8 locale helps\n")
+        os._exit(Failed.exit_code)
 
 
 def _have_standard_streams() -> None:

@@ -14,12 +14,15 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple, cast
 
-from holdfast.client.connection import ConnectionLost, Unreachable, error_from
+from holdfast.client.connection import (
+    LONGEST_REQUEST,
+    ConnectionLost,
+    Unreachable,
+    error_from,
+)
 from holdfast.vocabulary.errors import TooManyRequests, UsageError
 
 LONGEST_FRAME = 64 * 1024 * 1024
-LONGEST_REQUEST = 8 * 1024 * 1024 - 1
-"""The line door hangs up on who sends more in one line, and others share this socket."""
 TRIES = 3
 RETRY_SECONDS = 0.1
 MOST_ITEMS = 1000

@@ -12,7 +12,7 @@ import sys
 import time
 
 from holdfast.lean_json import encoded, loads
-from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
+from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Frame = dict[str, Any]
 
 READ_SIZE = 256 * 1024
+LONGEST_REQUEST = 8 * 1024 * 1024 - 1
+"""The line door hangs up on a longer line."""
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
 
 
@@ -92,9 +94,11 @@ class Connection:
     def send(self, command: str, /, **fields: Any) -> int:
         """Send a request without waiting; the returned id marks the frames that answer it."""
         self._last_id += 1
-        frame = {"id": self._last_id, "command": command, **fields}
+        line = encoded({"id": self._last_id, "command": command, **fields})
+        if len(line) > LONGEST_REQUEST:
+            raise _too_long(command, fields, len(line))
         try:
-            self._socket.sendall(encoded(frame) + b"\n")
+            self._socket.sendall(line + b"\n")
         except OSError:
             raise _lost() from None
         return self._last_id
@@ -180,6 +184,25 @@ def _result_of(frame: Frame) -> dict[str, Any]:
         result: dict[str, Any] = frame.get("result") or {}
         return result
     raise error_from(frame.get("error") or {})
+
+
+def _too_long(command: str, fields: Frame, size: int) -> UsageError:
+    """What makes a request too long to be sent; names and sizes only, values may be secrets."""
+    sizes = {f"the field {name}": len(encoded(value)) for name, value in fields.items()}
+    for name, value in (fields.get("environment") or {}).items():
+        sizes[f"the variable {name}"] = len(encoded(value))
+    for place, word in enumerate(fields.get("argv") or ()):
+        sizes[f"argument {place}"] = len(encoded(word))
+    # A list or mapping as a whole says less than its longest part.
+    for name, parts in (("environment", "variable"), ("argv", "argument")):
+        if any(parts in it for it in sizes):
+            sizes.pop(f"the field {name}", None)
+    longest = max(sizes, key=lambda it: sizes[it])
+    return UsageError(
+        f"{command}: the request has {size:,} bytes, of at most {LONGEST_REQUEST:,}; "
+        f"{longest} takes most, {sizes[longest]:,}",
+        "make the environment or the arguments smaller; what is long belongs in a file",
+    )
 
 
 def _lost() -> ConnectionLost:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from errno import E2BIG
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
@@ -161,12 +162,34 @@ def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> 
     ]
     given = keeper_environment(environ)
     try:
-        pid = os.posix_spawn(words[0], words, given, file_actions=actions, setsid=True)
+        return KeeperProcess(_spawn(words, given, actions))
+    except OSError as error:
+        raise _not_spawned(error, words, given) from None
+
+
+def _spawn(words: list[str], given: dict[str, str], actions: list[tuple[Any, ...]]) -> int:
+    try:
+        return os.posix_spawn(words[0], words, given, file_actions=actions, setsid=True)
     except NotImplementedError:
         # A Python that was built for macOS before 10.15: the child has to do it.
         words = [*python_prefix(), "-c", _IN_SESSION, *words]
-        pid = os.posix_spawn(words[0], words, given, file_actions=actions)
-    return KeeperProcess(pid)
+        return os.posix_spawn(words[0], words, given, file_actions=actions)
+
+
+def _not_spawned(error: OSError, words: list[str], given: dict[str, str]) -> Failed:
+    """Why the system created no keeper; of what is too long, the longest is named."""
+    why = f"the keeper could not be started: {error.strerror or error}"
+    if error.errno != E2BIG:
+        return Failed(why, "`holdfast doctor` checks this host")
+    sizes = {f"the variable {name}": len(os.fsencode(value)) for name, value in given.items()}
+    for place, word in enumerate(words[1:]):
+        sizes[f"the value of {words[place]}"] = len(os.fsencode(word))
+    longest = max(sizes, key=lambda it: sizes[it])
+    total = sum(sizes.values())
+    return Failed(
+        f"{why}: {longest} has {sizes[longest]:,} bytes, of {total:,} in all",
+        "make it shorter, or the environment smaller, and try again",
+    )
 
 
 def python_prefix() -> list[str]:

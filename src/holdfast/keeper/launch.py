@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     Limits = tuple[int, int]
 
 
+LONGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE")
+"""Bytes of one argument or variable with its end, on Linux."""
+MOST_BYTES = 6 << 20
+"""Bytes of all of them, however large the stack may be."""
+_POINTER = 8
+
+
 class SpawnError(Exception):
     """A process could not be made: at which stage, and why."""
 
@@ -29,6 +36,25 @@ class SpawnError(Exception):
 
 def failure(stage: str, doing: str, number: int, why: str = "") -> SpawnError:
     return SpawnError(stage, number, f"{doing}: {why or os.strerror(number)}")
+
+
+def excess_of(launch: Launch) -> str:
+    """Why the system refuses arguments and environment as too long: the one string that is longer
+    than any may be, or the sum of all. Names and sizes only, because values may be secrets."""
+    sizes = {f"the variable {name}": _bytes_of(f"{name}={it}") for name, it in launch.env.items()}
+    sizes.update((f"argument {place}", _bytes_of(it)) for place, it in enumerate(launch.argv))
+    longest = max(sizes, key=lambda it: sizes[it])
+    told = f"{longest} has {sizes[longest]:,} bytes"
+    if sys.platform == "linux" and sizes[longest] >= LONGEST_STRING:
+        return f"{told}; one string may have at most {LONGEST_STRING - 1:,}"
+    total = sum(sizes.values()) + (1 + _POINTER) * len(sizes)
+    most = min(os.sysconf("SC_ARG_MAX"), MOST_BYTES)
+    count = f"{len(launch.argv)} arguments and {len(launch.env)} variables"
+    return f"{count} have {total:,} bytes together, of at most {most:,}; {told}"
+
+
+def _bytes_of(text: str) -> int:
+    return len(os.fsencode(text))
 
 
 class User:

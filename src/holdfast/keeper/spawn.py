@@ -11,7 +11,7 @@ import errno
 import os
 import resource
 
-from holdfast.keeper.launch import SpawnError, failure
+from holdfast.keeper.launch import SpawnError, excess_of, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +161,8 @@ def _become(launch: Launch, writer: int) -> NoReturn:
         for stage, doing, step in stages:  # noqa: B007 - the failing one is reported
             step(launch)
     except OSError as error:
-        _report(writer, stage, error.errno or 0, f"{doing}: {error.strerror or error}")
+        why = _why(launch, error) if stage == "exec" else error.strerror
+        _report(writer, stage, error.errno or 0, f"{doing}: {why or error}")
     except BaseException as error:  # noqa: BLE001 - nothing may escape into a second keeper
         _report(writer, stage, errno.EINVAL, f"{doing}: {error}")
     finally:
@@ -249,7 +250,7 @@ def _enter(directory: str) -> None:
 
 
 def _exec_failure(launch: Launch, error: OSError) -> SpawnError:
-    why = error.strerror or ""
+    why = _why(launch, error)
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
         return failure("session", "starting a process", error.errno)
     if error.errno == errno.ENOENT and "/" in launch.argv[0]:
@@ -257,3 +258,8 @@ def _exec_failure(launch: Launch, error: OSError) -> SpawnError:
         if os.path.exists(path):
             why += " (the interpreter that its first line names does not exist)"
     return failure("exec", f"running {launch.argv[0]}", error.errno or 0, why)
+
+
+def _why(launch: Launch, error: OSError) -> str:
+    why = error.strerror or ""
+    return f"{why}: {excess_of(launch)}" if error.errno == errno.E2BIG else why
