@@ -13,7 +13,9 @@ import pytest
 from holdfast.app import repeats
 from holdfast.app.repeats import Repeats
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.services import Restart, Start
+from holdfast.vocabulary.commands.holdfast import Up
+from holdfast.vocabulary.commands.instances import Scale
+from holdfast.vocabulary.commands.services import Pause, Restart, Resume, Start, Stop
 from holdfast.vocabulary.errors import Failed, OutcomeUnknown, Refused, UsageError
 from holdfast.vocabulary.results import Done
 from tests.engine.stage import FakeClock
@@ -208,3 +210,54 @@ async def test_what_is_no_key(key: object) -> None:
     with pytest.raises(UsageError):
         stage.ask(key)
     assert stage.done == 0
+
+
+@pytest.mark.parametrize(
+    ("begun", "since", "is_done_again"),
+    [
+        (Stop(services=["web"]), [], True),
+        (Stop(services=["web"]), [Up()], False),
+        (Stop(services=["web"]), [Start(services=["web"])], False),
+        (Stop(services=["web"]), [Restart(service="web")], False),
+        (Stop(services=["web"]), [Start(services=["db"])], True),
+        (Stop(services=["web"]), [Stop(services=["web"]), Stop()], True),
+        (Stop(), [Start(services=["db"])], False),
+        (Up(), [Up()], True),
+        (Up(), [Stop(services=["web"])], False),
+        (Start(services=["web"]), [Stop(services=["web"])], False),
+        (Pause(services=["web"]), [Resume(services=["web"])], False),
+        (Resume(services=["web"]), [Pause(services=["web"])], False),
+        (Scale(instances={"web": 2}), [Scale(instances={"web": 2})], True),
+        (Scale(instances={"web": 2}), [Scale(instances={"web": 5})], False),
+        (Scale(instances={"web": 2}), [Scale(instances={"db": 5})], True),
+        (Stop(services=["web"]), [Start(services=["db"])] * 100, False),
+    ],
+)
+@on_a_loop
+async def test_what_was_overtaken_is_not_done_again(
+    begun: Any, since: list[Any], is_done_again: bool
+) -> None:
+    """A command of unknown outcome is done again only if that undoes nothing asked since."""
+    stage = Stage()
+
+    async def dies() -> Done:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def begin() -> Any:
+        stage.repeats.note(begun)
+        return dies()
+
+    first = asyncio.ensure_future(stage.ask("key", begun, begin))
+    await asyncio.sleep(0)
+    stage.after_death()
+    for command in since:
+        stage.repeats.note(command)
+        stage.memory.flush()
+        stage.after_death()
+    if is_done_again:
+        assert stage.ask("key", begun).message == "done 1"
+    else:
+        with pytest.raises(OutcomeUnknown, match="not done again"):
+            stage.ask("key", begun)
+    first.cancel()

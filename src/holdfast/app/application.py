@@ -110,6 +110,8 @@ class Application:
         )
 
     def _handle(self, actor: Actor, command: Command, reason: str) -> Answer:
+        if command.effect is not Effect.READS:
+            self._context.repeats.note(command)
         handler = handler_for(command, actor)
         if scoping.is_limited(actor):
             return self._limited(actor, command, reason, handler)

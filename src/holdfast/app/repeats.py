@@ -2,7 +2,8 @@
 
 That a command was begun is in the keeper's memory before it is done, its answer before it is
 told, so both outlive this process. Where it died in between nobody can know what was done:
-that is said, unless doing it again comes to the same. Bounded in number, size and age.
+that is said, unless doing it again comes to the same. It does not where the opposite was asked
+since (a `start` after a `stop`): the later request wins. Bounded in number, size and age.
 """
 
 from __future__ import annotations
@@ -32,6 +33,20 @@ from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Result
 
 KEPT = "repeat:"
+RECENT = "recent:"
+MOST_RECENT = 64
+"""Requests that steer services are remembered, so many of the newest."""
+STARTING = frozenset({"up", "start", "run", "restart", "rolling_restart", "resume"})
+STOPPING = frozenset({"stop", "pause", "remove"})
+OPPOSITES: dict[str, frozenset[str]] = {
+    "stop": STARTING,
+    "pause": STARTING,
+    "up": STOPPING,
+    "start": STOPPING,
+    "resume": STOPPING,
+    "scale": frozenset({"scale"}),
+}
+"""What is not done again after one of these was asked about the same services."""
 MOST = 256
 MOST_OF_ONE = 64
 """Of one actor, under way at the same time."""
@@ -60,13 +75,25 @@ class Given(msgspec.Struct, kw_only=True):
     digest: str
     at: float
     account: str = ""
+    order: int = 0
+    """How many steering requests there had been before it."""
     answer: str | None = None
     """What was answered, as JSON."""
     error: dict[str, Any] | None = None
     is_too_long: bool = False
 
 
+class Steered(msgspec.Struct, kw_only=True, frozen=True):
+    """A request that starts or stops services."""
+
+    order: int
+    command: str
+    about: dict[str, int | None] = {}
+    """The names that it was given, of `scale` with their numbers; nothing: all."""
+
+
 _decode = reader(Given)
+_decode_steered = reader(Steered)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -80,10 +107,20 @@ class Repeats:
         self._work: dict[str, asyncio.Future[Result]] = {}
         self._notices: dict[str, dict[str, Any]] = {}
         """What those that wait for approval wait for."""
+        self._recent: dict[int, Steered] = {}
+        self._order = 0
 
     def restore(self, kept: Mapping[str, str]) -> None:
         found = []
         for name, text in kept.items():
+            if name.startswith(RECENT):
+                try:
+                    steered = _decode_steered(text)
+                except msgspec.MsgspecError as error:
+                    _log.warning("an earlier request is not known any more: %s", error)
+                    continue
+                self._recent[steered.order % MOST_RECENT] = steered
+                self._order = max(self._order, steered.order)
             if name.startswith(KEPT):
                 try:
                     found.append((name, _decode(text)))
@@ -103,7 +140,13 @@ class Repeats:
         self._prune()
         given, digest = self._given.get(name), _digest(command.name, _encode(command).decode())
         if given is None:
-            new = Given(command=command.name, digest=digest, at=self._now(), account=actor.account)
+            new = Given(
+                command=command.name,
+                digest=digest,
+                at=self._now(),
+                account=actor.account,
+                order=self._order,
+            )
             return self._do(name, new, do)
         if given.digest != digest:
             what = f"this key was given with another command ({given.command})"
@@ -111,10 +154,36 @@ class Repeats:
         if (work := self._work.get(name)) is not None:
             return _shared(work, self._notices.get(name))
         if given.answer is None and given.error is None:
-            if command.repeatable:
-                return self._do(name, msgspec.structs.replace(given, at=self._now()), do)
-            raise _unknown(given)
+            if not command.repeatable:
+                raise _unknown(given)
+            if (opposite := self._opposite_since(given, command)) is not None:
+                raise _overtaken(given, opposite)
+            return self._do(name, msgspec.structs.replace(given, at=self._now()), do)
         return _again(given)
+
+    def note(self, command: Command) -> None:
+        """Remember a request that starts or stops services; it is about to be done."""
+        if command.name not in STARTING | STOPPING | {"scale"}:
+            return
+        self._order += 1
+        steered = Steered(order=self._order, command=command.name, about=_about(command))
+        place = self._order % MOST_RECENT
+        self._recent[place] = steered
+        self._link.keep(f"{RECENT}{place}", _encode(steered).decode())
+
+    def _opposite_since(self, given: Given, command: Command) -> str | None:
+        """A later request that doing this again would undo."""
+        later = [it for it in self._recent.values() if it.order > given.order]
+        if len(later) < self._order - given.order:
+            return "so many others that not all are known"
+        about, opposites = _about(command), OPPOSITES.get(command.name, frozenset())
+        for steered in sorted(later, key=lambda it: it.order):
+            is_other = not about or not steered.about or about.keys() & steered.about.keys()
+            if steered.command == command.name and steered.about == about:
+                continue  # itself, or just the same
+            if steered.command in opposites and is_other:
+                return steered.command
+        return None
 
     def _do(self, name: str, given: Given, do: Callable[[], Answer]) -> Answer:
         own = sum(self._given[other].account == given.account for other in self._work)
@@ -238,6 +307,24 @@ def _unknown(given: Given) -> OutcomeUnknown:
         "look how things are, then ask under a new key",
         {"command": given.command, "begun_at": given.at},
     )
+
+
+def _overtaken(given: Given, opposite: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the supervisor died during this {given.command}; it is not done again, because "
+        f"somebody asked for {opposite} since",
+        f"`holdfast status` tells how things are now; ask for {given.command} again if you want it",
+        {"command": given.command, "begun_at": given.at},
+    )
+
+
+def _about(command: Command) -> dict[str, int | None]:
+    """The names that a request is about, as they were given."""
+    if (instances := getattr(command, "instances", None)) is not None:
+        return dict(instances)
+    one = getattr(command, "service", None)
+    names = [*getattr(command, "services", ()), *([one] if one else [])]
+    return dict.fromkeys(names)
 
 
 def _digest(*texts: str) -> str:

@@ -35,6 +35,11 @@ SAFE_TO_REPEAT = frozenset(
 )
 
 
+WITH_KEY = frozenset({"up", "start", "stop", "pause", "resume", "scale", "unlock"})
+"""Of these, those that would undo what somebody asked for since if they were done twice: they
+carry a key, by which the supervisor knows them again."""
+
+
 def folder_of(given: str) -> str:
     """The folder to work in, for what `-C` says of it."""
     if os.path.isabs(given):
@@ -98,6 +103,8 @@ class Call:
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
         """Ask; once more if the supervisor was replaced meanwhile and asking twice is safe."""
+        if command in WITH_KEY:
+            fields.setdefault("key", os.urandom(12).hex())
         try:
             return self._ask(command, fields)
         except ConnectionLost:
