@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.logbook.covered import LineCover, covered, line_before
+from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.covering import HELD_BYTES, StreamCover
 from holdfast.logbook.cursors import BEGINNING, at
 from holdfast.logbook.entries import Chunk, Line
 from holdfast.logbook.lines import lines
+from holdfast.logbook.lookback import NOTHING, Before, look_back
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.hiding import Hider
 from tests.logbook.stage import SERVICE, Stage
@@ -110,6 +111,6 @@ def test_before_a_place_that_is_not_there(stage: Stage) -> None:
     stage.say(b"x" * 100)
     stage.recorder.flush()
     reader = Reader(str(stage.directory), SERVICE)
-    assert line_before(reader, 1 << 40, "out") == b""
-    assert line_before(reader, 50, "out") == b"x" * 50
-    assert line_before(reader, 50, "err") == b""
+    assert look_back(reader, 1 << 40, "out", HIDER) == NOTHING
+    assert look_back(reader, 50, "out", HIDER) == Before(b"x" * 50)
+    assert look_back(reader, 50, "err", HIDER) == NOTHING

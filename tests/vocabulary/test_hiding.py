@@ -122,8 +122,9 @@ def test_a_private_key_is_hidden_line_by_line() -> None:
         assert b"MII" not in covered
         assert b"abcdefgh" not in covered
         assert covered.count(b"\n") == text.count(b"\n")
-    assert Hider().open_key(key) == 0
-    assert Hider().open_key(key + b"-----END RSA PRIVATE KEY-----") == -1
+    assert Hider().open_block(key, len(key))[1] is not None
+    ended = key + b"-----END RSA PRIVATE KEY-----"
+    assert Hider().open_block(ended, len(ended)) == (len(ended), None)
 
 
 def test_in_a_terminal_only_what_is_known_for_sure() -> None:

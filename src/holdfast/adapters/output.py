@@ -49,8 +49,7 @@ class LogQuery:
         """Where to read on after the last batch."""
         self._assembler = LineAssembler(start)
         self._cover = LineCover(hider())
-        if (command.cursor, command.since, command.run) != (None, None, None):
-            self._cover.begin_at(reader, start)
+        self._cover.begin_at(reader, start)
         only = span.run if span is not None else None
         self._walk = reader.chunks(start, command.stream, until, only)
 
@@ -94,7 +93,9 @@ def last_lines(
     reader = Reader(directory, service)
     found: list[str] = []
     assembler, cover = LineAssembler(), LineCover(hider())
-    with reader.chunks(reader.tail(count, stream), stream) as walk:
+    start = reader.tail(count, stream)
+    cover.begin_at(reader, start)
+    with reader.chunks(start, stream) as walk:
         for item in walk:
             found += _texts(cover.cover(list(assembler.feed(item))), run)
     found += _texts(cover.cover(list(assembler.finish())), run)

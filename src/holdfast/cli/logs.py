@@ -161,7 +161,7 @@ def _past(
     call: Call, part: Part, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
     """What is there now; when lines are chosen by pattern or run, the tail counts those."""
-    found = covered(lines(part.reader, part.start, stream, part.end, part.run), _cover(call, part))
+    found = covered(lines(part.reader, part.start, stream, part.end, part.run), _cover(part))
     entries = (entry for entry in found if printer.matches(entry))
     tail: int | None = call.options.get("tail")
     if tail is not None:
@@ -169,10 +169,9 @@ def _past(
     return ((part.service, entry) for entry in entries)
 
 
-def _cover(call: Call, part: Part) -> LineCover:
+def _cover(part: Part) -> LineCover:
     cover = LineCover(hider())
-    if call.options.get("since") is not None:
-        cover.begin_at(part.reader, part.start)
+    cover.begin_at(part.reader, part.start)
     return cover
 
 
@@ -231,7 +230,7 @@ def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | Non
     if call.options.get("grep") is None or call.options.get("tail") is None:
         return part.start
     end = part.reader.end()
-    found = covered(lines(part.reader, part.start, stream, end.start), _cover(call, part))
+    found = covered(lines(part.reader, part.start, stream, end.start), _cover(part))
     shown = deque((e for e in found if printer.matches(e)), maxlen=call.options["tail"])
     for entry in shown:
         printer.show(part.service, entry)

@@ -151,6 +151,8 @@ class Followed:
         self._stream = stream
         self._followers: dict[str, LineFollower] = {}
         self._covers: dict[str, LineCover] = {}
+        self._starts: dict[str, Cursor] = {}
+        """Where each begins, until it is read for the first time."""
 
     def follows(self, service: str) -> bool:
         """Those that were asked for; else all, but what Holdfast runs for itself."""
@@ -160,6 +162,7 @@ class Followed:
         reader = Reader(self._directory, service)
         self._followers[service] = LineFollower(reader, cursor, self._stream)
         self._covers[service] = LineCover(hider())
+        self._starts[service] = cursor
 
     def wake(self, service: str) -> None:
         """Show what a service has printed since."""
@@ -194,6 +197,9 @@ class Followed:
     def _added(self, service: str) -> Iterator[Line | Note]:
         cover = self._covers[service]
         cover.hides = hider()
+        start = self._starts.pop(service, cursors.BEGINNING)
+        if start != cursors.BEGINNING:
+            cover.begin_at(Reader(self._directory, service), start)
         return covered(self._followers[service].wake(), cover)
 
     def finish_all(self) -> None:

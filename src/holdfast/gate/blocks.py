@@ -14,10 +14,10 @@ import msgspec
 
 from holdfast.gate.frames import BINARY, STDERR, STDOUT, STREAM_NAMES, now_ms
 from holdfast.logbook import cursors
-from holdfast.logbook.covered import line_before
 from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import STREAMS, Chunk, Note
+from holdfast.logbook.lookback import look_back
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.secrets import hider
 
@@ -118,8 +118,8 @@ class Reading:
                 items += pieces
                 continue
             items += self._let_go(item.position)
-            for cover in self._covers if item.kind != "replaced" else ():
-                cover.forget()
+            for cover in self._covers:
+                cover.pass_note(item)
             if item.kind == "anew":
                 start = self._from = cursors.at(item.position)
             before, self.place = self.place, self._at(item.position)
@@ -131,8 +131,8 @@ class Reading:
         self._walk.close()
 
     def _cover(self, stream: int) -> StreamCover:
-        # Whoever begins in the middle of a line is shown no half of what it says.
-        before = line_before(self._reader, self._from[stream], STREAMS[stream])
+        # Whoever begins in the middle of a line or a key is shown no half of it.
+        before = look_back(self._reader, self._from[stream], STREAMS[stream], hider())
         return StreamCover(hider, before, is_terminal=self._is_terminal)
 
     def _shortened(self, chunk: Chunk, most: int) -> Chunk:

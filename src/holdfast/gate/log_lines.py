@@ -17,11 +17,12 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.learning import learn
 from holdfast.logbook import cursors
-from holdfast.logbook.covered import BEFORE_BYTES, LineCover, line_before
+from holdfast.logbook.covered import LineCover
 from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.lookback import BEFORE_BYTES, look_back
 from holdfast.logbook.plain import PlainText, TextDecoder
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
@@ -205,7 +206,7 @@ class _Shown:
     def __init__(self, reader: Reader, start: Cursor, end: int, *, is_plain: bool) -> None:
         self._end = end
         self._covers = {
-            stream: StreamCover(hider, line_before(reader, place, stream))
+            stream: StreamCover(hider, look_back(reader, place, stream, hider()))
             for stream, place in zip(STREAMS, start, strict=True)
         }
         self._plain = {name: (TextDecoder(), PlainText()) for name in STREAMS if is_plain}
@@ -214,8 +215,8 @@ class _Shown:
         if isinstance(item, Chunk):
             return self._told(item.stream, self._covers[item.stream].feed(item))
         found = [] if item.kind == "replaced" else self._let_go()
-        for cover in self._covers.values() if item.kind != "replaced" else ():
-            cover.forget()
+        for cover in self._covers.values():
+            cover.pass_note(item)
         return found
 
     def rest(self) -> list[bytes]:

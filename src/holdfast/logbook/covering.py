@@ -3,7 +3,8 @@
 As many bytes come out as go in, at the same positions, so that every cursor and offset stays
 true. The end of a stream waits a little where it may be the beginning of a secret: who feeds
 decides how long. What was let go is remembered to the end of its line, so that the rest of a
-secret is covered even if its beginning was told.
+secret is covered even if its beginning was told. Of a private key that takes several lines, only
+its state is remembered.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.logbook.covered import BEFORE_BYTES, Hides
-from holdfast.logbook.entries import Chunk
+from holdfast.logbook.entries import Chunk, Note
+from holdfast.logbook.lookback import BEFORE_BYTES, NOTHING, Before, Hides
 
 HELD_BYTES = 4096
 """How much of an unfinished line may wait for its end."""
@@ -35,10 +36,10 @@ class StreamCover:
     """One stream of one reading."""
 
     def __init__(
-        self, hides: Callable[[], Hides], before: bytes = b"", *, is_terminal: bool = False
+        self, hides: Callable[[], Hides], before: Before = NOTHING, *, is_terminal: bool = False
     ) -> None:
         self._hides = hides
-        self._before = before
+        self._before, self._block = before
         self._is_terminal = is_terminal
         self._held: list[Part] = []
 
@@ -60,9 +61,11 @@ class StreamCover:
         text = self._before + b"".join([part.data for part in self._held])
         return self._let_go(text, len(text))
 
-    def forget(self) -> None:
-        """What comes next belongs to no line that has begun."""
-        self._before = b""
+    def pass_note(self, note: Note) -> None:
+        """What comes next belongs to no line that has begun; behind a hole, a key may go on."""
+        if note.kind != "replaced":
+            self._before = b""
+            self._block = self._hides().behind_hole(self._block) if note.is_hole else None
 
     def _undecided(self, text: bytes) -> int:
         """How many bytes at the end may be the beginning of something."""
@@ -77,7 +80,8 @@ class StreamCover:
             end -= unfinished(text[:end])
         if end <= known:
             return []
-        covered = hides.mask(text, is_terminal=self._is_terminal)[known:end]
+        covered = hides.mask(text, is_terminal=self._is_terminal, block=self._block)
+        covered = covered[known:end]
         told: list[Part] = []
         place = 0
         held, self._held = self._held, []
@@ -89,9 +93,8 @@ class StreamCover:
                 rest = part._replace(position=part.position + here, data=part.data[here:])
                 self._held.append(rest)
             place += len(part.data)
-        key = hides.open_key(text[:end])
-        begun = text.rfind(b"\n", 0, end) + 1
-        first = key if key >= 0 else max(begun, end - BEFORE_BYTES)
+        first = max(text.rfind(b"\n", 0, end) + 1, end - BEFORE_BYTES)
+        first, self._block = hides.open_block(text, first, self._block)
         self._before = text[first:end]
         return told
 

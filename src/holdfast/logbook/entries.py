@@ -58,6 +58,11 @@ class Note(NamedTuple):
     lost: int | None = 0
 
     @property
+    def is_hole(self) -> bool:
+        """Whether bytes are missing here."""
+        return self.kind in ("gap", "removed", "missing")
+
+    @property
     def text(self) -> str:
         match self.kind:
             case "run":

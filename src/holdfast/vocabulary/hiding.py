@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 
+from holdfast.vocabulary import key_blocks
+from holdfast.vocabulary.key_blocks import Block
 from holdfast.vocabulary.patterns import pattern
 
 HIDDEN = b"[hidden]"
 SHORTEST_VALUE = 6
 """Shorter values would hide half of what is printed."""
 _PROBE = 8
-_LONGEST_KEY = 16 * 1024
 _LEAST_BEGINNING = 3
 _FEW_VALUES = 64
 _SHORT = 512
@@ -64,11 +65,6 @@ _FOLDER = (
 )
 _CREDENTIALS = r"(?<![\w-]){}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
 _GITHUB = r"(?<![A-Za-z0-9])(gh[opsur]_[A-Za-z0-9]{20,})"
-_PRIVATE = (
-    r"(-----BEGIN[A-Z ]{0,40}PRIVATE KEY-----(?:\s{0,2}[A-Za-z-]{1,20}: [^\n]{0,100}\n){0,4}"
-    rf"[A-Za-z0-9+/=\s\\]{{0,{_LONGEST_KEY}}}(?:-----END[A-Z ]{{0,40}}PRIVATE KEY-----)?)"
-)
-
 NAMES: dict[str, str] = {
     "secret": _named(r"secret(?:[_-]?key)?"),
     "token": _named("token"),
@@ -105,10 +101,10 @@ SHAPES: dict[str, str] = {
     "hf_": r"\b(hf_[A-Za-z0-9]{30,})",
     "holdfast_": r"\b(holdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{20,})?)",
     "eyj": r"\b((?-i:eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)",
-    "-----begin": _PRIVATE,
 }
 """The same for secrets that are known by how they begin."""
 _HINTS = tuple(hint.encode() for hint in (*NAMES, *SHAPES))
+_BLOCK_HINTS = (b"-begin", b"- begin", b"private-lines: ")
 
 _COMMON = b' 0123456789et\n"=.,/:saonirdlc-_[]()umphgfyb'
 """The most frequent characters of logs in lower case, the most frequent first."""
@@ -124,9 +120,10 @@ class Hider:
         self._beginnings = {value[:_LEAST_BEGINNING] for value in self.values}
         self._finder: _Finder | None = None
 
-    def mask(self, data: bytes, *, is_terminal: bool = False) -> bytes:
-        """The bytes with secrets covered: as many as before, and as many lines."""
-        spans = self._spans(data, is_terminal=is_terminal)
+    def mask(self, data: bytes, *, is_terminal: bool = False, block: Block | None = None) -> bytes:
+        """The bytes with secrets covered: as many as before, and as many lines. `block` is the
+        private key that is open where they begin."""
+        spans = self._spans(data, is_terminal=is_terminal, block=block)
         if not spans:
             return data
         covered = bytearray(data)
@@ -146,22 +143,22 @@ class Hider:
             place = end
         return b"".join((*parts, data[place:]))
 
-    def lines(self, lines: Sequence[bytes], before: bytes = b"") -> list[bytes]:
-        """Lines with a word in the place of each secret; `before` is what precedes them."""
-        joined = b"\n".join((before, *lines)) if before else b"\n".join(lines)
-        spans = self._spans(joined)
+    def lines(self, lines: Sequence[bytes], block: Block | None = None) -> list[bytes]:
+        """Lines with a word in the place of each secret. `block` is the private key that is open
+        where they begin."""
+        joined = b"\n".join(lines)
+        spans = self._spans(joined, block=block)
         if not spans:
             return list(lines)
         pieces = [piece for start, end in spans for piece in _lines(joined, start, end)]
         pieces.reverse()
-        found, place = [], len(before) + 1 if before else 0
+        found, place = [], 0
         for line in lines:
             parts, end = list[bytes](), place + len(line)
             while pieces and pieces[-1][0] < end:
                 start, stop = pieces.pop()
-                if start >= place:
-                    parts += [joined[place:start], HIDDEN]
-                    place = stop
+                parts += [joined[place:start], HIDDEN]
+                place = stop
             found.append(b"".join((*parts, joined[place:end])) if parts else line)
             place = end + 1
         return found
@@ -184,19 +181,31 @@ class Hider:
         """Covered bytes with a word in the place of each secret, where they may become fewer."""
         return _LONG_COVER.sub(HIDDEN, covered) if HIDDEN + b"*" in covered else covered
 
-    def open_key(self, data: bytes) -> int:
-        """Where a private key begins whose end has not come; -1 if there is none."""
-        place = data.rfind(b"-----BEGIN")
-        if place < 0 or len(data) - place > _LONGEST_KEY or data.find(b"-----END", place) >= 0:
-            return -1
-        return place if b"PRIVATE KEY" in data[place : place + 80] else -1
+    def open_block(
+        self, data: bytes, place: int, block: Block | None = None
+    ) -> tuple[int, Block | None]:
+        """The private key that is open at a place of these bytes. Where the place would cut a
+        marker in two, it moves back to the marker's beginning."""
+        place = key_blocks.uncut(data, place)
+        return place, key_blocks.scan(data[:place], block)[1]
 
-    def _spans(self, data: bytes, *, is_terminal: bool = False) -> list[_Span]:
+    def behind_hole(self, block: Block | None) -> Block:
+        """The private key that may be open behind bytes that are missing."""
+        return key_blocks.GUESS if block is None else block
+
+    def _spans(
+        self, data: bytes, *, is_terminal: bool = False, block: Block | None = None
+    ) -> list[_Span]:
         if self._finder is None:
             self._finder = _Finder(self.values)
-        if not self._finder.may_hold(data):
+        found: list[_Span] = []
+        if self._finder.may_hold(data):
+            found += self._finder.spans(data, is_terminal=is_terminal)
+        elif block is None:
             return []
-        found = sorted(self._finder.spans(data, is_terminal=is_terminal))
+        if block is not None or key_blocks.may_hold(data):
+            found += key_blocks.scan(data, block)[0]
+        found.sort()
         merged: list[_Span] = []
         for start, end in found:
             if merged and start < merged[-1][1]:
@@ -252,7 +261,7 @@ class _Finder:
             self._probed.setdefault(lower[cut : cut + _PROBE], []).append((value, cut))
         is_many = len(values) > _FEW_VALUES
         self._probes = _Probes(self._probed, is_many=True) if is_many else None
-        self._beginnings = {*_HINTS, *_AWS_HINTS, *self._probed}
+        self._beginnings = {*_HINTS, *_AWS_HINTS, *_BLOCK_HINTS, *self._probed}
         # One expression is quicker, but takes as long to make as some hundred texts do without.
         self._any: _Probes | None = None
         self._looks = _MANY_LOOKS if is_many else 0

@@ -1,8 +1,4 @@
-"""Where bytes of a segment's file are in the log, and the other way round. Blocking.
-
-A position counts the bytes of both streams; the index says in which order they came. So of any
-record can be told how many bytes of each stream are before it.
-"""
+"""The files of a log that a search has to read, and the lines that two of them share. Blocking."""
 
 from __future__ import annotations
 
@@ -10,13 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.logbook import index, segments
+from holdfast.logbook import segments
 from holdfast.logbook.entries import STREAMS, Stream
+from holdfast.logbook.offsets import bytes_before
 from holdfast.logbook.reader import Reader
-from holdfast.logbook.segment_view import SegmentView
 
 LONGEST_HALF = 64 * 1024
-_MOST_AT_ONCE = 1024
 
 
 class Part(NamedTuple):
@@ -38,14 +33,6 @@ class Torn(NamedTuple):
     offset: int
     next_path: str
     text: bytes
-
-
-class Spot(NamedTuple):
-    """Where and when a byte was printed."""
-
-    position: int
-    time: float | None
-    run: int
 
 
 def parts(
@@ -111,63 +98,3 @@ def _torn(part: Part, after: Part) -> Torn | None:
     if not first or not second or not is_bounded or offset < part.first:
         return None
     return Torn(part, offset, after.path, first + second.rstrip(b"\n"))
-
-
-def bytes_before(view: SegmentView, stream: int, position: int) -> int:
-    """How many bytes of a stream are before a position."""
-    if position <= view.base:
-        return 0
-    if position >= view.end():
-        return view.ends()[stream]
-    record = _data_record(view, view.find_position(position))
-    own = record[3] + max(0, position - record[2])
-    if index.stream_of(record[0]) == stream:
-        return own
-    return max(position, record[2]) - view.base - own
-
-
-def spot(view: SegmentView, stream: int, offset: int) -> Spot | None:
-    """The place of a byte of a stream's file; None: it is not in the index yet."""
-    if offset >= view.ends()[stream]:
-        return None
-    low, high = 1, view.count()
-    while low < high:
-        middle = (low + high) // 2
-        record = _data_record(view, middle)
-        if _before(record, view.base, stream) + _own(record, stream) <= offset:
-            low = middle + 1
-        else:
-            high = middle
-    number = low
-    record = view.record(number)
-    while index.stream_of(record[0]) != stream:
-        number += 1
-        if number >= view.count():
-            return None
-        record = view.record(number)
-    kind, micros, position, begin, _ = record
-    known = kind in (index.OUT, index.ERR)
-    time = micros / 1_000_000 if known else None
-    return Spot(position + offset - begin, time, view.run_at(number))
-
-
-def _data_record(view: SegmentView, number: int) -> index.Record:
-    """The first record from here on that carries bytes; one behind the end if there is none."""
-    batch = 1
-    while records := view.records(number, batch):
-        for record in records:
-            if index.stream_of(record[0]) >= 0:
-                return record
-        number, batch = number + batch, min(4 * batch, _MOST_AT_ONCE)
-    out, _ = view.ends()
-    return (index.OUT, 0, view.end(), out, 0)
-
-
-def _before(record: index.Record, base: int, stream: int) -> int:
-    """Bytes of a stream before a record."""
-    own = record[3]
-    return own if index.stream_of(record[0]) == stream else record[2] - base - own
-
-
-def _own(record: index.Record, stream: int) -> int:
-    return record[4] if index.stream_of(record[0]) == stream else 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,18 +19,23 @@ from holdfast.adapters.search.events import Event, EventReader
 from holdfast.adapters.search.log_places import Part, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.searching import window_text
-from holdfast.logbook import cursors
+from holdfast.logbook import cursors, offsets
 from holdfast.logbook.entries import STREAMS
+from holdfast.logbook.lookback import look_back_in
 from holdfast.logbook.reader import Reader
+from holdfast.logbook.segment_view import SegmentView
 from holdfast.rules import searching as rules
 from holdfast.rules.searching import LogPlace
+from holdfast.vocabulary import key_blocks
 from holdfast.vocabulary.commands.search import SearchLogs
+from holdfast.vocabulary.key_blocks import Span
 from holdfast.vocabulary.search_results import LogHit, LogSearchResult
 from holdfast.vocabulary.secrets import hider, redact
 
 _MOST_FILES = 200
 _WINDOW = 2 * rules.LONGEST_SHOWN
 _HIT_OVERHEAD = 40
+_PIECE_BYTES = 1 << 20
 
 
 class _Found(NamedTuple):
@@ -109,14 +115,20 @@ async def _search_one(
         collector = _LogCollector(batch, answer.wanted, torn)
         words = rules.words_for_logs(command, most, [part.path for part in batch])
         ended = await context.finding.run(words, context.logs, collector.take)
-        if collector.has_hidden and most is not None:
+        found = collector.segments(mended)
+        told = await context.in_thread(_outside_keys, context.logs, name, found)
+        has_keys = told != found
+        if has_keys or (collector.has_hidden and most is not None):
             # Lines that are not told have taken the place of others.
-            collector = _LogCollector(batch, answer.wanted, torn)
+            keys = await context.in_thread(_keys_in, context.logs, name, batch) if has_keys else {}
+            collector = _LogCollector(batch, answer.wanted, torn, keys)
             words = rules.words_for_logs(command, None, [part.path for part in batch])
             ended = await context.finding.run(words, context.logs, collector.take)
+            found = collector.segments(mended)
+            told = await context.in_thread(_outside_keys, context.logs, name, found)
         answer.notes += ended.notes()
         answer.is_timeout = ended.is_timeout
-        found = collector.segments(mended)
+        found = told
         answer.add(await context.in_thread(_placed, context.logs, name, found))
         if answer.is_full or answer.is_timeout:
             return
@@ -165,7 +177,15 @@ def _batches(parts: list[Part], most: int) -> Iterator[tuple[list[Part], int | N
 class _LogCollector:
     """Takes the lines of each file that are in its range, and no more than can matter."""
 
-    def __init__(self, parts: Sequence[Part], most: int, torn: Sequence[Torn]) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        most: int,
+        torn: Sequence[Torn],
+        keys: Mapping[str, Sequence[Span]] | None = None,
+    ) -> None:
+        self._keys = keys or {}
+        """Where private keys stand in each file, if that was looked up."""
         self._parts = {part.path: part for part in parts}
         self._most = most
         self.has_hidden = False
@@ -199,12 +219,17 @@ class _LogCollector:
         count = self._counts.get(part.path, 0)
         if not _is_meant(part, event) or count >= self._most:
             return
-        if is_about_hidden(event):
+        if is_about_hidden(event) or self._is_in_key(event):
             self.has_hidden = True
             return
         self._counts[part.path] = count + 1
         self._total += 1
         self._found[part.segment].append(_Found(part, event))
+
+    def _is_in_key(self, event: Event) -> bool:
+        spans = self._keys.get(event.path, ())
+        at = bisect_right(spans, (event.offset, 1 << 62)) - 1
+        return at >= 0 and event.offset < spans[at][1]
 
     def segments(self, mended: Sequence[_Found]) -> list[tuple[int, list[_Found]]]:
         """What was found of each segment, and of lines that two of them share."""
@@ -217,6 +242,66 @@ class _LogCollector:
 
 def _is_meant(part: Part, event: Event) -> bool:
     return event.offset >= part.first and (part.last is None or event.offset < part.last)
+
+
+def _outside_keys(
+    directory: str, service: str, segments: Sequence[tuple[int, list[_Found]]]
+) -> list[tuple[int, list[_Found]]]:
+    """Those that do not stand within a private key of several lines."""
+    reader = Reader(directory, service)
+    left: list[tuple[int, list[_Found]]] = []
+    for number, found in segments:
+        view = reader.open(number) if found else None
+        if view is None:
+            left.append((number, found))
+            continue
+        try:
+            told = [one for one in found if not _is_within_key(reader, view, one)]
+            left.append((number, told))
+        finally:
+            view.close()
+    return left
+
+
+def _is_within_key(reader: Reader, view: SegmentView, found: _Found) -> bool:
+    event, known = found.event, hider()
+    data, place = event.data, event.offset
+    if not event.is_whole:
+        data, place = event.match, place + (event.start or 0)
+    before = look_back_in(reader, view, found.part.stream, place, known)
+    covered = known.mask(before.line + data, block=before.block)[len(before.line) :]
+    if not event.is_whole:
+        return covered != data
+    return before.block is not None and bool(key_blocks.scan(data, before.block)[0])
+
+
+def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, list[Span]]:
+    """Where private keys of several lines stand in these files."""
+    reader, found = Reader(directory, service), dict[str, list[Span]]()
+    for part in parts:
+        view = reader.open(part.segment)
+        if view is None:
+            continue
+        try:
+            found[part.path] = _keys_of(reader, view, part)
+        finally:
+            view.close()
+    return found
+
+
+def _keys_of(reader: Reader, view: SegmentView, part: Part) -> list[Span]:
+    spans: list[Span] = []
+    stream = STREAMS.index(part.stream)
+    block = look_back_in(reader, view, part.stream, 0, hider()).block
+    place, rest = 0, b""
+    while piece := view.read(stream, place + len(rest), _PIECE_BYTES):
+        text = rest + piece
+        end = text.rfind(b"\n") + 1 or len(text)
+        some, block = key_blocks.scan(text[:end], block)
+        spans += [(place + start, place + stop) for start, stop in some]
+        place, rest = place + end, text[end:]
+    some, block = key_blocks.scan(rest, block)
+    return [*spans, *((place + start, place + stop) for start, stop in some)]
 
 
 def _placed(
@@ -232,9 +317,10 @@ def _placed(
         try:
             hits = []
             for part, event in found:
-                spot = log_places.spot(view, STREAMS.index(part.stream), event.offset)
+                spot = offsets.spot(view, STREAMS.index(part.stream), event.offset)
                 if spot is not None:  # else it is being written at this moment
-                    hits.append((spot.position, _hit(service, part, event, spot)))
+                    around = _around(reader, view, part, event)
+                    hits.append((spot.position, _hit(service, part, event, spot, around)))
             placed += sorted(hits, key=lambda item: item[0])
         finally:
             view.close()
@@ -252,33 +338,29 @@ def is_about_hidden(event: Event) -> bool:
     )
 
 
-def _hit(service: str, part: Part, event: Event, spot: log_places.Spot) -> LogHit:
+def _hit(service: str, part: Part, event: Event, spot: offsets.Spot, around: str | None) -> LogHit:
     shown = rules.shown_line(hider().mask(event.data), event.start or 0)
     text, is_cut = shown.text, shown.is_cut or not event.is_whole
-    if not event.is_whole and event.start is not None:
-        text = _around(part.path, event) or text
     return LogHit(
         service=service,
         time=spot.time,
         stream=part.stream,
         run=spot.run,
-        text=redact(hider().shortened(text.encode()).decode()),
+        text=redact(hider().shortened((around or text).encode()).decode()),
         cursor=cursors.encode(cursors.at(spot.position)),
         cut=True if is_cut else msgspec.UNSET,
     )
 
 
-def _around(path: str, event: Event) -> str | None:
-    assert event.start is not None
+def _around(reader: Reader, view: SegmentView, part: Part, event: Event) -> str | None:
+    """The part of a very long line that matched."""
+    if event.is_whole or event.start is None:
+        return None
     if event.start < len(event.data) - rules.LONGEST_SHOWN:
         return None
     first = max(0, event.start - rules.LONGEST_SHOWN // 3)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        data = os.pread(descriptor, _WINDOW, event.offset + first)
-    finally:
-        os.close(descriptor)
-    return window_text(data, event, first)
+    place = event.offset + first
+    data = view.read(STREAMS.index(part.stream), place, _WINDOW)
+    before = look_back_in(reader, view, part.stream, place, hider())
+    shown = hider().mask(before.line + data, block=before.block)[len(before.line) :]
+    return window_text(data, event, first, shown)

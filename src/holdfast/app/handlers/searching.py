@@ -277,14 +277,14 @@ class _Lines(_Collector):
         return window_text(data, event, first)
 
 
-def window_text(data: bytes, event: Event, first: int) -> str | None:
-    """A piece of a long line, if it is the one that matched."""
+def window_text(data: bytes, event: Event, first: int, shown: bytes | None = None) -> str | None:
+    """A piece of a long line, if it is the one that matched. `shown` is told instead of it."""
     start = (event.start or 0) - first
     if event.match[:100] != data[start : start + len(event.match[:100])]:
         return None  # the file is another one by now, or is not UTF-8
-    line = data.split(b"\n", 1)[0]
-    shown = rules.shown_line(line[: rules.LONGEST_SHOWN], start)
-    return ("…" if first else "") + shown.text.strip("\ufffd") + "…"
+    line = (data if shown is None else shown).split(b"\n", 1)[0]
+    told = rules.shown_line(line[: rules.LONGEST_SHOWN], start)
+    return ("…" if first else "") + told.text.strip("\ufffd") + "…"
 
 
 class _Files(_Collector):
