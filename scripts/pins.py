@@ -1,9 +1,9 @@
 """Writes the hashes behind the pins in requirements/: `python scripts/pins.py [FILE …]`.
 
 Change a version by hand, then run this with any Python that has pip. For each pin it asks the
-package index for the files of that release, and writes the SHA-256 of those that fit the systems and
-versions of Python that Holdfast supports, and of the source. Comments, order and markers stay. The
-index is the one that pip uses. `--check` changes nothing and fails if a pin has no hashes.
+package index for the files of that release, and writes the SHA-256 of those that fit the systems
+and versions of Python that Holdfast supports, and of the source. Comments, order and markers stay.
+The index is the one that pip uses. `--check` changes nothing and fails if a pin has no hashes.
 """
 
 from __future__ import annotations

@@ -129,10 +129,57 @@ def provoke(world: World) -> None:
     wait_for(lambda: len(world.ask("events", limit=1000)["events"]) > 20)
 
 
-def leaks(text: str | bytes, world: World) -> list[str]:
+def knock(world: World) -> None:
+    """Requests that are turned away at the gate and at the TCP door, with secrets everywhere."""
+    import http.client
+
+    known = ("api key", "named", "argument", "aws", "github", "password")
+    for secret in (*(SECRETS[name] for name in known), world.token):
+        asked: list[tuple[str, dict[str, str]]] = [
+            (f"/api/{secret}?token={secret}", {"Host": f"{secret}.example"}),
+            (f"/api/status/{'x' * 150}/{secret}", {"Origin": f"https://{secret}.example"}),
+        ]
+        for path, headers in asked:
+            connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=20)
+            try:
+                path = path.replace("#", "%23")
+                connection.request("GET", path, headers={"User-Agent": secret, **headers})
+                assert connection.getresponse().status == 403
+            finally:
+                connection.close()
+        with Wire(world.tcp_port) as wire:
+            wire.send(json.dumps({"command": secret + "x" * 3000}))
+            wire.line()
+
+
+def test_what_was_turned_away_is_recorded_without_secrets(world: World) -> None:
+    """Paths, names and origins that strangers sent: hidden, and bounded in length."""
+    knock(world)
+    by = "pages of"
+
+    def recorded() -> list[dict[str, Any]]:
+        entries = world.ask("audit", limit=1000)["records"]
+        return [entry for entry in entries if entry["role"] == "stranger"]
+
+    wait_for(lambda: any(by in str(entry["reason"]) for entry in recorded()))
+    files = [path for path in world.state.rglob("*") if "audit" in path.name and path.is_file()]
+    assert files
+    for path in files:
+        data = path.read_bytes()
+        assert leaks(data, world) == [], path
+        assert leaks(data, world, lower=True) == [], path
+    told = recorded()
+    assert sum("[hidden]" in str(entry) for entry in told) >= 10
+    texts = [str(entry[name]) for entry in told for name in ("actor", "command", "reason")]
+    assert max(map(len, texts)) < 260
+
+
+def leaks(text: str | bytes, world: World, *, lower: bool = False) -> list[str]:
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    ours = {"admin token": world.token}
-    return [name for name, it in {**SECRETS, **ours}.items() if it.encode() in data]
+    known = {**SECRETS, "admin token": world.token}
+    if lower:
+        data, known = data.lower(), {name: it.lower() for name, it in known.items()}
+    return [name for name, it in known.items() if it.encode() in data]
 
 
 def test_nothing_is_in_our_files(world: World) -> None:

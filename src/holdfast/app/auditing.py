@@ -27,6 +27,10 @@ _encode = msgspec.json.Encoder().encode
 _VARIABLES = frozenset({"environment", "env", "env_vars"})
 _WORDS = frozenset({"argv", "args", "start_args"})
 _LONGEST_TEXT = 500
+_LONGEST_WRITTEN = 200
+"""Of what a stranger wrote."""
+_LONGEST_LOOKED_AT = 8 * 1024
+"""Beyond the longest secret, so that none is cut in two before it is hidden."""
 _MOST_ITEMS = 50
 _MOST_BYTES = 8 * 1024
 """Of arguments in a record; of one argument in a record that has more."""
@@ -224,7 +228,7 @@ class Auditor:
         seconds: float,
         **more: Any,
     ) -> None:
-        end = {"decision": decision, "reason": _short(reason), "outcome": outcome}
+        end = {"decision": decision, "reason": _short(redact(reason)), "outcome": outcome}
         facts = self.facts(actor, command)
         self._log.record({**facts, **end, "seconds": round(seconds, 6), **more})
 
@@ -300,8 +304,10 @@ def _without_values(value: Any) -> Any:
 
 
 def _printable(text: str) -> str:
-    """What a stranger wrote, as it may be shown on a terminal."""
-    return "".join(it if it.isprintable() else "\ufffd" for it in text[:_LONGEST_TEXT])
+    """What a stranger wrote, as it may be shown on a terminal: without secrets, and not long."""
+    shown = redact(text[:_LONGEST_LOOKED_AT])
+    cut = shown if len(shown) <= _LONGEST_WRITTEN else shown[:_LONGEST_WRITTEN] + "…"
+    return "".join(it if it.isprintable() else "\ufffd" for it in cut)
 
 
 def _short(value: Any) -> Any:
@@ -318,9 +324,20 @@ def _short(value: Any) -> Any:
 def _facts_of(end: Any) -> dict[str, Any]:
     """What an answer itself wants on record: which file, how large, and its etags."""
     names = getattr(end, "audited", ()) if isinstance(end, Result) else ()
-    facts = {name: msgspec.to_builtins(getattr(end, name, None)) for name in names}
+    facts = {name: _redacted(msgspec.to_builtins(getattr(end, name, None))) for name in names}
     told = {name: _short(value) for name, value in facts.items() if value is not None}
     return {"result": told} if told else {}
+
+
+def _redacted(value: Any) -> Any:
+    """Texts without secrets. By their own shape and value only: a path is no name of a secret."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}
+    return value
 
 
 def _changed_nothing(end: Any) -> bool:

@@ -19,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.gate import cross_origin
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name, is_encrypted
 from holdfast.gate.failures import refusal
-from holdfast.gate.refusals import Refusals
+from holdfast.gate.refusals import LONGEST, Refusals
 from holdfast.vocabulary.names import BROWSER_HOST
+from holdfast.vocabulary.secrets import redact
 
 LARGEST_BODY = 8 * 1024 * 1024
 _LONGEST_NUMBER = 18
@@ -128,16 +129,16 @@ def _look(scope: Scope, allowed: Allowed) -> _Turned | None:
         return _Turned(400, "Host, Origin and Authorization are sent once", "usage")
     host = headers.get("host", "").lower()
     if host not in allowed.hosts:
-        reason = f'"{host[:100]}" is not a name of this Holdfast'
+        reason = f'"{_shown(headers.get("host", ""))}" is not a name of this Holdfast'
         hint = "use its address, or add the origin to allowed_origins"
         return _Turned(403, reason, hint=hint)
     origin = headers.get("origin")
     if origin is not None:
-        origin = origin.lower()
+        written, origin = _shown(origin), origin.lower()
         if origin not in allowed.origins:
-            reason = f'pages of "{origin[:100]}" may not use this Holdfast'
+            reason = f'pages of "{written}" may not use this Holdfast'
             hint = "add the origin to allowed_origins"
-            return _Turned(403, reason, hint=hint, by=origin)
+            return _Turned(403, reason, hint=hint, by=written)
     site = headers.get("sec-fetch-site")
     if origin is None and site is not None and site not in _SAME:
         is_link = scope.get("method") == "GET" and headers.get("sec-fetch-mode") == "navigate"
@@ -171,7 +172,7 @@ def _look_at_cookie(
         return None
     reason = "a cookie alone changes nothing: no page of ours sent this"
     hint = f"pages send {PAGE_HEADER}; programs use a token instead of a cookie"
-    return _Turned(403, reason, hint=hint, by=origin or "")
+    return _Turned(403, reason, hint=hint, by=_shown(origin or ""))
 
 
 def _called(names: set[str], port: int, *, is_tls: bool) -> tuple[frozenset[str], frozenset[str]]:
@@ -181,6 +182,11 @@ def _called(names: set[str], port: int, *, is_tls: bool) -> tuple[frozenset[str]
     if port == _USUAL[scheme]:
         hosts |= names  # a browser leaves it out
     return frozenset(hosts), frozenset(f"{scheme}://{host}" for host in hosts)
+
+
+def _shown(written: str) -> str:
+    """What a stranger wrote; hidden first and cut then, before its letters are made small."""
+    return redact(written[:LONGEST])[:100].lower()
 
 
 def _bracketed(host: str) -> str:

@@ -1,7 +1,8 @@
 """Tells the supervisor what the gate turned away by itself, for the record.
 
 The gate has no say about the record; it may only add to it, and only so much: who floods the
-gate must not make it flood the supervisor.
+gate must not make it flood the supervisor. What a stranger wrote may hold a secret: it is hidden
+here and, with the values that only the supervisor knows, there.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from starlette.types import Scope
 
 from holdfast.client.channel import Channel
 from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.secrets import redact
 
 MOST_IN_A_MINUTE = 30
-LONGEST = 200
+LONGEST = 8 * 1024
+"""The record keeps less; but what is cut first cannot be recognised as a secret."""
 
 
 class Refusals:
@@ -38,8 +41,9 @@ class Refusals:
         is_http = scope["type"] == "http"
         # Without the query: it may hold anything.
         asked = f"{scope['method'] if is_http else 'WebSocket'} {scope['path']}"
-        fields = {"door": "rest" if is_http else "websocket", "asked": asked[:LONGEST]}
-        fields |= {"reason": reason[:LONGEST], "by": by[:LONGEST]}
+        written = {"asked": asked, "reason": reason, "by": by}
+        fields = {name: redact(text[:LONGEST]) for name, text in written.items()}
+        fields["door"] = "rest" if is_http else "websocket"
         task = asyncio.get_running_loop().create_task(self._tell(fields))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
