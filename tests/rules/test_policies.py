@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from holdfast.rules.path_scopes import PathTarget
 from holdfast.rules.permissions import Circumstances, permit
 from holdfast.rules.policies import (
     Request,
     can_wait,
+    could_begin,
     decide,
     is_greeting,
     is_within,
@@ -144,6 +147,11 @@ def test_services(spec: PolicySpec, touched: tuple[str, ...], effect: str | None
     assert (None if found is None else found.effect) == effect
 
 
+def target(path: str) -> PathTarget:
+    """A path below the project, or an absolute one elsewhere."""
+    return PathTarget(path, None) if path.startswith("/") else PathTarget(f"/project/{path}", path)
+
+
 @pytest.mark.parametrize(
     ("pattern", "paths", "denied", "allowed"),
     [
@@ -155,14 +163,55 @@ def test_services(spec: PolicySpec, touched: tuple[str, ...], effect: str | None
         ("secret/*", ["src/a.py"], False, False),
         ("secret/*", [], False, False),
         ("/etc/*", ["/etc/hosts"], True, True),
+        ("/project/secret/*", ["secret/key"], True, True),
+        ("*/secrets/*", ["app"], True, False),
+        ("*/secrets/*", ["app/secrets"], True, False),
+        ("*/secrets/*", ["secrets/key"], True, False),
+        ("*/secrets/*", ["App/SECRETS/key"], True, False),
+        ("app/s*/[kx]ey", ["app"], True, False),
+        ("app/s*/[kx]ey", ["app/sun"], True, False),
+        ("app/s*/[kx]ey", ["app/moon"], False, False),
+        ("secret", ["secret/key"], True, False),
     ],
 )
 def test_paths(pattern: str, paths: list[str], denied: bool, allowed: bool) -> None:
     """A folder that may hold some counts as them where it restricts, never where it allows."""
     for effect, is_about in (("deny", denied), ("allow", allowed)):
-        request = Request(CI, COMMANDS["stop"], (), paths)
+        targets = [target(path) for path in paths]
+        request = Request(CI, COMMANDS["undo_files"], (), targets)
         found = decide([policy(effect, paths=(pattern,))], request, lambda _: MONDAY)
         assert (found is not None) is is_about
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "is_denied"),
+    [
+        ("read_file", "app", False),
+        ("read_file", "app/secrets/key", True),
+        ("write_file", "app/main.py", False),
+        ("list_files", "app", False),  # what is below is left out of the answer
+        ("list_files", "app/secrets", True),
+        ("search", "app/secrets/deep", True),
+        ("git_status", "app", True),
+        ("restore_checkpoint", "app", True),
+    ],
+)
+def test_what_a_folder_stands_for(command: str, path: str, is_denied: bool) -> None:
+    """What it holds, for commands that reach below it and do not leave out what is denied."""
+    request = Request(CI, COMMANDS[command], (), [target(path)])
+    found = decide([policy(paths=("*/secrets/*",))], request, lambda _: MONDAY)
+    assert (found is not None) is is_denied
+
+
+@given(
+    st.text("ab/*?[]!", max_size=8),
+    st.text("ab/", min_size=1, max_size=6),
+    st.text("ab/", max_size=6),
+)
+def test_a_folder_that_holds_a_match_is_recognised(pattern: str, folder: str, rest: str) -> None:
+    """Whatever matches below a folder, the folder could begin."""
+    if fnmatchcase(f"{folder.rstrip('/')}/{rest}", pattern):
+        assert could_begin(folder, pattern)
 
 
 def test_a_session_is_bound_like_who_opened_it() -> None:

@@ -27,6 +27,7 @@ ADMIN_NAME = "first admin"
 MOST_TOKENS = 1000
 LOGIN_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 NOTHING = Scopes(commands=())
+TO_LOG_IN = Scopes(commands=("log_in",))
 LONGEST_NAME = 100
 LONGEST_SECONDS = 100 * 365.25 * 86400
 LONGEST_TOKEN = 200
@@ -76,6 +77,7 @@ class Tokens:
         self._clock = clock
         self._all: dict[str, Token] = {}
         self._lent: dict[str, Token] = {}
+        self.on_revoked: Callable[[], None] = lambda: None
 
     def load(self) -> None:
         """Read the stored tokens; the first time, make one for an admin."""
@@ -126,6 +128,13 @@ class Tokens:
         found = self._valid().get(identity)
         return found if found is None or found.page_digest is None else _looking(found)
 
+    def expires_in(self, identity: str) -> float | None:
+        """Seconds until the token of this id expires; None: it does not, or there is none."""
+        found = self._all.get(identity)
+        if found is None or found.expires_at is None:
+            return None
+        return found.expires_at - self._clock()
+
     def origin_of(self, token: Token) -> str | None:
         """The id of the first in the line of those that it was made with; None: the owner's."""
         first, passed = token.origin, {token.id}
@@ -149,6 +158,7 @@ class Tokens:
             made = [token for token in left.values() if token.origin == maker.id]
             gone += [left.pop(token.id) for token in made]
         self._store(left)
+        self.on_revoked()
         return gone
 
     def find(self, text: str) -> Token | None:
@@ -178,7 +188,7 @@ class Tokens:
         if session_seconds <= 0:
             raise UsageError("a login cannot end before it begins", "for example 12h")
         made = self._new(
-            "login link", role, valid_for, NOTHING, kind="link", session_seconds=session_seconds
+            "login link", role, valid_for, TO_LOG_IN, kind="link", session_seconds=session_seconds
         )
         token = msgspec.structs.replace(made.token, name=f"login link {made.token.id}")
         self._store({**self._valid(), token.id: token})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from holdfast.rules.path_scopes import PathTarget
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def limiting(context: Any, actor: Actor, command: Command) -> tuple[PathTarget, ...]:
     """The files that a command is about, if its actor is limited to some."""
-    if not command.about_files or not _is_limited(actor):
+    if not (command.about_files or command.path_fields) or not _is_limited(actor):
         return ()
     return targets(context, command)
 
@@ -30,12 +31,13 @@ def _is_limited(actor: Actor) -> bool:
 
 
 def targets(context: Any, command: Command) -> tuple[PathTarget, ...]:
-    """A command that names none is about the whole of its root; raises for what cannot be meant."""
+    """A file command that names none is about the whole of its root; raises for what cannot be
+    meant."""
     from holdfast.rules import unified_diff
     from holdfast.rules.file_access import locate
 
     if not command.about_files:
-        return ()
+        return _named_beside(context, command)
     roots = context.files.roots.roots
     root: Any = getattr(command, "root", None)
     patch: Any = getattr(command, "patch", None)
@@ -53,12 +55,43 @@ def targets(context: Any, command: Command) -> tuple[PathTarget, ...]:
         named = [*([one] if isinstance(one, str) else ()), *(several or ())]
     project = context.files.project
     found = [locate(roots, name, root) for name in named] or [locate(roots, "", root)]
-    return tuple(dict.fromkeys(_target(located, project) for located in found))
+    return tuple(dict.fromkeys(target_of(located, project) for located in found))
 
 
-def _target(located: Located, project: str) -> PathTarget:
-    absolute = located.absolute
+def _named_beside(context: Any, command: Command) -> tuple[PathTarget, ...]:
+    """What a command names that is not about files: a folder to run in, a configuration. As it is
+    written and where links lead, for both count."""
+    project = os.path.realpath(context.project or "/")
+    base = project
+    service: Any = getattr(command, "service", None)
+    if isinstance(service, str) and (runner := context.roster.runners.get(service)) is not None:
+        base = runner.declaration.spec.working_dir or project
+    found: dict[PathTarget, None] = {}
+    for name in sorted(command.path_fields):
+        above = project if name in ("config", "pidfile") else base
+        for text in _texts(getattr(command, name)):
+            written = os.path.normpath(os.path.join(above, text))
+            for path in (written, os.path.realpath(written)):
+                found[_below(path, project)] = None
+    return tuple(found)
+
+
+def _texts(value: Any) -> list[str]:
+    """The paths in a field: a text, several, or commands that have a folder."""
+    if isinstance(value, str):
+        return [value] if value else []
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one)]
+    return _texts(getattr(value, "working_dir", None)) if value is not None else []
+
+
+def target_of(located: Located, project: str) -> PathTarget:
+    return _below(located.absolute, project)
+
+
+def _below(absolute: str, project: str) -> PathTarget:
     if absolute == project:
         return PathTarget(absolute, "")
-    inside = absolute.startswith(project.rstrip("/") + "/")
-    return PathTarget(absolute, absolute[len(project.rstrip("/")) + 1 :] if inside else None)
+    above = project.rstrip("/") + "/"
+    inside = absolute.startswith(above)
+    return PathTarget(absolute, absolute[len(above) :] if inside else None)

@@ -72,6 +72,7 @@ TELLS_ACTOR = frozenset({
     *("open_session", "renew_session", "hold_session", "close_session"),
     *("checkpoint", "restore_checkpoint"),
     *("write_file", "edit_file", "apply_patch", "undo_files"),
+    *("read_file", "list_files", "file_changes", "search", "reload", "scale"),
 })  # fmt: skip
 """Commands whose handlers are told who asks: to answer it, or to keep it on record."""
 

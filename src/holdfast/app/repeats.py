@@ -129,9 +129,15 @@ class Repeats:
         self._given = dict(sorted(found, key=lambda one: one[1].at))
 
     def answer(
-        self, actor: Actor, command: Command, key: object, do: Callable[[], Answer]
+        self,
+        actor: Actor,
+        command: Command,
+        key: object,
+        do: Callable[[], Answer],
+        admit: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """What this command answers: what it did the first time, or else by doing it now."""
+        """What this command answers: what it did the first time, or else by doing it now. `admit`
+        raises if the caller may not be told the first answer any more."""
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
             raise UsageError("a key is a text", f"of at most {LONGEST_KEY} letters")
         if getattr(command, "follow", False):
@@ -152,13 +158,17 @@ class Repeats:
             what = f"this key was given with another command ({given.command})"
             raise UsageError(what, "a key is for one command")
         if (work := self._work.get(name)) is not None:
+            admit()
             return _shared(work, self._notices.get(name))
         if given.answer is None and given.error is None:
             if not command.repeatable:
+                admit()
                 raise _unknown(given)
             if (opposite := self._opposite_since(given, command)) is not None:
+                admit()
                 raise _overtaken(given, opposite)
             return self._do(name, msgspec.structs.replace(given, at=self._now()), do)
+        admit()
         return _again(given)
 
     def note(self, command: Command) -> None:

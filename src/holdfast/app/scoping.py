@@ -81,14 +81,3 @@ def _has_any(command: Command) -> bool:
     if command.name in ("shutdown", "create_token"):
         return command.name == "shutdown"
     return bool({"service", "services"} & set(command.__struct_fields__))
-
-
-def paths_of(command: Command) -> tuple[str, ...]:
-    """The files that a command names, as it writes them; everything (`.`) for one that could
-    name some and does not."""
-    fields = {"path", "paths"} & set(command.__struct_fields__)
-    if not fields or command.name == "create_token":
-        return ()
-    one: Any = getattr(command, "path", None)
-    several: Any = getattr(command, "paths", None)
-    return (*((one,) if isinstance(one, str) else ()), *(several or ())) or (".",)

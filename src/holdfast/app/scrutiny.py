@@ -17,6 +17,7 @@ from holdfast.app import file_targets, scoping
 from holdfast.app.auditing import Auditor
 from holdfast.rules import filtering, pacing, policies, token_limits
 from holdfast.rules.pacing import Bucket
+from holdfast.rules.path_scopes import PathTarget
 from holdfast.rules.permissions import CALM, Circumstances, Verdict
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands import Command
@@ -79,22 +80,18 @@ class Scrutiny:
         return Circumstances(
             lockdown=None if lockdown is None else lockdown.reason,
             policies=found,
-            local=_local,
+            local=local,
             touched=touched,
             paths=self._paths(command) if policies.is_by_path(found) else (),
             is_approved=is_approved,
         )
 
-    def _paths(self, command: Command) -> tuple[str, ...]:
-        """Below the project's folder, or from the top."""
-        if not command.about_files:
-            return scoping.paths_of(command)
+    def _paths(self, command: Command) -> tuple[PathTarget, ...]:
         try:
-            found = file_targets.targets(self._context, command)
-            return tuple(it.absolute if it.relative is None else it.relative for it in found)
+            return file_targets.targets(self._context, command)
         except HoldfastError:
             # What cannot be meant will not be done; nobody gets around a policy by it.
-            return (".",)
+            return (PathTarget(self._context.project, "."),)
 
     def more(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
         """What else stands against a request that is allowed so far."""
@@ -139,7 +136,8 @@ class Scrutiny:
         }
 
 
-def _local(zone: str | None) -> datetime:
+def local(zone: str | None) -> datetime:
+    """What time it is in a zone."""
     from holdfast.adapters import time_zones
 
     return datetime.now(time_zones.zone(zone))

@@ -8,7 +8,8 @@ and to what some file systems leave out of names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from fnmatch import translate
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -138,10 +139,22 @@ class Denials:
         self._usual = _matcher(SECRETS)
         self._lifted = _matcher([*HARMLESS, *lifted])
         self._given = _matcher(given)
+        self._more: Callable[[Located], str | None] | None = None
         self._never = [(f"{path.rstrip('/')}/".casefold(), why) for path, why in never]
+
+    def and_also(self, more: Callable[[Located], str | None]) -> Denials:
+        """These, and what else is denied to one caller."""
+        denials = copy(self)
+        denials._more = more
+        return denials
 
     def reason(self, located: Located) -> str | None:
         """Why this may not be opened; nothing: it may."""
+        if (why := self._usual_reason(located)) is not None or self._more is None:
+            return why
+        return self._more(located)
+
+    def _usual_reason(self, located: Located) -> str | None:
         parts = [_plain(name) for name in located.parts]
         for name in parts:
             if name in REPOSITORIES:

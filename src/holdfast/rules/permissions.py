@@ -45,7 +45,7 @@ class Circumstances(msgspec.Struct, frozen=True):
     local: Local = lambda _: datetime.now(timezone.utc)
     touched: Sequence[Target] = ()
     """Every service that the request is about, for the policies."""
-    paths: Sequence[str] = ()
+    paths: Sequence[PathTarget] = ()
     """Every file that it is about, for the policies."""
     is_approved: bool = False
     """Whether somebody has approved it already."""
@@ -145,8 +145,8 @@ def _by_rights(
         opener = _by_rights(actor.behind, command, targets, allowed, files)
         if not opener.is_allowed:
             return Verdict(False, f"who opened its session may not: {opener.reason}")
-    if command.greets and _needed(command) in GRANTED[actor.role]:
-        return Verdict(True, "everybody who is known may greet")
+    if command.always_answered and _is_own(command) and _needed(command) in GRANTED[actor.role]:
+        return Verdict(True, "everybody who is known may ask this about their own stay")
     if allowed is not None and actor.door not in _OURS and command.name not in allowed:
         why = f"allowed_commands are {_listed(allowed)}"
         return Verdict(False, why, "allowlist", "the configuration says so, under security")
@@ -155,11 +155,11 @@ def _by_rights(
     scopes = actor.scopes
     if scopes.commands is not None and not _is_among(command.name, scopes.commands):
         return Verdict(False, f"its token is limited to {_listed(scopes.commands)}", "scope")
-    if scopes.paths is not None and command.about_files:
+    if scopes.paths is not None and (command.about_files or files):
         return _by_paths(actor, scopes.paths, files)
     if scopes.services is None and scopes.tags is None:
         return Verdict(True, _reason(actor))
-    if command.about_files and scopes.commands is None:
+    if (command.about_files and scopes.commands is None) or _names_outside(command):
         # Files belong to no service: who was given some services was not given those.
         return Verdict(False, "its token is limited to some services; `paths` gives files", "scope")
     for target in targets:
@@ -170,7 +170,7 @@ def _by_rights(
             # Not the name itself: which services a group has is not told to who may not see them.
             asked = target.asked or target.name
             return Verdict(False, f"its token is limited to {allowed}, not {asked}", "scope")
-    if not targets and command.permission is not Permission.VIEW:
+    if not targets and _needed(command) is not Permission.VIEW:
         why = "its token is limited to some services, and this is about all"
         return Verdict(False, why, "scope")
     return Verdict(True, _reason(actor))
@@ -209,6 +209,17 @@ def _needed(command: Command | type[Command]) -> Permission:
     given = command.admin_fields if isinstance(command, Command) else ()
     is_special = any(getattr(command, name) is not None for name in given)
     return Permission.ADMINISTER if is_special else command.permission
+
+
+def _is_own(command: Command | type[Command]) -> bool:
+    """Whether it names nobody else."""
+    return _needed(command) is command.permission
+
+
+def _names_outside(command: Command | type[Command]) -> bool:
+    """Whether it is given a path that takes an admin to name: files belong to no service."""
+    given = command.admin_fields & command.path_fields if isinstance(command, Command) else ()
+    return any(getattr(command, name) is not None for name in given)
 
 
 def _is_among(name: str, patterns: Sequence[str]) -> bool:

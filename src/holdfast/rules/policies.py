@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from posixpath import normpath
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.rules.path_scopes import PathTarget
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands.command import Command, Effect
 from holdfast.vocabulary.policies import PolicySpec, Window
@@ -34,8 +36,8 @@ class Request(msgspec.Struct, frozen=True):
     command: Command | type[Command]
     targets: Sequence[Target] = ()
     """The services that it is about; nothing: about none."""
-    paths: Sequence[str] = ()
-    """The files that it is about: below the project, or from the top."""
+    paths: Sequence[PathTarget] = ()
+    """The files and folders that it is about."""
 
 
 def decide(policies: Sequence[PolicySpec], request: Request, local: Local) -> PolicySpec | None:
@@ -115,7 +117,7 @@ def _is_about(policy: PolicySpec, request: Request, local: Local) -> bool:
         and _is_of(policy.doors, actor.door.value)
         and _is_of(policy.commands, command.name)
         and _is_about_services(policy, request.targets)
-        and _is_about_paths(policy, request.paths)
+        and _is_about_paths(policy, request)
         and (policy.times is None or any(is_within(it, local(it.zone)) for it in policy.times))
     )
 
@@ -150,25 +152,122 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
     return bool(found) and (all(found) if policy.effect == "allow" else any(found))
 
 
-def _is_about_paths(policy: PolicySpec, paths: Sequence[str]) -> bool:
+def _is_about_paths(policy: PolicySpec, request: Request) -> bool:
+    """What restricts is about a request that touches one of its paths, what allows only about
+    one that touches no other. A folder stands for what is below it, unless the command leaves
+    out of its answer what is denied."""
     if policy.paths is None:
         return True
-    names = [_plain(path) for path in paths]
+    command, targets = request.command, request.paths
     if policy.effect == "allow":
-        return bool(names) and all(_is_of(policy.paths, name) for name in names)
-    return any(_touches(name, pattern) for name in names for pattern in policy.paths)
+        return bool(targets) and all(_is_allowed(target, policy.paths) for target in targets)
+    holds = command.is_recursive and not command.leaves_out
+    return any(_is_meant(target, policy.paths, holds=holds) for target in targets)
 
 
-def _touches(path: str, pattern: str) -> bool:
-    """Whether a path is such a one, or may hold some: a folder, or everything."""
-    if path == "." or fnmatchcase(path, pattern):
-        return True
-    return pattern.startswith(f"{path}/") or fnmatchcase(f"{path}/", pattern)
+def _is_allowed(target: PathTarget, patterns: tuple[str, ...]) -> bool:
+    """As the pattern is written, letter by letter."""
+    for pattern in patterns:
+        path = target.absolute if pattern.startswith("/") else target.relative
+        if path is not None and fnmatchcase(_plain(path), pattern):
+            return True
+    return False
+
+
+def _is_meant(target: PathTarget, patterns: tuple[str, ...], *, holds: bool) -> bool:
+    """Whether a pattern means this path or a folder that it is in; with `holds`, also whether it
+    could mean something below it. Case does not count: on some file systems it means nothing."""
+    for pattern in patterns:
+        for path in _spellings(target, pattern):
+            folded = pattern.casefold()
+            above = [path[:end] for end, letter in enumerate(path) if letter == "/" and end]
+            for name in (path, *above):
+                if fnmatchcase(name, folded) or fnmatchcase(f"{name.rstrip('/')}/", folded):
+                    return True
+            if holds and could_begin(path, folded):
+                return True
+    return False
+
+
+def _spellings(target: PathTarget, pattern: str) -> list[str]:
+    """The names of a path that a pattern may mean: `*/secrets/*` means the folder at the top of
+    the project, too."""
+    if target.relative is None or pattern.startswith("/"):
+        return [_folded(target.absolute)]
+    relative = _folded(target.relative)
+    return [relative] if relative == "." else [relative, f"/{relative}"]
+
+
+def could_begin(folder: str, pattern: str) -> bool:
+    """Whether a path below this folder could match the pattern (`.`: below the whole)."""
+    tokens = _tokens(pattern)
+    places = _rested({0}, tokens)
+    for letter in "" if folder == "." else f"{folder.rstrip('/')}/":
+        moved = set()
+        for place in places:
+            if place == len(tokens):
+                continue
+            if tokens[place] == "*":
+                moved.add(place)
+            elif fnmatchcase(letter, tokens[place]):
+                moved.add(place + 1)
+        places = _rested(moved, tokens)
+        if not places:
+            return False
+    return True
+
+
+def _rested(places: set[int], tokens: tuple[str, ...]) -> set[int]:
+    """With the places that are reached because `*` may stand for nothing."""
+    found = set(places)
+    for place in places:
+        at = place
+        while at < len(tokens) and tokens[at] == "*":
+            at += 1
+            found.add(at)
+    return found
+
+
+@lru_cache(256)
+def _tokens(pattern: str) -> tuple[str, ...]:
+    """A pattern in pieces, each for one letter, or `*`."""
+    found: list[str] = []
+    at = 0
+    while at < len(pattern):
+        end = at + 1
+        if pattern[at] == "[":
+            # A bracket that is closed at once is a letter of the set.
+            close = pattern.find("]", at + (3 if pattern[at + 1 : at + 2] == "!" else 2))
+            end = close + 1 if close > 0 else at + 1
+        piece = pattern[at:end]
+        found.append("[[]" if piece == "[" else piece)
+        at = end
+    return tuple(found)
+
+
+def _folded(path: str) -> str:
+    plain = _plain(path).casefold()
+    if plain.isascii():
+        return plain
+    import unicodedata
+
+    return unicodedata.normalize("NFKC", plain)
 
 
 def _plain(path: str) -> str:
     """Without the turns by which one file has many names."""
     return normpath(path) if path else "."
+
+
+def next_turn(policies: Sequence[PolicySpec], local: Local) -> float | None:
+    """Seconds until the next moment at which a window of a policy opens or closes; None: no policy
+    has windows. Where the clock is set for summer, a moment may come too early: ask again then."""
+    found: list[float] = []
+    for window in (window for policy in policies for window in policy.times or ()):
+        moment = local(window.zone)
+        seconds = moment.hour * 3600 + moment.minute * 60 + moment.second
+        found += [(at * 60 - seconds) % 86400 or 86400.0 for at in (window.begin, window.end)]
+    return min(found, default=None)
 
 
 def is_within(window: Window, moment: datetime) -> bool:

@@ -71,6 +71,9 @@ class Actor(msgspec.Struct, frozen=True):
             return self.session
         if self.run_id is not None:
             return self.run_id
+        if self.token is not None:
+            # Not its name: a token that was revoked and made again is another one.
+            return f"token {self.token}"
         return self.role.value if self.role is Role.OWNER else self.name
 
     @property

@@ -238,6 +238,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None
     project: str
     services: dict[str, ServiceSpec]
+    sources: dict[str, str] = {}
+    """The files that it was read from, each with a digest of what it held."""
     declares: Literal["nothing", "settings", "services"] = "services"
     """What the file has; `services: {}` counts as services, `services:` alone does not."""
     settings: Settings = Settings()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from hashlib import sha256
 
 
 def content_of(path: str, most: int) -> bytes:
@@ -16,6 +17,17 @@ def content_of(path: str, most: int) -> bytes:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe, not a file")
         return file.read(most + 1)
+
+
+ABSENT = "absent"
+"""Instead of the digest of a file that may be absent, and is."""
+
+
+def note_source(sources: dict[str, str], path: str, data: bytes | None) -> None:
+    """Put down what a file held. One that held something else a moment ago is not known."""
+    digest = ABSENT if data is None else sha256(data).hexdigest()
+    if sources.setdefault(path, digest) != digest:
+        sources[path] = "changed while it was read"
 
 
 def remedy_for(error: OSError) -> str:

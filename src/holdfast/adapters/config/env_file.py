@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from holdfast.adapters.config.content import content_of
+from holdfast.adapters.config.content import content_of, note_source
 from holdfast.adapters.config.problems import Problem
 from holdfast.vocabulary.patterns import pattern
 
@@ -20,9 +20,14 @@ _START = pattern(r"\s*(?:export\s+)?([^=\s]*)\s*=[ \t]*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "$": "$"}
 
 
-def read_env_file(path: str) -> tuple[dict[str, str], list[Problem]]:
-    """The variables of a file; raises OSError when it cannot be read."""
+def read_env_file(
+    path: str, sources: dict[str, str] | None = None
+) -> tuple[dict[str, str], list[Problem]]:
+    """The variables of a file; raises OSError when it cannot be read. `sources` takes down what
+    the file held."""
     data = content_of(path, LARGEST_ENV_FILE)
+    if sources is not None:
+        note_source(sources, path, data)
     if len(data) > LARGEST_ENV_FILE:
         return {}, [Problem(path, None, None, "", None, "larger than 1 MiB", "name another file")]
     try:

@@ -37,11 +37,19 @@ _FALSE = frozenset({"false", "no", "off"})
 class Reading:
     """One pass over a document: its environment, and the problems found so far."""
 
-    def __init__(self, file: str, folder: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        file: str,
+        folder: str,
+        environ: Mapping[str, str],
+        sources: dict[str, str] | None = None,
+    ) -> None:
         self.file = file
         self.folder = folder
         self.environ = environ
         self.problems: list[Problem] = []
+        self.sources: dict[str, str] = {} if sources is None else sources
+        """The files that were read, each with a digest of what it held."""
         self.converted: dict[tuple[ScalarKind, str], Any] = {}
         """What texts without variables mean: large files say the same again and again."""
         self.index: int | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.command_settings import settings_of as settings_of_commands
-from holdfast.adapters.config.content import content_of, remedy_for
+from holdfast.adapters.config.content import content_of, note_source, remedy_for
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
     Entry,
@@ -122,13 +122,13 @@ def _load(
         raise error_of([problem], path) from None
     if path.endswith(".json") and (tree := tree_of(data)) is not None:
         try:
-            return _interpret(tree, [], path, environ, settings, target)
+            return _interpret(tree, [], path, environ, settings, target, data)
         except ConfigError:
             pass  # read again, to tell where
     root, problems = parse(data, path)
     if problems and root is None:
         raise error_of(problems, path)
-    return _interpret(root, problems, path, environ, settings, target)
+    return _interpret(root, problems, path, environ, settings, target, data)
 
 
 def _interpret(
@@ -138,8 +138,10 @@ def _interpret(
     environ: Mapping[str, str],
     settings: Mapping[str, str],
     target: str | None,
+    data: bytes,
 ) -> Configuration:
     reading = Reading(path, os.path.dirname(path), environ)
+    note_source(reading.sources, path, data)
     reading.problems.extend(problems)
     values = _read_root(root, reading)
     return _finish(reading, values, settings, target, path=path)
@@ -202,6 +204,7 @@ def _finish(
         raise error_of(reading.problems, reading.file)
     return Configuration(
         path=path,
+        sources=reading.sources,
         project=reading.folder,
         services=services,
         declares="services" if "services" in values else "settings" if values else "nothing",
@@ -227,11 +230,16 @@ def _finish(
 
 
 def load_instances(
-    template: Template, name: str, count: int, environ: Mapping[str, str]
+    template: Template,
+    name: str,
+    count: int,
+    environ: Mapping[str, str],
+    sources: dict[str, str] | None = None,
 ) -> dict[str, ServiceSpec]:
-    """So many instances of a service, from what its configuration said when it was read."""
+    """So many instances of a service, from what its configuration said when it was read. `sources`
+    takes down the files that are read again for it."""
     document = with_count(template.document, name, count).encode()
-    reading = Reading(f"the declaration of {name}", template.folder, environ)
+    reading = Reading(f"the declaration of {name}", template.folder, environ, sources)
     values = _read_root(tree_of(document) or parse(document, "instance.json")[0], reading)
     specs = ServiceBuilder(reading, values).built(values.get("services", {}))
     if reading.problems:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.adapters.config.blocks import Values
-from holdfast.adapters.config.content import remedy_for
+from holdfast.adapters.config.content import note_source, remedy_for
 from holdfast.adapters.config.document import Node, Scalar
 from holdfast.adapters.config.env_file import read_env_file, resolved
 from holdfast.adapters.config.kinds import Reading
@@ -152,13 +152,14 @@ class ServiceBuilder:
         where = values.at("env_file"), values.path_of("env_file")
         variables: dict[str, str] = {}
         try:
-            variables, problems = read_env_file(path)
+            variables, problems = read_env_file(path, reading.sources)
             reading.problems.extend(problems)
         except FileNotFoundError:
             if not written.startswith("-"):
                 hint = f'create it, or write "-{written}" if it may be absent'
                 reading.note(*where, f"the file {path} does not exist", hint, written)
                 return {}
+            note_source(reading.sources, path, None)
         except OSError as error:
             message = f"the file {path} cannot be read: {error.strerror}"
             reading.note(*where, message, remedy_for(error), written)

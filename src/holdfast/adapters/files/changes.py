@@ -72,14 +72,19 @@ class Undone:
 
 
 def told(
-    store: ChangeStore, located: Located | None, limit: int, path_of: PathOf
+    store: ChangeStore,
+    located: Located | None,
+    limit: int,
+    path_of: PathOf,
+    is_shown: Callable[[Entry], bool],
 ) -> tuple[list[FileChange], bool]:
-    """The newest changes, and whether there are more."""
+    """The newest changes of files that may be shown, and whether there are more."""
     found: list[FileChange] = []
     undone = Undone()
     for record in _recent(store):
         undone.take(record)
-        entries = [e for e in record.entries if located is None or is_of(e, located)]
+        meant = [e for e in record.entries if located is None or is_of(e, located)]
+        entries = [e for e in meant if is_shown(e)]
         if not entries:
             continue
         if len(found) == limit:
@@ -95,7 +100,7 @@ def told(
                 files=files,
                 undoes=record.undoes,
                 state=record.state,
-                left=list(record.left),
+                left=list(record.left) if len(entries) == len(meant) else [],
             )
         )
     return found, False

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 
 from holdfast.adapters.files.beneath import FOLDER, NoFile, Opener, best, open_file
 from holdfast.rules.file_access import Denials, Located, Root, locate, told
@@ -32,6 +33,14 @@ class Roots:
         ] or [Root(DEFAULT_ROOT, os.path.realpath(project), project)]
         self.denials = Denials(spec.deny, [(os.path.realpath(path), why) for path, why in never()])
         self.opener = opener or best()
+
+    def denying(self, reason: Callable[[Located], str | None] | None) -> Roots:
+        """The same roots for a caller to whom more is denied."""
+        if reason is None:
+            return self
+        roots = copy(self)
+        roots.denials = self.denials.and_also(reason)
+        return roots
 
     def locate(self, path: str, root: str | None = None) -> Located:
         """What a path means, if it may be looked at."""

@@ -12,6 +12,7 @@ import binascii
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any, TypeVar
 
 from holdfast.adapters.files import changes, reading
@@ -75,6 +76,7 @@ class Files:
         self.foresee = self._roots.foresee
         self._store = ChangeStore(os.path.join(state, "files"))
         self._changer = Changer(self._store)
+        self._denial: Callable[[Located], str | None] | None = None
         self._in_memory = InMemory(self._opener)
         self._readers = ThreadPoolExecutor(READERS, "files")
         self._writer = ThreadPoolExecutor(1, "file-changes")
@@ -84,7 +86,16 @@ class Files:
     @property
     def roots(self) -> Roots:
         """Those of the settings now. May block, unless they are made."""
-        return self._roots.now()
+        return self._roots.now().denying(self._denial)
+
+    def denying(self, reason: Callable[[Located], str | None] | None) -> Files:
+        """The same files for a caller to whom more is denied. It only reads and changes: what
+        waits for a thread is counted by the original."""
+        if reason is None:
+            return self
+        files = copy(self)
+        files._denial = reason
+        return files
 
     async def made_roots(self) -> Roots:
         """The same, for who is on the loop."""
@@ -136,8 +147,9 @@ class Files:
 
     def read_at_once(self, command: ReadFile) -> FileContent | None:
         """The same without waiting for anything, where that is possible. On the loop."""
-        if self._settling is not None or (roots := self._roots.made()) is None:
+        if self._settling is not None or (made := self._roots.made()) is None:
             return None
+        roots = made.denying(self._denial)
         located = roots.locate(command.path, command.root)
         found = self._in_memory.read(located.root.path, located.parts)
         if found is None:
@@ -330,7 +342,11 @@ class Files:
             located = roots.locate(command.path, command.root)
         limit = max(1, min(command.limit, MOST_CHANGES_TOLD))
         found, is_cut = changes.told(
-            self._store, located, limit, lambda entry: self._told_entry(roots, entry)
+            self._store,
+            located,
+            limit,
+            lambda entry: self._told_entry(roots, entry),
+            lambda entry: roots.denials.reason(changes.located_of(entry)) is None,
         )
         return ChangesResult(changes=found, truncated=is_cut)
 

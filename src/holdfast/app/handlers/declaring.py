@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from holdfast.adapters import processes
+from holdfast.app import approved_configuration
 from holdfast.app.context import Context
 from holdfast.app.handlers.instances import fit_instances
 from holdfast.app.handlers.last_lines import with_last_lines
@@ -44,6 +45,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
         asked = Selectors({**known, **configuration.services}, groups).names(command.services)
         added, changed, removed = _apply(context, configuration, command.environment)
         use_settings(context, configuration)
+        approved_configuration.approve(context, configuration.sources)
         caller.remember(context.link, said)
         declared = list(configuration.services)
         runners = context.roster.runners

@@ -9,7 +9,9 @@ from collections.abc import Awaitable
 
 from holdfast.adapters.files.changes import located_of
 from holdfast.adapters.files.changing import About
+from holdfast.adapters.files.service import Files
 from holdfast.app.context import Context
+from holdfast.app.path_denials import denial
 from holdfast.rules.path_scopes import shown
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
@@ -34,33 +36,40 @@ from holdfast.vocabulary.file_results import (
 )
 
 
-def read_file(context: Context, command: ReadFile) -> FileContent | Awaitable[FileContent]:
-    found = context.files.read_at_once(command)
-    return context.files.beside(context.files.read, command) if found is None else found
+def read_file(
+    context: Context, command: ReadFile, actor: Actor
+) -> FileContent | Awaitable[FileContent]:
+    files = _files(context, command, actor)
+    found = files.read_at_once(command)
+    return context.files.beside(files.read, command) if found is None else found
 
 
-async def list_files(context: Context, command: ListFiles) -> FileListing:
-    return await context.files.beside(context.files.look, command)
+async def list_files(context: Context, command: ListFiles, actor: Actor) -> FileListing:
+    return await context.files.beside(_files(context, command, actor).look, command)
 
 
-async def file_changes(context: Context, command: FileChanges) -> ChangesResult:
-    return await context.files.beside(context.files.tell_changes, command)
+async def file_changes(context: Context, command: FileChanges, actor: Actor) -> ChangesResult:
+    return await context.files.beside(_files(context, command, actor).tell_changes, command)
 
 
 async def write_file(context: Context, command: WriteFile, actor: Actor) -> FileWritten:
-    return await context.files.in_order(context.files.write, command, _about(command, actor))
+    files = _files(context, command, actor)
+    return await context.files.in_order(files.write, command, _about(command, actor))
 
 
 async def edit_file(context: Context, command: EditFile, actor: Actor) -> FileEdited:
-    return await context.files.in_order(context.files.edit, command, _about(command, actor))
+    files = _files(context, command, actor)
+    return await context.files.in_order(files.edit, command, _about(command, actor))
 
 
 async def apply_patch(context: Context, command: ApplyPatch, actor: Actor) -> PatchResult:
-    return await context.files.in_order(context.files.patch, command, _about(command, actor))
+    files = _files(context, command, actor)
+    return await context.files.in_order(files.patch, command, _about(command, actor))
 
 
 async def undo_files(context: Context, command: UndoFiles, actor: Actor) -> UndoResult:
-    return await context.files.in_order(context.files.undo, command, _about(command, actor))
+    files = _files(context, command, actor)
+    return await context.files.in_order(files.undo, command, _about(command, actor))
 
 
 async def settle(context: Context) -> None:
@@ -72,6 +81,11 @@ async def settle(context: Context) -> None:
             paths=[shown(located_of(entry).relative) for entry in record.entries],
             left=list(record.left),
         )
+
+
+def _files(context: Context, command: Command, actor: Actor) -> Files:
+    """The files as this caller may see and change them."""
+    return context.files.denying(denial(context, actor, command))
 
 
 def _about(command: Command, actor: Actor) -> About:

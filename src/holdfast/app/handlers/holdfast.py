@@ -11,6 +11,7 @@ import msgspec
 import holdfast
 from holdfast.app.context import Context
 from holdfast.rules.hiding import may_learn
+from holdfast.rules.token_limits import is_given as is_given_to
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
 from holdfast.vocabulary.errors import Refused
@@ -21,19 +22,23 @@ PROTOCOL = 1
 
 
 def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
+    """Everybody who is known is told who they are; where Holdfast lives and listens, only those
+    whose limits leave them this command."""
+    door = context.settings.now.door
+    is_given = is_given_to(actor, command.name, None if door is None else door.allowed_commands)
     return HelloResult(
         version=holdfast.__version__,
         protocol=PROTOCOL,
-        pid=os.getpid(),
-        keeper_pid=context.link.keeper_pid,
+        pid=os.getpid() if is_given else 0,
+        keeper_pid=context.link.keeper_pid if is_given else 0,
         keeper_version=str(context.link.facts.get("version") or ""),
-        project=context.project,
-        state=context.state,
+        project=context.project if is_given else "",
+        state=context.state if is_given else "",
         actor=actor.name,
         role=actor.role.value,
         runtime_mode=context.authority.modes.now,
         lockdown=context.authority.told_lockdown(),
-        doors=context.doors,
+        doors=context.doors if is_given else {},
         fingerprint=context.gate.door.fingerprint,
         no_assistants=context.gate.shut,
         hidden=_hidden(context) if command.secrets and may_learn(actor) else msgspec.UNSET,

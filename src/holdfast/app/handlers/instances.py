@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.adapters.own_log import logger
+from holdfast.app import approved_configuration
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.engine import caller
 from holdfast.engine.declaration import Declaration, environ_digest
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.instances import RollingRestart, Scale
-from holdfast.vocabulary.errors import UnknownService, UsageError
+from holdfast.vocabulary.errors import Refused, UnknownService, UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, RollingResult, ScaleResult
 from holdfast.vocabulary.service_spec import MOST_INSTANCES, ServiceSpec
 from holdfast.vocabulary.states import Desired
 
+_log = logger("instances")
 
-async def scale(context: Context, command: Scale) -> ScaleResult:
+
+async def scale(context: Context, command: Scale, actor: Actor) -> ScaleResult:
     if not command.instances:
         raise UsageError("say how many of which service", "holdfast scale web=4")
     for name, count in command.instances.items():
@@ -26,10 +31,12 @@ async def scale(context: Context, command: Scale) -> ScaleResult:
     started: list[str] = []
     async with context.changes:
         for name, count in command.instances.items():
+            await _load(context, name, count, actor)  # refused before anything is begun
+        for name, count in command.instances.items():
             configured = context.settings.now.templates[name].instances
             context.scaling.begin(name, configured, count)
             outcomes.update(await shrink(context, name, count))
-            added = await _grow(context, name, count)
+            added = await _grow(context, name, count, actor)
             outcomes.update({it: context.roster.runners[it].outcome("added") for it in added})
             started += added
             context.scaling.finish(name)
@@ -76,7 +83,11 @@ async def resume_scaling(context: Context) -> None:
     for name, count in context.scaling.unfinished().items():
         async with context.changes:
             await shrink(context, name, count)
-            added = await _grow(context, name, count)
+            try:
+                added = await _grow(context, name, count, None)
+            except Refused as error:
+                _log.warning("%s is not scaled to %s yet: %s", name, count, error.message)
+                continue
             context.scaling.finish(name)
         await context.roster.start(added, wait=False)
 
@@ -92,27 +103,47 @@ async def shrink(context: Context, name: str, count: int) -> dict[str, Outcome]:
     return outcomes
 
 
-async def _grow(context: Context, name: str, count: int) -> list[str]:
+async def _grow(context: Context, name: str, count: int, actor: Actor | None) -> list[str]:
     """Make the missing instances known; answers which."""
-    from holdfast.adapters.config import load_instances
-
-    runners, template = context.roster.runners, context.settings.now.templates[name]
-    missing = [f"{name}@{index}" for index in range(1, count + 1)]
-    missing = [instance for instance in missing if instance not in runners]
+    missing = _missing(context, name, count)
+    specs = await _load(context, name, count, actor)
+    environ = _environ(context)
+    key = environ_digest(environ)
     if not missing:
         return []
-    said = caller.recall(context.link.kept)
-    environ = said.environment if said is not None else {}
-    specs: dict[str, ServiceSpec] = await context.in_thread(
-        load_instances, template, name, count, environ
-    )
-    key = environ_digest(environ)
     for instance in missing:
         context.roster.declare(Declaration(specs[instance], environ, key))
     await context.survivors.settle(missing)
     _tell(context, name, count - len(missing), count)
     context.scaling.settle(context.settings.now.templates)
     return missing
+
+
+async def _load(
+    context: Context, name: str, count: int, actor: Actor | None
+) -> dict[str, ServiceSpec]:
+    """The declarations of so many instances, if any is missing. Files of variables are read again
+    for them: raises Refused if they were changed since an admin loaded them, unless one asks."""
+    from holdfast.adapters.config import load_instances
+
+    if not _missing(context, name, count):
+        return {}
+    template, sources = context.settings.now.templates[name], dict[str, str]()
+    specs: dict[str, ServiceSpec] = await context.in_thread(
+        load_instances, template, name, count, _environ(context), sources
+    )
+    approved_configuration.check(context, actor, sources)
+    return specs
+
+
+def _missing(context: Context, name: str, count: int) -> list[str]:
+    wanted = [f"{name}@{index}" for index in range(1, count + 1)]
+    return [instance for instance in wanted if instance not in context.roster.runners]
+
+
+def _environ(context: Context) -> dict[str, str]:
+    said = caller.recall(context.link.kept)
+    return said.environment if said is not None else {}
 
 
 def _tell(context: Context, name: str, before: int, after: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from holdfast.adapters import own_log
+from holdfast.app import approved_configuration
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.removing import stop_and_forget
@@ -20,6 +22,7 @@ from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.rules import plan as plans
 from holdfast.rules.plan import Action, Known
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.configuration import Plan, Reload
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.events import Kind
@@ -50,15 +53,18 @@ async def plan(context: Context, command: Plan) -> PlanResult:
     )
 
 
-async def reload(context: Context, command: Reload) -> ReloadResult:
+async def reload(context: Context, command: Reload, actor: Actor) -> ReloadResult:
     async with context.changes:
         configuration, said = await _load(context, command.config)
+        approves = approved_configuration.check(context, actor, configuration.sources)
         made = _plan(context, configuration)
         told = _told(context, made)
         removed = made.names(Action.REMOVE)
         outcomes = await stop_and_forget(context, removed, delete_logs=command.delete_logs)
         _declare(context, configuration, said, set(made.names(Action.ADD)))
         use_settings(context, configuration)
+        if approves:
+            approved_configuration.approve(context, configuration.sources)
         await context.survivors.settle(made.names(Action.ADD))
         if not made.is_empty:
             _announce(context, configuration, made)
@@ -110,7 +116,8 @@ def read_configuration(context: Context, path: str | None, said: Caller) -> Conf
 
     configuration = load_project(path, said.environment, said.settings, cwd=context.project)
     context.foresee_files(configuration)
-    return context.scaling.fitted(configuration, said.environment, load_instances)
+    load = partial(load_instances, sources=configuration.sources)
+    return context.scaling.fitted(configuration, said.environment, load)
 
 
 def check_removes_by_words(context: Context, configuration: Configuration) -> None:

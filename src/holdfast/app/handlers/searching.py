@@ -12,10 +12,12 @@ from holdfast.adapters.search.events import Event, EventReader
 from holdfast.adapters.search.transcoded import MARKS, Transcoded
 from holdfast.app.context import Context
 from holdfast.app.handlers.offered import offered
+from holdfast.app.path_denials import denial
 from holdfast.engine.searches import Ended
 from holdfast.rules import searching as rules
 from holdfast.rules.file_access import REPOSITORIES, Located
 from holdfast.rules.searching import FilePlace
+from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.search import Search
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused
 from holdfast.vocabulary.search_results import FileCount, Hit, SearchResult
@@ -36,8 +38,8 @@ class Ground(NamedTuple):
     target: str
 
 
-async def search(context: Context, command: Search) -> SearchResult:
-    roots = await offered(context)
+async def search(context: Context, command: Search, actor: Actor) -> SearchResult:
+    roots = (await offered(context)).denying(denial(context, actor, command))
     located = roots.locate(command.path or ".")
     place = rules.file_place(command.cursor)
     given = [glob for glob in context.settings.now.files.deny if "/" not in glob]

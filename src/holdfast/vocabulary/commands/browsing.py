@@ -52,6 +52,7 @@ class LogOut(Command, frozen=True, kw_only=True):
     answers = Done
     doors = THROUGH_THE_GATE
     greets = True
+    always_answered = True
 
 
 class HandOver(Command, frozen=True, kw_only=True):
@@ -67,6 +68,7 @@ class HandOver(Command, frozen=True, kw_only=True):
     answers = Done
     doors = THROUGH_THE_GATE
     greets = True
+    always_answered = True
 
 
 class ReportRefusal(Command, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ class MakeCheckpoint(Command, frozen=True, kw_only=True):
     """
 
     name = "checkpoint"
+    is_recursive = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = Checkpoint
@@ -32,6 +33,7 @@ class Checkpoints(Command, frozen=True, kw_only=True):
     """List checkpoints, the newest first."""
 
     name = "checkpoints"
+    is_recursive = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = CheckpointsResult
@@ -51,6 +53,7 @@ class RestoreCheckpoint(Command, frozen=True, kw_only=True):
     """
 
     name = "restore_checkpoint"
+    is_recursive = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     changes_files = True

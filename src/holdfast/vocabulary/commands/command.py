@@ -60,7 +60,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reads_content: ClassVar[bool] = False
     """Whether it tells what services, files or people wrote: such reads are audited, too."""
     greets: ClassVar[bool] = False
-    """Whether everybody with a role may ask it, whatever a token or the doors are limited to."""
+    """Whether it begins, keeps or ends the caller's own stay. Limits of a token and
+    `allowed_commands` bind it like every other command, unless it is `always_answered`."""
+    always_answered: ClassVar[bool] = False
+    """Whether limits of a token and `allowed_commands` do not bind it, as long as it names nobody
+    else: the handshake, and what keeps or ends the caller's own stay."""
     repeatable: ClassVar[bool] = False
     """Whether doing it twice ends as doing it once: then it is done again under the same key
     where nobody knows whether it was done."""
@@ -68,6 +72,13 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether an agent may ask it whose token names this very command, though it takes an admin."""
     about_files: ClassVar[bool] = False
     """Whether it is about files or folders: the paths that a token is limited to count."""
+    is_recursive: ClassVar[bool] = False
+    """Whether a folder that it names stands for everything below that folder."""
+    leaves_out: ClassVar[bool] = False
+    """Whether its answer leaves out paths that a policy denies to the caller. A folder that holds
+    such paths may then be named."""
+    path_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that name files or folders although the command is not about files."""
     carries_commands: ClassVar[bool] = False
     """Whether it has programs run that it names: the settings have to be asked about them."""
     in_lockdown: ClassVar[bool] = False

@@ -19,6 +19,7 @@ class Plan(Command, frozen=True, kw_only=True):
     """
 
     name = "plan"
+    path_fields = frozenset({"config"})
     permission = Permission.VIEW
     effect = Effect.READS
     answers = PlanResult
@@ -36,11 +37,13 @@ class Reload(Command, frozen=True, kw_only=True):
 
     What is unchanged keeps its process, what was stopped by hand stays stopped, and a file
     with a problem changes nothing. Variables are those of the last `up`. `config` names
-    another file from now on, which is for those who administer. `wait`: answer when each
-    service that was started has stayed up or failed. `delete_logs`: of removed services, too.
+    another file from now on, which is for those who administer. Files that were changed since
+    an admin loaded them are loaded by an admin only. `wait`: answer when each service that was
+    started has stayed up or failed. `delete_logs`: of removed services, too.
     """
 
     name = "reload"
+    path_fields = frozenset({"config"})
     repeatable = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS

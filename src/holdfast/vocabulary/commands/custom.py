@@ -23,6 +23,7 @@ class CustomRestart(Command, frozen=True, kw_only=True):
     """
 
     name = "custom_restart"
+    path_fields = frozenset({"pre_commands", "post_commands"})
     carries_commands = True
     permission = Permission.OPERATE
     effect = Effect.DISRUPTS
@@ -62,6 +63,7 @@ class ExecuteCommand(Command, frozen=True, kw_only=True):
     """
 
     name = "execute_command"
+    path_fields = frozenset({"working_dir", "command", "custom_command"})
     carries_commands = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES

@@ -64,6 +64,8 @@ class ListFiles(Command, frozen=True, kw_only=True):
     """
 
     name = "list_files"
+    is_recursive = True
+    leaves_out = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = FileListing
@@ -158,6 +160,7 @@ class UndoFiles(Command, frozen=True, kw_only=True):
     """
 
     name = "undo_files"
+    is_recursive = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     changes_files = True
@@ -175,6 +178,8 @@ class FileChanges(Command, frozen=True, kw_only=True):
     """Tell the newest changes that were made through Holdfast, of one file or of all."""
 
     name = "file_changes"
+    is_recursive = True
+    leaves_out = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = ChangesResult

@@ -28,6 +28,7 @@ class GitRead(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     reads_content = True
     about_files = True
+    is_recursive = True
     repository: str | None = None
 
 
@@ -36,6 +37,7 @@ class GitChange(Command, frozen=True, kw_only=True):
     effect = Effect.CHANGES
     changes_files = True
     about_files = True
+    is_recursive = True
     repository: str | None = None
     dry_run: bool = False
 

@@ -18,7 +18,8 @@ from holdfast.vocabulary.results import (
 
 
 class Hello(Command, frozen=True, kw_only=True):
-    """State versions on both sides; one minor version apart works. Tells who asks, too.
+    """State versions on both sides; one minor version apart works. Tells who asks, too. A token
+    whose limits leave this command out learns no more than that.
 
     With `secrets`, who reads logs from their files (the owner at this machine, the gate) is told
     which values must not be shown; nobody else is.
@@ -29,6 +30,7 @@ class Hello(Command, frozen=True, kw_only=True):
     effect = Effect.READS
     answers = HelloResult
     greets = True
+    always_answered = True
     version: str = ""
     secrets: bool = False
 
@@ -46,6 +48,7 @@ class Up(Command, frozen=True, kw_only=True):
     """
 
     name = "up"
+    path_fields = frozenset({"config"})
     repeatable = True
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
@@ -68,6 +71,7 @@ class Run(Command, frozen=True, kw_only=True):
     """
 
     name = "run"
+    path_fields = frozenset({"working_dir"})
     carries_commands = True
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
@@ -94,6 +98,7 @@ class Adopt(Command, frozen=True, kw_only=True):
     """
 
     name = "adopt"
+    path_fields = frozenset({"pidfile"})
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
     answers = Outcomes
@@ -121,6 +126,7 @@ class Upgrade(Command, frozen=True, kw_only=True):
     """Swap supervisor and keeper for the installed version; no service notices."""
 
     name = "upgrade"
+    path_fields = frozenset({"package", "import_path"})
     permission = Permission.ADMINISTER
     effect = Effect.CHANGES
     answers = Done

@@ -43,6 +43,8 @@ class Search(Command, frozen=True, kw_only=True):
     """
 
     name = "search"
+    is_recursive = True
+    leaves_out = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = SearchResult

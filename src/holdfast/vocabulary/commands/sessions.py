@@ -35,6 +35,7 @@ class RenewSession(Command, frozen=True, kw_only=True):
 
     name = "renew_session"
     greets = True
+    always_answered = True
     permission = Permission.VIEW
     effect = Effect.CHANGES
     answers = SessionResult
@@ -53,6 +54,7 @@ class HoldSession(Command, frozen=True, kw_only=True):
 
     name = "hold_session"
     greets = True
+    always_answered = True
     permission = Permission.VIEW
     effect = Effect.READS
     answers = SessionResult
@@ -69,6 +71,7 @@ class CloseSession(Command, frozen=True, kw_only=True):
 
     name = "close_session"
     greets = True
+    always_answered = True
     permission = Permission.VIEW
     effect = Effect.DISRUPTS
     in_lockdown = True
