@@ -265,6 +265,11 @@ class Machinery:
         context = self._context
         application = Application(context, SupervisedProcesses(context), context.auditor)
         application.tallies = self._resources.tallies
+        recheck = application.streams.recheck
+        context.tokens.on_revoked = recheck
+        context.sessions.on_closed = recheck
+        context.authority.lockdown.on_change = recheck
+        self._settings.listen(lambda _: recheck())
         self._line = LineDoor(application)
         self._network = NetworkDoors(
             application,

@@ -19,15 +19,17 @@ from holdfast.app.auditing import Auditor
 from holdfast.app.confirming import Confirmations
 from holdfast.app.followed import Followed
 from holdfast.app.identities import Identities
+from holdfast.app.live_streams import LiveStreams
 from holdfast.app.registry import Handler, handler_for
-from holdfast.app.scrutiny import Scrutiny
+from holdfast.app.scrutiny import Scrutiny, local
 from holdfast.app.standing import Supervised
 from holdfast.engine.tallies import Tallies
 from holdfast.rules.permissions import Verdict, permit
-from holdfast.vocabulary.actors import UNLIMITED, Actor, Target
+from holdfast.rules.policies import next_turn
+from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.errors import Refused, UnknownService
+from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized, UnknownService
 from holdfast.vocabulary.results import Result
 
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
@@ -47,6 +49,7 @@ class Application:
             context, auditor, self.who.is_still, approved, self._refuse, self._handle
         )
         self.tallies = Tallies()
+        self.streams = LiveStreams(self._why_lost, self._next_turn)
 
     def dispatch(self, actor: Actor, command: Command, key: object = None) -> Answer:
         """Answer a command: a result at once, one to await, or a stream of items.
@@ -59,7 +62,8 @@ class Application:
             if key is None or command.effect is Effect.READS:
                 return self._dispatch(actor, command)
             do = partial(self._dispatch, actor, command)
-            answer: Answer = self._context.repeats.answer(actor, command, key, do)
+            admit = partial(self._admit_again, actor, command)
+            answer: Answer = self._context.repeats.answer(actor, command, key, do, admit)
             return answer
         finally:
             self.tallies.dispatched(command.name, time.perf_counter() - began)
@@ -71,6 +75,12 @@ class Application:
         if verdict.confirm is not None:
             return self._confirmations.begin(actor, command, verdict)
         return self._handle(actor, command, verdict.reason)
+
+    def _admit_again(self, actor: Actor, command: Command) -> None:
+        """What was answered before is told again only to a caller who may still ask it."""
+        command, verdict = self._judge(actor, command, is_approved=True)
+        if not verdict.is_allowed:
+            raise self._refuse(actor, command, verdict)
 
     def _judge(
         self, actor: Actor, command: Command, *, is_approved: bool = False
@@ -110,6 +120,47 @@ class Application:
         )
 
     def _handle(self, actor: Actor, command: Command, reason: str) -> Answer:
+        answer = self._begin(actor, command, reason)
+        if isinstance(answer, Result):
+            return answer
+        if isinstance(answer, AsyncGenerator):
+            return self.streams.open(actor, command, answer)
+        return self._still(actor, command, answer) if command.effect is Effect.READS else answer
+
+    async def _still(self, actor: Actor, command: Command, work: Awaitable[Result]) -> Result:
+        """What was read, for a caller who may still read it."""
+        turns = self.streams.turns
+        result = await work
+        if turns != self.streams.turns and (lost := self._why_lost(actor, command)) is not None:
+            raise lost
+        return result
+
+    def _why_lost(self, actor: Actor, command: Command) -> HoldfastError | None:
+        """Why a caller may not be told more of what it was permitted to ask; None: it may. What
+        changes something was permitted once, and is followed to its end."""
+        now = self.who.renewed(actor)
+        if now is None:
+            return Unauthorized("the token was revoked or has expired", "show another one")
+        if command.effect is not Effect.READS and now.role is not Role.AGENT:
+            return None
+        try:
+            verdict = self._judge(now, command)[1]
+        except HoldfastError as error:
+            return error
+        if verdict.is_allowed:
+            return None
+        if command.effect is not Effect.READS and verdict.cause != "lockdown":
+            return None
+        return self._refuse(now, command, verdict)
+
+    def _next_turn(self, actors: list[Actor]) -> float | None:
+        moments = [self.who.expires_in(actor) for actor in actors]
+        advanced = self._context.authority.advanced
+        if advanced is not None:
+            moments.append(next_turn(advanced.policies, local))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _begin(self, actor: Actor, command: Command, reason: str) -> Answer:
         if command.effect is not Effect.READS:
             self._context.repeats.note(command)
         handler = handler_for(command, actor)

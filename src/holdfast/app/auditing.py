@@ -95,6 +95,8 @@ class Auditor:
         self._refusals, self._reads = _Budgets(), _Budgets()
 
     def is_audited(self, command: Command) -> bool:
+        if command.name == "open_output" and getattr(command, "hold", False):
+            return False  # it tells nothing; what it holds was on record when it was opened
         return command.effect is not Effect.READS or command.reads_content
 
     def now(self) -> float:

@@ -10,6 +10,8 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.adapters.processes import Peer
 from holdfast.adapters.tokens import Token
 from holdfast.app.auditing import Auditor
@@ -158,6 +160,23 @@ class Identities:
         if actor.behind is not None and not self.is_still(actor.behind):
             return False
         return actor.token is None or self._opener(actor.token, actor.door) is not None
+
+    def renewed(self, actor: Actor) -> Actor | None:
+        """The same caller with the limits that hold for it now; None: it is not known any more."""
+        if not self.is_still(actor):
+            return None
+        if actor.session is None:
+            return actor
+        mcp, is_supervised = self._context.settings.now.mcp, actor.run_id is not None
+        return replace(actor, scopes=granted(mcp, is_supervised=is_supervised))
+
+    def expires_in(self, actor: Actor) -> float | None:
+        """Seconds until a token behind this caller expires; None: none does."""
+        tokens = [it for it in (actor.token, actor.origin) if it is not None]
+        moments = [self._context.tokens.expires_in(token) for token in tokens]
+        if actor.behind is not None:
+            moments.append(self.expires_in(actor.behind))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def refuse_stranger(self, door: Door, asked: str, reason: str = "") -> None:
         """Put on record that somebody without a valid token was turned away."""

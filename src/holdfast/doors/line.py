@@ -17,6 +17,7 @@ from typing import Any
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
 from holdfast.app.confirming import Waiting
+from holdfast.app.live_streams import LiveStream
 from holdfast.doors.failures import told
 from holdfast.doors.lines import LinesConnection
 from holdfast.vocabulary import codec
@@ -156,6 +157,8 @@ class LineConnection(LinesConnection):
                 async with aclosing(answer):
                     async for item in answer:
                         await self._can_write.wait()
+                        if isinstance(answer, LiveStream):
+                            answer.check()
                         if caller is not None:
                             self._application.who.identify_caller(caller)  # may be revoked by now
                         self._write(codec.item(request_id, item))

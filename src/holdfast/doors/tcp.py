@@ -17,6 +17,7 @@ from typing import Any
 
 from holdfast.app.application import Application
 from holdfast.app.confirming import Waiting
+from holdfast.app.live_streams import LiveStream
 from holdfast.doors import wording, words
 from holdfast.doors.failures import told
 from holdfast.doors.lines import LinesConnection
@@ -210,6 +211,8 @@ class TcpConnection(LinesConnection):
             async with aclosing(answer):
                 async for item in answer:
                     await self._can_write.wait()
+                    if isinstance(answer, LiveStream):
+                        answer.check()
                     self._actor_of(request)
                     self._write(codec.item(request.id, item))
             self._say(request, {"message": "done"})

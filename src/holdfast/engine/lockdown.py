@@ -6,6 +6,8 @@ so; that changes are refused is decided with every other permission.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from holdfast.adapters.lockdown_file import LockdownFile
@@ -34,6 +36,8 @@ class Lockdown:
         self.count = 0
         """How many began since this supervisor did."""
         self.now: LockdownInfo | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when one began or ended."""
 
     def restore(self, kept: dict[str, str]) -> None:
         """Before anybody is heard: go on with what an earlier supervisor left, or the machine."""
@@ -54,6 +58,7 @@ class Lockdown:
         self.now, self.count = lockdown, self.count + 1
         self._keeper.keep(KEPT, msgspec.json.encode(lockdown).decode())
         self._recorder.event(Kind.LOCKDOWN_BEGAN, reason=reason, by=by)
+        self.on_change()
         return self._store(lockdown)
 
     def end(self, by: str) -> LockdownInfo | None:
@@ -70,6 +75,7 @@ class Lockdown:
         self.now = None
         if over is not None:
             self._recorder.event(Kind.LOCKDOWN_ENDED, reason=over.reason, by=by)
+        self.on_change()
         return over
 
     def _store(self, lockdown: LockdownInfo) -> str | None:

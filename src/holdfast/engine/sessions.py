@@ -84,6 +84,8 @@ class Sessions:
         self._all: dict[str, Session] = {}
         self._work: set[asyncio.Task[Any]] = set()
         self.ownership.on_owner = self._lend
+        self.on_closed: Callable[[str], None] = lambda _: None
+        """Called with the name of a session that is over."""
 
     # Opening and closing
 
@@ -165,6 +167,7 @@ class Sessions:
         result = self._part(session, asked)
         if not session.closed.done():
             session.closed.set_result(why)
+            self.on_closed(session.name)
             self._ports.recorder.event(
                 Kind.SESSION_CLOSED,
                 session=session.name,

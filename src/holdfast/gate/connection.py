@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.types import Message, Receive, Send
@@ -137,8 +138,10 @@ class Connection:
         loop, hall = asyncio.get_running_loop(), self._hall
         self._dismissed = loop.create_future()
         self._posting = loop.create_task(self._post_notices())
+        assert self._room is not None
+        hold = partial(hall.rooms.hold, self._room)
         self._desk = Desk(
-            self, self._caller, hall.channel, hall.new_channel, hall.feeds, hall.house
+            self, self._caller, hall.channel, hall.new_channel, hall.feeds, hall.house, hold
         )
         bucket = Bucket()
         while True:

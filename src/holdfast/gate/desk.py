@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol
 
 from holdfast.client.channel import Caller, Channel
@@ -19,6 +20,7 @@ from holdfast.gate.following import Subscription, follow
 from holdfast.gate.frames import Request, carried
 from holdfast.gate.learning import learn
 from holdfast.gate.pace import Window
+from holdfast.gate.rooms import OnLost
 from holdfast.gate.sessions import House, Session, bytes_of
 from holdfast.gate.viewers import Feeds
 from holdfast.logbook import cursors
@@ -56,6 +58,7 @@ class Desk:
         new_channel: Callable[[], Channel],
         feeds: Feeds,
         house: House,
+        hold: Callable[[str, OnLost], Callable[[], None]],
     ) -> None:
         self._client = client
         self._caller = caller
@@ -63,7 +66,9 @@ class Desk:
         self._new_channel = new_channel
         self._feeds = feeds
         self._house = house
+        self._hold = hold
         self._sessions: dict[str, Session] = {}
+        self._releases: dict[str, Callable[[], None]] = {}
         self._subscriptions: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
         self._count = 0
         self._requests: dict[asyncio.Task[None], frames.Id] = {}
@@ -215,8 +220,11 @@ class Desk:
         identity = f"session-{uuid.uuid4()}"
         session = Session(self._count, identity, wanted, grant, feed, place, self, self._house)
         self._sessions[identity] = session
+        on_lost = partial(self._on_lost, session)
+        self._releases[identity] = self._hold(grant["service"], on_lost)
         await self._answer(request, "session:created", session.created())
-        session.begin(self._on_end)
+        if identity in self._sessions:  # not lost meanwhile
+            session.begin(self._on_end)
 
     async def _place(
         self, wanted: frames.CreateSession, grant: dict[str, Any], end: Cursor
@@ -254,12 +262,21 @@ class Desk:
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
+    def _on_lost(self, session: Session, error: HoldfastError) -> None:
+        """Its viewer may not follow the service any more."""
+        if session.identity in self._sessions:
+            session.stop()
+            self._client.post(frames.failure(error, None, session.identity))
+            self._on_end(session, error.message)
+
     async def _close(self, session: Session, reason: str, identity: frames.Id) -> None:
         await self._end(session)
         data = {"sessionId": session.identity, "reason": reason}
         self._client.post(frames.frame("session:closed", data, identity))
 
     async def _end(self, session: Session) -> None:
+        if (release := self._releases.pop(session.identity, None)) is not None:
+            release()
         if self._sessions.pop(session.identity, None) is not None:
             await session.end()
             await self._feeds.leave(session.feed)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.following import RETRY_SECONDS, follow
 from holdfast.gate.frames import frame
-from holdfast.vocabulary.errors import HoldfastError, Refused
+from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.events import Kind
 
 RECHECK_SECONDS = 10.0
@@ -30,6 +30,16 @@ class Member(Protocol):
     def dismiss(self, error: HoldfastError) -> None: ...
 
 
+OnLost = Callable[[HoldfastError], None]
+
+
+class Hold(NamedTuple):
+    """A right to follow a service, held open at the supervisor, and who relies on it."""
+
+    listeners: set[OnLost]
+    task: asyncio.Task[None]
+
+
 class Room:
     """All connections with one token."""
 
@@ -38,6 +48,11 @@ class Room:
         self.caller = caller
         self.members: set[Member] = set()
         self.tasks: list[asyncio.Task[None]] = []
+        self.holds: dict[str, Hold] = {}
+
+    def dismiss(self, error: HoldfastError) -> None:
+        for member in list(self.members):
+            member.dismiss(error)
 
     def tell(self, event: str, data: Any, **more: Any) -> None:
         text = frame(event, data, room=self.name, **more)
@@ -68,9 +83,11 @@ class Rooms:
         if room.members or self._rooms.get(room.caller.token) is not room:
             return
         del self._rooms[room.caller.token]
-        for task in room.tasks:
+        tasks = [*room.tasks, *(hold.task for hold in room.holds.values())]
+        room.holds.clear()
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*room.tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _recheck(self, room: Room) -> None:
         while True:
@@ -78,10 +95,53 @@ class Rooms:
             try:
                 await self._channel.ask("hello", {}, room.caller, is_repeatable=True)
             except Refused as error:
-                for member in list(room.members):
-                    member.dismiss(error)
+                room.dismiss(error)
             except HoldfastError:
                 continue
+
+    # The right to follow a service
+
+    def hold(self, room: Room, service: str, on_lost: OnLost) -> Callable[[], None]:
+        """Call `on_lost` as soon as this token may not follow the service any more. Answers how
+        to stop listening. All connections with one token share one request at the supervisor."""
+        hold = room.holds.get(service)
+        if hold is None:
+            task = asyncio.get_running_loop().create_task(self._hold(room, service))
+            hold = room.holds[service] = Hold(set(), task)
+        hold.listeners.add(on_lost)
+
+        def release() -> None:
+            hold.listeners.discard(on_lost)
+            if not hold.listeners and room.holds.get(service) is hold:
+                del room.holds[service]
+                hold.task.cancel()
+
+        return release
+
+    async def _hold(self, room: Room, service: str) -> None:
+        fields = {"service": service, "hold": True}
+        while True:
+            channel = self._new_channel()
+            try:
+                stream = channel.stream("open_output", fields, room.caller)
+                async with aclosing(stream) as items:
+                    async for _ in items:
+                        continue
+            except Unreachable:
+                pass
+            except HoldfastError as error:
+                self._lose(room, service, error)
+                return
+            finally:
+                await channel.close()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _lose(self, room: Room, service: str, error: HoldfastError) -> None:
+        hold = room.holds.pop(service, None)
+        for on_lost in list(hold.listeners) if hold is not None else ():
+            on_lost(error)
+        if isinstance(error, Unauthorized):
+            room.dismiss(error)
 
     async def _notices(self, room: Room) -> None:
         """What concerns everybody who may see it: alerts, from now on."""
@@ -92,6 +152,8 @@ class Rooms:
                 async for event in items:
                     if event["kind"] in TOLD:
                         room.tell(event["kind"], event, seq=event["seq"])
+        except Unauthorized as error:
+            room.dismiss(error)
         except HoldfastError:
             # This token is not good for events.
             return

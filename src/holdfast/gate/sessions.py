@@ -109,9 +109,13 @@ class Session:
         create = asyncio.get_running_loop().create_task
         self._tasks = [create(self._guarded(one, on_end)) for one in work]
 
-    async def end(self) -> None:
+    def stop(self) -> None:
+        """Show nothing more, from now on."""
         for task in self._tasks:
             task.cancel()
+
+    async def end(self) -> None:
+        self.stop()
         self._house.keyboards.leave(self)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._house.conditions.leave(self.service, self._on_condition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 import msgspec
@@ -119,7 +119,19 @@ async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list
     ]
 
 
-async def open_output(context: Context, command: OpenOutput) -> OutputGrant:
+def open_output(
+    context: Context, command: OpenOutput
+) -> Awaitable[OutputGrant] | AsyncGenerator[dict[str, Any], None]:
+    return (_hold if command.hold else _grant)(context, command)
+
+
+async def _hold(context: Context, command: OpenOutput) -> AsyncGenerator[dict[str, Any], None]:
+    """Lasts until the caller leaves, or the application ends it for who may not follow any more."""
+    yield {"service": context.roster.get(command.service).name}
+    await asyncio.get_running_loop().create_future()
+
+
+async def _grant(context: Context, command: OpenOutput) -> OutputGrant:
     runner = context.roster.get(command.service)
     first, last = await context.in_thread(bounds_of, context.logs, runner.name)
     # The number first: what changes after it is told again rather than not at all.

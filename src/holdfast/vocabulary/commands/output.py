@@ -39,7 +39,9 @@ class OpenOutput(Command, frozen=True, kw_only=True):
     """Be granted to follow a service: its output, read from the files of its log, and its state.
 
     For programs of this machine that read the log themselves, as the gate does for viewers:
-    asked once for each of them. `watch` tells when there is more.
+    asked once for each of them. `watch` tells when there is more. With `hold` the only item names
+    the service, and the request stays open for as long as the caller may follow it: it ends with a
+    refusal when a lockdown, a revoked token or another setting takes that right away.
     """
 
     name = "open_output"
@@ -48,7 +50,9 @@ class OpenOutput(Command, frozen=True, kw_only=True):
     answers = OutputGrant
     doors = frozenset({Door.CLI, Door.WEBSOCKET, Door.REST})
     reads_content = True
+    streams = True
     service: str
+    hold: bool = False
 
 
 class Watch(Command, frozen=True, kw_only=True):
