@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -16,6 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast import run_marks
 from holdfast.client.connection import Connection
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.logbook.reader import Reader
@@ -66,6 +68,11 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def forbid_marks() -> None:
+    """For the `preexec_fn` of a keeper: a limit that leaves no room for the marks of runs."""
+    resource.setrlimit(run_marks.RLIMIT, (200_000, 200_000))
 
 
 class Hold:

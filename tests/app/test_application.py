@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import Any
 
 import pytest
 from msgspec.structs import asdict, replace
 
-from holdfast import kinship
+from holdfast import kinship, run_marks
 from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.processes import Peer, Process
@@ -28,6 +29,7 @@ class Link:
     def __init__(self, runs: dict[str, dict[str, object]], keeper_pid: int = 0) -> None:
         self.runs, self.keeper_pid = runs, keeper_pid
         self.cgroup_root: str | None = None
+        self.ceilings: list[int] = []
 
 
 class Records(AuditLog):
@@ -140,6 +142,23 @@ def test_an_orphan_of_the_keeper_is_an_agent(monkeypatch: pytest.MonkeyPatch) ->
     assert application({}, os.getppid()).who.identify(own).role is Role.OWNER
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert application({}, os.getppid()).who.identify(own).role is Role.AGENT
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's own")
+def test_what_is_not_above_the_ceiling_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that nothing else tells of; with the mark of a run it is of that run."""
+    desk, own = Desk(Link({"run-1": {"pid": 1, "start_time": "0"}})), peer()
+    who = Application(desk, SupervisedProcesses(desk), Auditor(Records())).who
+    limits = run_marks.mark_of("run-1"), 1 << 61
+    monkeypatch.setattr(run_marks, "read", lambda pid: limits)
+    desk.link.ceilings = [(1 << 61) - 1]
+    assert who.identify(own).role is Role.OWNER
+    desk.link.ceilings = [(1 << 61) - 1, 1 << 61]
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    actor = who.identify(own)
+    assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
+    monkeypatch.setattr(run_marks, "read", lambda pid: None)
+    assert who.identify(own).role is Role.AGENT, "what cannot be read"
 
 
 def test_lineage_begins_with_the_process_itself() -> None:

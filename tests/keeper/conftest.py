@@ -20,6 +20,7 @@ import pytest
 
 import holdfast
 from holdfast.keeper import wire
+from tests.harness import forbid_marks
 
 PACKAGE = Path(holdfast.__file__).parent
 PROGRAM = PACKAGE / "keeper" / "__main__.py"
@@ -127,7 +128,9 @@ class Peer:
 class KeeperProcess:
     """A keeper started by the test, which is its supervisor."""
 
-    def __init__(self, folder: Path, *arguments: str, link: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, link: bool = True, unmarked: bool = False
+    ) -> None:
         self.state = folder / "state"
         self.runtime = folder / "run"
         self.logs = self.state / "logs"
@@ -149,6 +152,7 @@ class KeeperProcess:
                 stdin=subprocess.DEVNULL,
                 stderr=err,
                 start_new_session=True,
+                preexec_fn=forbid_marks if unmarked else None,
             )
         self.pid = self.process.pid
         os.close(writer)

@@ -25,9 +25,9 @@ def left(make_keeper: MakeKeeper) -> Iterator[Callable[..., tuple[int, Path]]]:
     """Runs a service that overwrites its environment, and kills the keeper."""
     pids: list[int] = []
 
-    def leave(*words: str) -> tuple[int, Path]:
-        keeper = make_keeper()
-        run = keeper.spawn(*program("titled.py", *words), run_id="run-1", service="web", number=7)
+    def leave(*, unmarked: bool = False) -> tuple[int, Path]:
+        keeper = make_keeper(unmarked=unmarked)
+        run = keeper.spawn(*program("titled.py"), run_id="run-1", service="web", number=7)
         pids.append(run["pid"])
         environ = Path(f"/proc/{run['pid']}/environ")
         wait_for(lambda: environ.read_bytes()[:1] == b"x", what="its title")
@@ -66,24 +66,27 @@ def test_a_run_is_known_without_its_environment(left: Any, make_keeper: MakeKeep
     wait_for(lambda: not (keeper.state / "runs.jsonl").read_bytes(), what="an empty list")
 
 
-@pytest.mark.parametrize("words", [(), ("quiet",)])
-def test_a_start_that_was_cut_short(
-    left: Any, make_keeper: MakeKeeper, words: tuple[str, ...]
-) -> None:
-    """A keeper that died before it learnt the pid leaves a process that is found by the pipe it
-    prints to; one that let go of that is named as one that may be it, until it ends."""
-    pid, path = left(*words)
-    if words:
-        wait_for(lambda: os.readlink(f"/proc/{pid}/fd/1") == os.devnull, what="its silence")
+def cut_short(path: Path) -> None:
+    """Leave the list as a keeper does that dies before it learns the pid."""
     begun = [line for line in lines(path) if "begin" in line]
     path.write_text("".join(json.dumps(line) + "\n" for line in begun))
-    keeper = make_keeper()
-    found, doubts = strays(keeper)
-    if not words:
-        assert [(it["run_id"], it["pid"], it["number"]) for it in found] == [("run-1", pid, 7)]
-        assert doubts == []
-        return
-    [doubt] = doubts
+
+
+def test_a_start_that_was_cut_short(left: Any, make_keeper: MakeKeeper) -> None:
+    """A keeper that died before it learnt the pid leaves a process that is found by its mark."""
+    pid, path = left()
+    cut_short(path)
+    found, doubts = strays(make_keeper())
+    assert [(it["run_id"], it["pid"], it["number"]) for it in found] == [("run-1", pid, 7)]
+    assert doubts == []
+
+
+def test_a_start_that_was_cut_short_and_left_no_mark(left: Any, make_keeper: MakeKeeper) -> None:
+    """Where processes cannot be marked, one that may be the run is named until it ends."""
+    pid, path = left(unmarked=True)
+    cut_short(path)
+    keeper = make_keeper(unmarked=True)
+    found, [doubt] = strays(keeper)
     assert (found, doubt["service"]) == ([], "web")
     assert pid in [it["pid"] for it in doubt["processes"]]
     kill(pid)

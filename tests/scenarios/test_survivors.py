@@ -8,11 +8,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.client.keeper_line import KeeperLine
-from tests.harness import Hold, is_alive, program, quick, started, wait_for
+from tests.harness import Hold, forbid_marks, is_alive, program, quick, started, wait_for
 from tests.scenarios.test_pains_death import kill_holdfast
 
 
@@ -243,10 +244,10 @@ def test_the_grace_of_a_stop_outlives_the_supervisor(hold: Hold) -> None:
 
 
 @contextmanager
-def titled(hold: Hold, *words: str) -> Iterator[int]:
+def titled(hold: Hold, **options: Any) -> Iterator[int]:
     """The pid of a service `web` that overwrote its environment; nothing of it stays behind."""
-    hold.services(web=quick(program("titled.py", *words)))
-    hold.up()
+    hold.services(web=quick(program("titled.py")))
+    hold.cli("up", "-d", **options)
     wait_for(lambda: b"titled" in hold.raw("web"))
     pid = int(hold.service("web")["pid"])
     assert b"HOLDFAST" not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -300,10 +301,10 @@ def test_instances_and_undeclared_services_without_their_environment(hold: Hold)
 
 @pytest.mark.parametrize("verb", ["up", "start"])
 def test_in_doubt_nothing_is_started(hold: Hold, verb: str) -> None:
-    """If a process may be the run that was being started when both were killed, `up` says so and
-    starts nothing beside it; when it has ended, or by name, the service starts."""
-    with titled(hold, "quiet") as pid:
-        wait_for(lambda: os.readlink(f"/proc/{pid}/fd/1") == os.devnull)
+    """If processes cannot be marked, and one may be the run that was being started when both were
+    killed, `up` says so and starts nothing beside it; when it has ended, or by name, the service
+    starts."""
+    with titled(hold, preexec_fn=forbid_marks) as pid:
         kill_holdfast(hold)
         for path in hold.state.glob("holdfast.db*"):
             path.unlink()
@@ -311,7 +312,7 @@ def test_in_doubt_nothing_is_started(hold: Hold, verb: str) -> None:
         lines = records.read_text().splitlines(keepends=True)
         records.write_text("".join(line for line in lines if line.startswith('{"begin"')))
         hold.services(web=quick(), other=quick(depends_on=["web"]))
-        told = hold.cli("up", "-d", "--timeout", "1s", expect=1)
+        told = hold.cli("up", "-d", "--timeout", "1s", expect=1, preexec_fn=forbid_marks)
         assert f"{pid} (python" in told.stdout
         assert "holdfast start web" in told.stdout
         assert hold.service("web")["pid"] is None

@@ -77,6 +77,12 @@ class KeeperLink:
         root = (self.facts.get("host") or {}).get("cgroup")
         return str(root) if root else None
 
+    @property
+    def ceilings(self) -> list[int]:
+        """The hard limits of all that this keeper, and killed ones before it, started
+        (`run_marks`); empty where they tell nothing."""
+        return (self.facts.get("host") or {}).get("ceilings") or []
+
     async def hello(self, version: str) -> Message:
         """Say who we are; answers the keeper's facts with runs, exits and kept."""
         facts = await self.ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Protocol
 
-from holdfast import kinship
+from holdfast import kinship, run_marks
 from holdfast.adapters import processes
 from holdfast.adapters.processes import Process
 
@@ -24,8 +24,9 @@ class Supervised(Protocol):
 
 
 class SupervisedProcesses:
-    """The same rule as at the keeper's socket (`keeper.peers`): who is gone, who says it is of
-    a live run, who is in our cgroup and who descends from a run or from the keeper."""
+    """The same rule as at the keeper's socket (`keeper.peers`): a process that is gone, that says
+    it is of a live run, that is in our cgroup, that descends from a run or from the keeper, or
+    that is not above the keeper's ceiling (`run_marks`)."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -50,8 +51,20 @@ class SupervisedProcesses:
         # Orphans of runs become the keeper's children; so is the supervisor, but no client.
         if link.keeper_pid in pids and os.getpid() not in pids:
             return Standing(True, claimed)
+        # An orphan whose parents, session and environment tell nothing any more.
+        is_outside = run_marks.is_outside(line, link.ceilings)
+        if not is_outside and process.pid != os.getpid():
+            return Standing(None if is_outside is None else True, self._marked_run(process))
         # Asked last: of a process that ended meanwhile, nothing above was read for sure.
         now = processes.process(process.pid)
         if not line or now is None or now.start_time != process.start_time:
             return Standing(None)
         return Standing(False)
+
+    def _marked_run(self, process: Process) -> str | None:
+        """The live run whose mark the process has."""
+        limits = run_marks.read(process.pid)
+        if limits is None or not run_marks.is_mark(limits[0]):
+            return None
+        runs = self._context.link.runs
+        return next((run_id for run_id in runs if run_marks.mark_of(run_id) == limits[0]), None)

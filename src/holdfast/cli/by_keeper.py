@@ -44,6 +44,7 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
             "version": facts.get("version"),
             "project": call.places.project,
             "last_error": facts["supervisor"].get("last_error"),
+            "unclaimed": facts.get("unclaimed") or [],
         },
         "services": services,
     }

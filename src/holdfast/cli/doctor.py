@@ -75,6 +75,7 @@ def all_checks(call: Call) -> Iterator[Check]:
         yield from check_systemd(cgroup, is_booted=os.path.isdir("/run/systemd/system"))
     yield check_desktop(call.environ)
     yield check_daemon(call, keeper)
+    yield from check_unclaimed(keeper)
     yield from check_doors(call)
 
 
@@ -326,6 +327,17 @@ def check_daemon(call: Call, facts: dict[str, Any] | None) -> Check:
         f"{found}, supervisor {supervisor.get('state')} {why}".rstrip(),
         f"see {errors}; then `holdfast up`",
     )
+
+
+def check_unclaimed(facts: dict[str, Any] | None) -> Iterator[Check]:
+    """Processes that came from a service and removed every trace of which one."""
+    if unclaimed := (facts or {}).get("unclaimed"):
+        yield Check(
+            "processes",
+            "warn",
+            f"belongs to no service: {screen.processes(unclaimed)}",
+            "end it yourself (kill), or with everything else: holdfast down",
+        )
 
 
 def check_doors(call: Call) -> Iterator[Check]:

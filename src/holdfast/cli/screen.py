@@ -13,6 +13,7 @@ from holdfast.vocabulary.printable import printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 _CODES = {
     "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
@@ -57,6 +58,11 @@ PLAIN = Paint(is_on=False)
 def counted(number: int, what: str) -> str:
     """«1 service», «3 services»."""
     return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def processes(found: list[dict[str, Any]]) -> str:
+    """Each by name and pid: «sleep (4711), sh (4712)»."""
+    return ", ".join(f"{printable(process['name'])} ({process['pid']})" for process in found)
 
 
 def being(state: str, paint: Paint = PLAIN) -> str:

@@ -78,6 +78,9 @@ def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
         lines.append(paint(told, "red"))
     if why := supervisor.get("unrecorded"):
         lines.append(paint(f"history cannot be written: {why} (holdfast doctor)", "red"))
+    if unclaimed := supervisor.get("unclaimed"):
+        told = screen.processes(unclaimed)
+        lines.append(paint(f"belongs to no service: {told} (holdfast down ends it)", "yellow"))
     if waiting := supervisor.get("approvals"):
         lines.append(paint(f"waiting for approval: {waiting} (holdfast approvals)", "yellow"))
     return lines

@@ -1,8 +1,10 @@
-"""How much each live run has printed, as the keeper knows it; asked only when looked at."""
+"""What the keeper alone knows and `status` shows: how much each live run has printed, and which
+processes no run owns. Asked only when somebody looks."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.engine.ports import Clock
@@ -21,6 +23,8 @@ class RecordedBytes:
         self._link = link
         self._clock = clock
         self._asked_at = float("-inf")
+        self.unclaimed: list[dict[str, Any]] = []
+        """Processes that descend from the keeper and belong to no run: `pid`, `name`."""
         self._refreshing: asyncio.Task[None] | None = None
 
     def is_fresh(self) -> bool:
@@ -38,6 +42,7 @@ class RecordedBytes:
             facts = await self._link.ask({"do": "list", "only": "log_bytes"})
         except HoldfastError:
             return
+        self.unclaimed = facts.get("unclaimed") or []
         for run in facts.get("runs") or ():
             runner = self._roster.runners.get(run["service"])
             live = runner.run if runner is not None else None

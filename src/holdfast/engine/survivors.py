@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection, Coroutine
 from typing import Any
 
+from holdfast import run_marks
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import OpenRun
@@ -106,7 +108,7 @@ class Survivors:
             self._doubt(doubt["service"], doubt["processes"])
         strays = answer.get("strays") or []
         roster = self._roster
-        rest = []
+        rest = self._marked_rest(answer.get("marks") or ())
         for name, runs in roster.open_runs.items():
             # Without a start time the history does not identify it; the keeper's record may.
             roster.open_runs[name] = [
@@ -121,7 +123,7 @@ class Survivors:
                 continue
             is_over = last is not None and last.accounted == run_id
             if is_over or not found["start_time"]:
-                spec = runner.declaration.spec if runner is not None else _unknown_spec(name)
+                spec = self._spec_of(name)
                 facts = {"run_id": run_id, "service": name}
                 if is_over and last is not None:
                     facts["number"] = last.number
@@ -141,6 +143,20 @@ class Survivors:
                 )
             )
         await asyncio.gather(*rest)
+
+    def _marked_rest(self, marks: Collection[int]) -> list[Coroutine[Any, Any, None]]:
+        """Ends what lives of a service's last run, known by nothing but the run's mark."""
+        last = {name: it.accounted for name, it in self._roster.records.items()}
+        last |= {name: it.accounted for name, it in self._roster.runners.items()}
+        return [
+            self._end_rest({"run_id": run_id, "service": name}, self._spec_of(name))
+            for name, run_id in last.items()
+            if run_id and marks and run_marks.mark_of(run_id) in marks
+        ]
+
+    def _spec_of(self, name: str) -> ServiceSpec:
+        runner = self._roster.runners.get(name)
+        return runner.declaration.spec if runner is not None else _unknown_spec(name)
 
     async def _settle(self, name: str, run: OpenRun) -> bool:
         runner = self._roster.runners[name]

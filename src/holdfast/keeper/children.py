@@ -10,6 +10,7 @@ import os
 import signal
 from functools import partial
 
+from holdfast import run_marks
 from holdfast.keeper import host, stdio, terminal
 from holdfast.keeper.cgroup_limits import prepare
 from holdfast.keeper.deathwatch import Deathwatch
@@ -93,6 +94,7 @@ class Children:
                 launch.ready = int(told["fd"]), self._held(told["name"])
             launch.cgroup, enforced = prepare(self._cgroups, asked["run_id"], asked.get("limits"))
             asked = {**asked, "cgroup": launch.cgroup, "enforced": enforced}
+            launch.mark = run_marks.mark_of(asked["run_id"])
             if kind != "task":
                 self.records.begin(asked, launch)
             pid = self._spawner.spawn(launch)

@@ -246,6 +246,11 @@ def _identity_of(pid: int) -> str | None:
     return found.start_time if found is not None and found.is_alive else None
 
 
+def is_alive(seen: Process) -> bool:
+    """Whether that very process is there still."""
+    return _identity_of(seen.pid) == seen.start_time
+
+
 def start_time(pid: int) -> str | None:
     """An opaque token that differs between two processes of the same pid in one boot."""
     if sys.platform == "darwin":

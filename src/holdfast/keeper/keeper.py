@@ -27,6 +27,8 @@ from holdfast.keeper.mending import Mending
 from holdfast.keeper.notes import Notes
 from holdfast.keeper.peers import is_supervised
 from holdfast.keeper.run_records import RunRecords
+from holdfast.keeper.runs import DEFAULT_GRACE_SECONDS
+from holdfast.keeper.unclaimed import Unclaimed
 from holdfast.keeper.words import Words
 
 TYPE_CHECKING = False
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 _LOOK_SECONDS = 1.0
+_MAX_CEILINGS = 20
 _LAST_WORDS_SECONDS = 3.0
 
 
@@ -65,6 +68,8 @@ class Keeper:
         self.is_shutting_down = False
         self.end_requests = EndRequests(self)
         self.spawner, launcher.memory = launcher.spawner, self.memory
+        self._ceiling = launcher.ceiling
+        self.ceilings = self._find_ceilings()
         host.set_subreaper()
         kernel_files.reserve()
         self.cgroups = Cgroups(hash_of(options.state))
@@ -101,6 +106,9 @@ class Keeper:
             ),
         )
         self.children.departures.has_requests = self._has_requests
+        self._unclaimed = Unclaimed(
+            self.children, self.cgroups, self.ceilings, is_successor=self._is_successor
+        )
         self.notes = Notes(loop, self.held, self.memory, self.children.runs)
         self.supervisor = Supervisor(loop, launcher, self.children, self._on_link)
         self._words = Words(self)
@@ -108,8 +116,24 @@ class Keeper:
         self._host = {
             "cgroup": self.cgroups.root,
             "cgroup_kill": self.cgroups.can_kill,
+            "ceilings": self.ceilings,
             **host.facts(),
         }
+
+    def _find_ceilings(self) -> list[int]:
+        """Our own, and those of earlier keepers that were killed: their orphans may live. None if
+        ours does not tell, because some of what we hold was started without it."""
+        if self._ceiling is None:
+            return []
+        try:
+            with open(self._description_path(), "rb") as file:
+                note = lean_json.loads(file.read())
+        except (OSError, ValueError):
+            note = {}
+        if not isinstance(note, dict) or note.get("boot_id") != host.boot_id():
+            return [self._ceiling]
+        earlier = [it for it in note.get("ceilings") or () if isinstance(it, int)]
+        return [self._ceiling, *(it for it in earlier if it != self._ceiling)][:_MAX_CEILINGS]
 
     # Doors.
 
@@ -190,8 +214,10 @@ class Keeper:
         return self.link is not None and self.link.has_requests
 
     def _on_peer(self, sock: socket.socket, process: Process | None) -> None:
-        runs, root = self.children.runs, self.cgroups.root
-        self._add_peer(sock, is_supervised(process, runs, root, self.supervisor.pid))
+        is_agent = is_supervised(
+            process, self.children.runs, self.cgroups.root, self.supervisor.pid, self.ceilings
+        )
+        self._add_peer(sock, is_agent)
 
     def _add_peer(self, sock: socket.socket, is_agent: bool) -> Connection:
         handle, on_closed = self._words.handle, self._on_closed
@@ -260,7 +286,16 @@ class Keeper:
             "exits": self.journal.exits(),
             "held": self.held.names(),
             "supervisor": self.supervisor.facts(),
+            "unclaimed": self._unclaimed.facts(),
         }
+
+    def recorded(self) -> Facts:
+        """What `status` asks for again and again."""
+        runs = [
+            {"run_id": it.run_id, "service": it.service, "log_bytes": it.log_bytes}
+            for it in self.children.runs.values()
+        ]
+        return {"runs": runs, "unclaimed": self._unclaimed.facts(is_rough=True)}
 
     def hand_spares(self, connection: Connection) -> None:
         """Copies of everything that must survive this process; and what nobody was told of. First
@@ -291,17 +326,21 @@ class Keeper:
             self.exit_code = exit_code
         self.is_shutting_down = True
         doomed = list(self.children.runs.values())
-        self.children.departures.on_empty = self._on_runs_ended
+        self.children.departures.on_empty = lambda: self._on_runs_ended(grace)
         for run in doomed:
             patience = run.stop["grace"] if grace is None else grace
             self.children.departures.end(run, run.stop["signal"], patience)
-        self._on_runs_ended()
+        self._on_runs_ended(grace)
 
-    def _on_runs_ended(self) -> None:
+    def _on_runs_ended(self, grace: float | None) -> None:
         if self.children.runs:
             return
         self.children.departures.on_empty = None
-        self.supervisor.retire(self.tell_to_retire, self.loop.stop)
+        self._unclaimed.end(
+            DEFAULT_GRACE_SECONDS if grace is None else grace,
+            self.loop,
+            lambda: self.supervisor.retire(self.tell_to_retire, self.loop.stop),
+        )
 
     def tell_to_retire(self) -> None:
         if self.link is not None:
@@ -346,6 +385,7 @@ class Keeper:
             "held": self.held.table(),
             "nofile": self.spawner.nofile,
             "oom_score": self.spawner.oom_score,
+            "ceiling": self._ceiling,
             "umask": self.spawner.umask,
             "logs": self.logs.states(),
             "untold_gaps": [*self._untold_gaps.values()],
@@ -428,5 +468,6 @@ class Keeper:
             "state": self._options.state,
             "runtime": self._options.runtime,
             "started_at": self.started_at,
+            "ceilings": self.ceilings,
         }
         replace_file(self._description_path(), lean_json.encoded(description) + b"\n")

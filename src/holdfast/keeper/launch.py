@@ -98,6 +98,7 @@ class Launch:
         "cwd",
         "env",
         "keeps_high_limits",
+        "mark",
         "nice",
         "nofile",
         "passed",
@@ -133,6 +134,8 @@ class Launch:
         self.ready: tuple[int, int] | None = None
         """The number that the program finds a descriptor at, to say that it is ready."""
         self.keeps_high_limits = False
+        self.mark: int | None = None
+        """Of its run (`run_marks`)."""
         self.nofile: Limits | None = None
         """To be set last: until then, descriptors beyond it may be needed."""
 

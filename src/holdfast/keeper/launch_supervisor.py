@@ -12,6 +12,7 @@ import os
 import sys
 import time
 
+from holdfast import run_marks
 from holdfast.keeper import complaints, host
 from holdfast.keeper.launch import Launch, SpawnError
 from holdfast.keeper.spawn import Spawner
@@ -46,6 +47,8 @@ KEPT_ENVIRONMENT = "supervisor_environment"
 """What the supervisor wants its successor to have in its environment."""
 NOFILE, OOM_SCORE = "HOLDFAST_NOFILE", "HOLDFAST_OOM_SCORE"
 """Where it finds what the keeper was born with: it may have to become one."""
+CEILING = "HOLDFAST_CEILING"
+"""Where it finds the hard limit that the first keeper gave itself (`run_marks`)."""
 _KEPT_VARIABLES = (
     "PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
 )  # fmt: skip
@@ -71,6 +74,16 @@ def minimal_environment() -> dict[str, str]:
     }
 
 
+def _ceiling(table: Table) -> int | None:
+    """The hard limit of this keeper and of all that it starts. A fresh keeper lowers its own. One
+    that took over has it already, unless its predecessor was of a version without it: then
+    processes above any ceiling are ours too, and it would tell nothing."""
+    if not table:
+        return run_marks.lower_ceiling(host.start_time(os.getpid()))
+    ceiling: int | None = table.get("ceiling")
+    return ceiling if ceiling and run_marks.has_ceiling(ceiling) else None
+
+
 class Launcher:
     """How the supervisor's process is made. Needs little of the keeper, so that the first
     one can begin to load while the keeper still does."""
@@ -79,6 +92,7 @@ class Launcher:
         # With the limits that the first of us was born with.
         nofile, now = table.get("nofile"), host.raise_nofile()
         score = table["oom_score"] if "oom_score" in table else host.lower_oom()
+        self.ceiling = _ceiling(table)
         self.spawner = Spawner((nofile[0], nofile[1]) if nofile else now, score, umask)
         self._argv = options.supervisor_argv or default_argv(options.import_path)
         self._places = ["--state", options.state, "--runtime", options.runtime]
@@ -122,6 +136,7 @@ class Launcher:
         environment[NOFILE] = "{}:{}".format(*self.spawner.nofile)
         score = self.spawner.oom_score
         environment[OOM_SCORE] = "" if score is None else str(score)
+        environment[CEILING] = str(self.ceiling or "")
         launch = Launch(argv, environment, "/", stdio=(self.spawner.null, err, err))
         launch.keeps_high_limits = True
         for fd in passed:

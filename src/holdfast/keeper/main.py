@@ -14,7 +14,7 @@ import time
 import holdfast
 from holdfast import claims, lean_json
 from holdfast.keeper import complaints, lock
-from holdfast.keeper.launch_supervisor import NOFILE, OOM_SCORE, Launcher, check_argv
+from holdfast.keeper.launch_supervisor import CEILING, NOFILE, OOM_SCORE, Launcher, check_argv
 from holdfast.keeper.options import Options
 
 TYPE_CHECKING = False
@@ -112,6 +112,8 @@ def _take_origin(table: Table) -> None:
         table.setdefault("nofile", [int(number) for number in text.split(":")])
     if text := os.environ.get(OOM_SCORE):
         table.setdefault("oom_score", int(text))
+    if text := os.environ.get(CEILING):
+        table.setdefault("ceiling", int(text))
 
 
 def _put_together(

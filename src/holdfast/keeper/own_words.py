@@ -28,21 +28,18 @@ def do_hello(words: Words, connection: Connection, message: Message, fds: list[i
 
 
 def do_list(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
-    if message.get("only") != "log_bytes":
-        return words.keeper.facts()
-    # What `status` asks for again and again.
-    return {
-        "runs": [
-            {"run_id": it.run_id, "service": it.service, "log_bytes": it.log_bytes}
-            for it in words.keeper.children.runs.values()
-        ]
-    }
+    is_brief = message.get("only") == "log_bytes"
+    return words.keeper.recorded() if is_brief else words.keeper.facts()
 
 
 def do_strays(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     """Runs of this state folder that live, but that no keeper told anybody about."""
     strays = words.keeper.children.strays
-    return {"strays": [it.facts() for it in strays.unknown()], "doubts": strays.doubts}
+    return {
+        "strays": [it.facts() for it in strays.unknown()],
+        "doubts": strays.doubts,
+        "marks": list(strays.unlisted_marks()),
+    }
 
 
 def do_end_rest(

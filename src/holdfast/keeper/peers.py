@@ -1,7 +1,8 @@
 """Who is at the other end of the control socket: a person, or something that we supervise?
 
-The same rule as at the line door (`app.application`): who is gone, who says it is of a live
-run, who is in our cgroup and who descends from a run or from the keeper counts as supervised.
+The same rule as at the line door (`app.standing`): a process that is gone, that says it is of a
+live run, that is in our cgroup, that descends from a run or from the keeper, or that is not above
+the keeper's ceiling (`run_marks`) counts as supervised.
 Asked once for each peer, when it comes in: later its pid may be somebody else's.
 """
 
@@ -9,13 +10,13 @@ from __future__ import annotations
 
 import os
 
-from holdfast import kinship
+from holdfast import kinship, run_marks
 from holdfast.keeper import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from holdfast.keeper.host import Process
     from holdfast.keeper.runs import Run
@@ -38,6 +39,7 @@ def is_supervised(
     runs: Mapping[str, Run],
     cgroup_root: str | None,
     supervisor_pid: int | None,
+    ceilings: Collection[int] = (),
 ) -> bool:
     """Whether this process is one of ours; yes where that cannot be ruled out."""
     if peer is None or host.run_id_of(peer.pid) in runs:
@@ -51,6 +53,9 @@ def is_supervised(
     pids = {process.pid for process in line}
     # Orphans of runs become the keeper's children; so is the supervisor, but no person's shell.
     if os.getpid() in pids and supervisor_pid not in pids:
+        return True
+    # An orphan whose parents, session and environment tell nothing any more.
+    if not run_marks.is_outside(line, ceilings) and peer.pid != supervisor_pid:
         return True
     # Asked last: of a process that ended meanwhile, nothing above was read for sure.
     now = host.process(peer.pid)

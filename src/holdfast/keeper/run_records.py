@@ -7,8 +7,8 @@ created, `run` when its pid is known, `over` when nothing of it is left. A disk 
 never costs a start: the file is then written anew as soon as it can be.
 
 A keeper that dies between `begin` and `run` leaves open whether there is a process. It would
-lead a session, be born right after `begin` and, unless it let go of its output, hold one of
-the pipes that `begin` names.
+lead a session and be born right after `begin`. Where the kernel keeps the mark of a run
+(`run_marks`), the process is found by that; elsewhere the service is in doubt.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class RunRecords:
                     "namespace": self._namespace,
                     "at": _now(),
                     "user": launch.user.uid if launch.user is not None else os.geteuid(),
-                    "pipes": [os.fstat(fd).st_ino for fd in (launch.stdio or ())[1:]],
                 }
             }
         )
@@ -174,7 +173,7 @@ class RunRecords:
                 continue  # a torn line: the writer died inside it
             if not isinstance(entry, dict):
                 continue
-            if begun := _whole(entry.get("begin"), "namespace", "at", "user", "pipes"):
+            if begun := _whole(entry.get("begin"), "namespace", "at", "user"):
                 self._unfinished[begun["run_id"]] = begun
             if run := _whole(entry.get("run"), "pid", "start_time", "started_at"):
                 self._unfinished.pop(run["run_id"], None)

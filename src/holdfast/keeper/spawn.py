@@ -11,6 +11,7 @@ import errno
 import os
 import resource
 
+from holdfast import run_marks
 from holdfast.keeper.launch import SpawnError, excess_of, failure
 
 TYPE_CHECKING = False
@@ -44,6 +45,7 @@ class Spawner:
             self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
             self._own_oom_score = os.read(self._oom_fd, 16)
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._unmarked = run_marks.own() if run_marks.can_mark() else None
         self._only_forks = False
 
     def spawn(self, launch: Launch) -> int:
@@ -59,7 +61,10 @@ class Spawner:
             # The child lowers it as its last step: before, it needs descriptors itself.
             lowers, launch.nofile = False, self.nofile
         own_umask = os.umask(self.umask)
+        unmarked = self._unmarked if launch.mark is not None else None
         try:
+            if unmarked is not None:
+                resource.setrlimit(run_marks.RLIMIT, (launch.mark or 0, unmarked[1]))
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, self.nofile)
             if self._oom_fd >= 0:
@@ -70,6 +75,8 @@ class Spawner:
             self._only_forks = True
         finally:
             os.umask(own_umask)
+            if unmarked is not None:
+                resource.setrlimit(run_marks.RLIMIT, unmarked)
             if self._oom_fd >= 0:
                 os.pwrite(self._oom_fd, self._own_oom_score, 0)
             if lowers:
@@ -220,11 +227,20 @@ def _enter_cgroup(launch: Launch) -> None:
 
 def _limit(launch: Launch) -> None:
     for number, pair in launch.rlimits.items():
-        resource.setrlimit(number, pair)
+        resource.setrlimit(number, pair if number != run_marks.RLIMIT else _within_ceiling(pair))
     if launch.nice is not None:
         os.setpriority(os.PRIO_PROCESS, 0, launch.nice)
     if launch.umask is not None:
         os.umask(launch.umask)
+
+
+def _within_ceiling(pair: Limits) -> Limits:
+    """The asked limits, as far as the keeper's own hard limit allows them."""
+    ceiling = resource.getrlimit(run_marks.RLIMIT)[1]
+    soft, hard = (ceiling if it == resource.RLIM_INFINITY else it for it in pair)
+    if ceiling == resource.RLIM_INFINITY:
+        return pair
+    return min(soft, ceiling), min(hard, ceiling)
 
 
 def _change_user(launch: Launch) -> None:

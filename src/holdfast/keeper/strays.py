@@ -1,4 +1,5 @@
-"""Runs that live, but of which no table tells: found by what their environment says.
+"""Runs that live, but of which no table tells: found by what their environment says, and by the
+mark of their run (`run_marks`), which stays when the environment is emptied.
 
 A keeper that dies between a spawn and its answer leaves such a run. Looks through all
 processes, which is slow: only for a keeper that has just begun. Ends only what a run left
@@ -12,7 +13,9 @@ import stat
 import sys
 import time
 
+from holdfast import run_marks
 from holdfast.keeper import host, kernel_files
+from holdfast.keeper.tree import mark_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ class Strays:
         self._cgroups = cgroups
         self._project = cgroups.project
         self._living: Collection[str] | None = None
+        self._unlisted_marks: frozenset[int] = frozenset()
         self._found: Collection[Stray] = ()
         self.doubts: list[Facts] = []
         """Starts that an earlier keeper had begun, with the processes that may be theirs."""
@@ -107,32 +111,42 @@ class Strays:
             is_ours = marks.get(STATE) == self._project and SERVICE in marks
             return is_ours and marks[RUN_ID] not in known
 
-        found = {it.run_id: it for it in find(is_unknown, self._barred())}
+        everybody = _candidates(self._barred())
+        members = _members(is_unknown, everybody).values()
+        found = {it.run_id: it for it in map(_main_of, members)}
         self._living = set(found)
         for run_id, stray in found.items():
             if run_id in self._journal:
                 stray.start_time = ""
         found.update((it.run_id, it) for it in self._recorded())
         self.doubts = [it for it in self.doubts if it["run_id"] not in found]
+        listed = {run_marks.mark_of(run_id) for run_id in (*known, *found)}
+        marks = {mark for process in everybody if (mark := mark_of(process)) is not None}
+        self._unlisted_marks = frozenset(marks - listed)
         self._found = list(found.values())
         return self._found
 
+    def unlisted_marks(self) -> Collection[int]:
+        """The marks of further runs of which a process lives, as of the last look: they may be of
+        anybody's Holdfast."""
+        return self._unlisted_marks
+
     def _recorded(self) -> list[Stray]:
         """Main processes that are known without their environment: by pid and start time, or by
-        a pipe of ours. Starts that may have left a process are told in `doubts`."""
+        the mark of a start. Starts that may have left a process are told in `doubts`."""
         records = self._children.records
         found = [_of_record(facts, facts["pid"]) for facts in records.survivors()]
         self.doubts = []
         for begun, candidates in records.unfinished():
-            may_be = [it for it in candidates if it.pid not in self._barred() and _is_free(it)]
-            holders = [it for it in may_be if _holds(it.pid, begun["pipes"])]
-            found += [_of_record({**begun, "start_time": it.start_time}, it.pid) for it in holders]
-            if may_be and not holders:
+            may_be = [it for it in candidates if it.pid not in self._barred()]
+            marked = [it for it in may_be if mark_of(it) == run_marks.mark_of(begun["run_id"])]
+            found += [_of_record({**begun, "start_time": it.start_time}, it.pid) for it in marked]
+            if run_marks.can_mark() or not may_be:
+                records.dismiss(begun["run_id"])
+            else:
                 told = [{"pid": it.pid, "name": it.name} for it in may_be]
                 keys = ("run_id", "service", "number")
                 self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})
-            elif not may_be:
-                records.dismiss(begun["run_id"])
         return found
 
     def are_left(self) -> bool:
@@ -162,10 +176,13 @@ class Strays:
         at everybody tells: another one for each of many runs would take long."""
         if self._living is None:
             self.unknown()
-        if run_id not in (self._living or ()):
+        mark = run_marks.mark_of(run_id)
+        if run_id not in (self._living or ()) and mark not in self._unlisted_marks:
             return []
-        members = _members(lambda marks: marks[RUN_ID] == run_id, self._barred())
-        return [process.pid for process, _ in members.get(run_id, ())]
+        everybody = _candidates(self._barred())
+        members = _members(lambda marks: marks[RUN_ID] == run_id, everybody).get(run_id, ())
+        named = {process.pid for process, _ in members}
+        return [it.pid for it in everybody if it.pid in named or mark_of(it) == mark]
 
     def _is_new(self, run_id: str) -> bool:
         return run_id not in self._children.runs and run_id not in self._journal
@@ -179,40 +196,23 @@ def _of_record(facts: Facts, pid: int) -> Stray:
     return Stray(pid, facts["start_time"], marks, int(facts["number"] or 0))
 
 
-def _is_free(process: Process) -> bool:
-    """Whether the environment of a process leaves open whose run it is: it is empty, or something
-    was written over it. One that is whole names its run, or was not started by a keeper."""
-    environment = kernel_files.read(f"/proc/{process.pid}/environ") or b""
-    items = [it for it in environment.split(b"\0") if it]
-    is_whole = bool(items) and all(b"=" in item for item in items)
-    return not is_whole and RUN_ID not in host.marks_of(process.pid)
-
-
-def _holds(pid: int, pipes: Collection[int]) -> bool:
-    """Whether a process has one of these pipes as its output."""
-    for number in (1, 2):
-        try:
-            facts = os.stat(f"/proc/{pid}/fd/{number}")
-        except OSError:
-            continue
-        if stat.S_ISFIFO(facts.st_mode) and facts.st_ino in pipes:
-            return True
-    return False
-
-
 def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:
     """One stray for each run that is wanted and of which a process lives."""
-    return [_main_of(members) for members in _members(is_wanted, barred).values()]
+    return [_main_of(members) for members in _members(is_wanted, _candidates(barred)).values()]
+
+
+def _candidates(barred: Collection[int]) -> list[Process]:
+    # Session 0: a kernel thread.
+    return [
+        it for it in host.all_processes() if it.session and it.is_alive and it.pid not in barred
+    ]
 
 
 def _members(
-    is_wanted: Callable[[Marks], bool], barred: Collection[int]
+    is_wanted: Callable[[Marks], bool], candidates: list[Process]
 ) -> dict[str, list[tuple[Process, Marks]]]:
     runs: dict[str, list[tuple[Process, Marks]]] = {}
-    for process in host.all_processes():
-        # Session 0: a kernel thread.
-        if not process.session or not process.is_alive or process.pid in barred:
-            continue
+    for process in candidates:
         marks = host.marks_of(process.pid, _EXEC_PATIENCE_SECONDS)
         if RUN_ID in marks and is_wanted(marks):
             runs.setdefault(marks[RUN_ID], []).append((process, marks))

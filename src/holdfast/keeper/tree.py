@@ -15,7 +15,8 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable
 
-from holdfast.keeper import host
+from holdfast import kinship, run_marks
+from holdfast.keeper import host, kernel_files
 from holdfast.keeper.cgroups import Cgroups
 from holdfast.keeper.host import Process
 from holdfast.keeper.outlets import prints_to
@@ -26,9 +27,11 @@ _PATIENCE_SECONDS = 0.03
 
 _living: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
 _cookies: dict[int, tuple[str, str | None]] = {}
+_marks: dict[int, tuple[str, int | None]] = {}
+_max_marks = 4096
 
 
-class _Found(dict[int, Process]):
+class Found(dict[int, Process]):
     """What a walk has found, by pid; each one is visited before its children are listed."""
 
     __slots__ = ("_visit",)
@@ -49,8 +52,8 @@ class Tree:
 
     __slots__ = (
         "__weakref__", "_cgroups", "_collected_at", "_dead", "_is_main_gone", "_is_over",
-        "_known_children", "_leads_session", "_seen", "_start_time", "_stopped_before", "_zombies",
-        "cgroup", "is_child", "is_paused", "parts", "pid", "run_id",
+        "_known_children", "_leads_session", "_mark", "_seen", "_start_time", "_stopped_before",
+        "_zombies", "cgroup", "is_child", "is_paused", "parts", "pid", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +78,7 @@ class Tree:
         self._known_children = known_children
         self._is_main_gone = False
         self._is_over = False
+        self._mark = 0
         self._seen: dict[int, str] = {}
         self._dead: set[int] = set()
         self._zombies: Collection[int] = ()
@@ -87,6 +91,13 @@ class Tree:
     def start_time(self) -> str:
         self.identify()
         return self._start_time
+
+    @property
+    def mark(self) -> int:
+        """The soft limit of its processes (`run_marks`); computed when it is first needed."""
+        if not self._mark:
+            self._mark = run_marks.mark_of(self.run_id)
+        return self._mark
 
     @property
     def is_collected(self) -> bool:
@@ -134,7 +145,7 @@ class Tree:
         Rough: orphans that came within the last milliseconds may be missing, which makes
         the question cheap when a hundred runs are asked in a row.
         """
-        found = _Found(None)
+        found = Found(None)
         self._find(found, is_rough)
         return list(found.values())
 
@@ -233,7 +244,7 @@ class Tree:
     def _strangers(self, since: float) -> list[int]:
         return [pid for pid in strangers_since(since, self._known_children) if pid != self.pid]
 
-    def _find(self, found: _Found, is_rough: bool = False) -> None:
+    def _find(self, found: Found, is_rough: bool = False) -> None:
         if self._is_over:
             return
         self._dead = set()
@@ -251,7 +262,7 @@ class Tree:
         if not found and not is_rough and not self.is_main_alive():
             self._end()
 
-    def _walk(self, found: _Found, inside: frozenset[int], is_rough: bool) -> None:
+    def _walk(self, found: Found, inside: frozenset[int], is_rough: bool) -> None:
         if (main := self._main()) is not None:
             found.add(main)
             self._descend(found, main.pid)
@@ -266,7 +277,7 @@ class Tree:
             if found or not strangers or strangers == self._strangers(NOW):
                 return
 
-    def _take_orphan(self, pid: int, found: _Found, inside: frozenset[int]) -> bool:
+    def _take_orphan(self, pid: int, found: Found, inside: frozenset[int]) -> bool:
         if pid in found:
             return False
         if pid in self._zombies:
@@ -281,7 +292,7 @@ class Tree:
         found.add(process)
         return True
 
-    def _descend(self, found: _Found, ancestor: int) -> None:
+    def _descend(self, found: Found, ancestor: int) -> None:
         queue = [ancestor]
         for parent in queue:
             for pid in host.children(parent, found[parent].threads):
@@ -295,8 +306,11 @@ class Tree:
                 found.add(process)
                 queue.append(pid)
 
-    def _owns(self, orphan: Process, found: _Found, inside: frozenset[int]) -> bool:
+    def _owns(self, orphan: Process, found: Found, inside: frozenset[int]) -> bool:
         if self._seen.get(orphan.pid) == orphan.start_time or orphan.pid in inside:
+            return True
+        mark = mark_of(orphan)
+        if mark == self.mark:
             return True
         others = [tree for tree in _living.values() if tree is not self]
         if any(tree._seen.get(orphan.pid) == orphan.start_time for tree in others):
@@ -305,24 +319,27 @@ class Tree:
             return True
         if any(process.session == orphan.session for process in found.values()):
             return True
+        if mark is not None:
+            return False  # another run's, or one of a Holdfast that runs inside a service
         cookie = host.run_id_of(orphan.pid)
         if cookie is not None:
             return cookie == self.run_id
         return prints_to(orphan.pid, self.parts) or self._is_sole_candidate(orphan, others)
 
-    def _is_sole_candidate(self, orphan: Process, others: list[Tree]) -> bool:
+    def _is_sole_candidate(self, orphan: Process, others: Collection[Tree]) -> bool:
         """Whether an orphan without any mark can have come from no other run than this."""
         born = int(orphan.start_time)
         if born < int(self.start_time):
             return False
-        if any(tree.is_child and int(tree.start_time) <= born for tree in others):
+        rivals = [tree for tree in others if tree is not self and tree.is_child]
+        if any(int(tree.start_time) <= born for tree in rivals):
             return False
         for pid in self._known_children():
             if (cookie := host.run_id_of(pid)) is not None and cookie != self.run_id:
                 return False
         return True
 
-    def _scan(self, found: _Found, inside: frozenset[int], is_rough: bool) -> None:
+    def _scan(self, found: Found, inside: frozenset[int], is_rough: bool) -> None:
         """Look at every process of the machine: for runs whose orphans go to init."""
         everybody = {process.pid: process for process in host.all_processes(is_rough)}
         _forget_cookies(everybody)
@@ -343,6 +360,7 @@ class Tree:
                 or self._seen.get(process.pid) == process.start_time
                 or (self._leads_session and process.session == self.pid)
                 or _cookie_of(process) == self.run_id
+                or (process.session and mark_of(process) == self.mark)
             ):
                 found.add(process)
         queue = list(found)
@@ -385,9 +403,28 @@ class Tree:
             # Nothing is reaped meanwhile, so who is dead stays dead and listed.
             dead = self._zombies = self._dead
             left_out = spared()
-            self._find(_Found(reach))
+            self._find(Found(reach))
         self._zombies = ()
         return count
+
+
+def is_owned(orphan: Process, trees: Collection[Tree]) -> bool:
+    """Whether one of these runs owns an orphan; the same evidence as in `Tree`, without a walk."""
+    mark = mark_of(orphan)
+    for tree in trees:
+        if mark == tree.mark or tree._seen.get(orphan.pid) == orphan.start_time:
+            return True
+        if tree._leads_session and orphan.session == tree.pid:
+            return True
+    if mark is None and (cookie := _cookie_of(orphan)) is not None:
+        return any(tree.run_id == cookie for tree in trees)
+    membership = kernel_files.read(f"/proc/{orphan.pid}/cgroup") or b""
+    for tree in trees:
+        if tree.cgroup is not None and kinship.is_below(tree.cgroup, membership):
+            return True
+        if mark is None and prints_to(orphan.pid, tree.parts):
+            return True
+    return mark is None and any(tree._is_sole_candidate(orphan, trees) for tree in trees)
 
 
 def _signal_own_group(pid: int, number: int) -> bool:
@@ -411,5 +448,25 @@ def _cookie_of(process: Process) -> str | None:
 
 
 def _forget_cookies(everybody: dict[int, Process]) -> None:
-    for pid in [pid for pid in _cookies if pid not in everybody]:
-        del _cookies[pid]
+    global _max_marks
+    _max_marks = max(_max_marks, 2 * len(everybody))
+    for remembered in (_cookies, _marks):
+        for pid in [pid for pid in remembered if pid not in everybody]:
+            remembered.pop(pid, None)
+
+
+def shows_run(process: Process) -> bool:
+    """Whether a process tells of itself which run it is of."""
+    return mark_of(process) is not None or _cookie_of(process) is not None
+
+
+def mark_of(process: Process) -> int | None:
+    """The run's mark that a process was born with, if any. Remembered at the first look."""
+    start_time, mark = _marks.get(process.pid, ("", None))
+    if start_time != process.start_time:
+        if len(_marks) >= _max_marks:
+            _marks.clear()
+        limits = run_marks.read(process.pid)
+        mark = limits[0] if limits is not None and run_marks.is_mark(limits[0]) else None
+        _marks[process.pid] = (process.start_time, mark)
+    return mark

@@ -39,6 +39,9 @@ class SupervisorStatus(Result, frozen=True, kw_only=True):
     """How many commands wait for somebody's approval; unset: none."""
     unrecorded: str | msgspec.UnsetType = msgspec.UNSET
     """Why history cannot be written now, as on a full disk; unset: it is."""
+    unclaimed: list[dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    """Processes that a service started and that belong to none any more: `pid`, `name`. `down`
+    ends them; unset: none."""
 
 
 class ServiceStatus(Result, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from holdfast.vocabulary.written_status import WrittenStatus
 
 
 def status(context: Context, command: Status) -> WrittenStatus | Awaitable[WrittenStatus]:
-    if context.recorded.is_fresh() or not context.roster.runners:
+    if context.recorded.is_fresh():
         return _status(context, command)
     return _refreshed_status(context, command)
 
@@ -48,6 +48,7 @@ def _status(context: Context, command: Status) -> WrittenStatus:
             **context.authority.status(),
             door_notes=context.door_notes or msgspec.UNSET,
             fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
+            unclaimed=context.recorded.unclaimed or msgspec.UNSET,
             unrecorded=context.store.database.failing or msgspec.UNSET,
         ),
         services=views.written(runners, now),

@@ -1,0 +1,149 @@
+"""Two numbers in a kernel limit that tell whose process a process is.
+
+Linux limits the processor time of real-time tasks (`RLIMIT_RTTIME`, in microseconds). The limit
+has no effect on other tasks, is unlimited unless somebody sets it, and survives everything that a
+process can do to leave its family: fork, exec, a new session, an empty environment. Everybody can
+read it in `/proc/PID/limits`. So the keeper writes two numbers there, each of them far beyond the
+age of any machine:
+
+- The soft limit of a run's processes is the run's *mark*, a hash of its run id. It tells which run
+  an orphan came from. A process can change it, but only on purpose.
+- The hard limit of the keeper and of all that it starts is the keeper's *ceiling*. Only a process
+  with CAP_SYS_RESOURCE can raise it again, so that a process above the ceiling was not started by
+  this keeper, and one at or below it is not known to be a person.
+
+A ceiling consists of a level, the start time and the pid of its keeper. A Holdfast that runs inside
+a service of another takes a lower level, so that the processes around it are above its ceiling.
+Two Holdfasts side by side have the same level. The start time tells them apart: nobody but a keeper
+began at the very moment that its own hard limit names, because all others began after it.
+
+Reads any process, changes only the limits of its own. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from holdfast.kinship import Seen
+
+RLIMIT = 15
+"""RLIMIT_RTTIME, which Python names on Linux only."""
+UNLIMITED = 1 << 64
+_LEVEL_SHIFT, _TICKS_SHIFT = 56, 22
+_TOP_LEVEL, _LOWEST_LEVEL = 63, 1
+_TICKS_MASK, _PID_MASK = (1 << 34) - 1, (1 << 22) - 1
+_FIRST_MARK, _END_OF_MARKS = 1 << 55, 1 << 56
+_LINE = b"Max realtime timeout"
+
+
+def mark_of(run_id: str) -> int:
+    """The soft limit of every process of a run."""
+    value = 0xCBF29CE484222325
+    for byte in run_id.encode():
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return _FIRST_MARK | value >> 9
+
+
+def is_mark(soft: int) -> bool:
+    return _FIRST_MARK <= soft < _END_OF_MARKS
+
+
+def read(pid: int) -> tuple[int, int] | None:
+    """Soft and hard limit of a process; None where that cannot be read."""
+    if sys.platform != "linux":
+        return None
+    try:
+        fd = os.open(f"/proc/{pid}/limits", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return _parse(os.read(fd, 8192))
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(fd)
+
+
+def _parse(data: bytes) -> tuple[int, int] | None:
+    at = data.rfind(_LINE)
+    if at < 0:
+        return None
+    soft, hard = data[at + len(_LINE) :].split(None, 2)[:2]
+    return _number(soft), _number(hard)
+
+
+def _number(text: bytes) -> int:
+    return UNLIMITED if text == b"unlimited" else int(text)
+
+
+def own() -> tuple[int, int] | None:
+    """Soft and hard limit of this process as `setrlimit` takes them."""
+    return resource.getrlimit(RLIMIT) if sys.platform == "linux" else None
+
+
+def can_mark() -> bool:
+    """Whether the hard limit of this process leaves room for the marks of runs."""
+    limits = read(os.getpid())
+    return limits is not None and limits[1] >= _END_OF_MARKS
+
+
+def lower_ceiling(start_time: str | None) -> int | None:
+    """Lower the hard limit of this process, which began at that time, for good. The ceiling, or
+    None where the system does not let us have one."""
+    before = read(os.getpid())
+    if before is None or not start_time:
+        return None
+    level = min(before[1] >> _LEVEL_SHIFT, _TOP_LEVEL + 1) - 1
+    if level < _LOWEST_LEVEL:
+        return None
+    ceiling = level << _LEVEL_SHIFT | _origin(os.getpid(), start_time)
+    soft = min(before[0], ceiling)
+    try:
+        resource.setrlimit(RLIMIT, (soft, ceiling))
+    except (OSError, ValueError):
+        return None
+    return ceiling if has_ceiling(ceiling) else None
+
+
+def has_ceiling(ceiling: int) -> bool:
+    """Whether this is the hard limit of this process: a kernel of 32 bits keeps a smaller one."""
+    limits = read(os.getpid())
+    return limits is not None and limits[1] == ceiling
+
+
+def _origin(pid: int, start_time: str) -> int:
+    return (int(start_time) & _TICKS_MASK) << _TICKS_SHIFT | pid & _PID_MASK
+
+
+def is_outside(line: Sequence[Seen], ceilings: Collection[int]) -> bool | None:
+    """Whether a process, given with its ancestors, was surely started by none of the keepers with
+    these ceilings. None where its limits cannot be read."""
+    if not ceilings:
+        return True  # nothing is known that would speak against it
+    limits = read(line[0].pid) if line else None
+    if limits is None:
+        return None
+    return all(limits[1] > ceiling or _is_beside(line, ceiling) for ceiling in ceilings)
+
+
+def _is_beside(line: Sequence[Seen], ceiling: int) -> bool:
+    """Whether an ancestor is the keeper of a Holdfast beside the one with this ceiling."""
+    for process in line:
+        limits = read(process.pid)
+        if limits is not None and _is_other_keeper(process, limits[1], ceiling):
+            return True
+    return False
+
+
+def _is_other_keeper(process: Seen, hard: int, ceiling: int) -> bool:
+    """Whether this is the keeper of a Holdfast beside ours. What our keeper started has its start
+    time, or an earlier one, in its limit and began later; a Holdfast in it has a lower level."""
+    is_beside = hard != ceiling and hard >> _LEVEL_SHIFT == ceiling >> _LEVEL_SHIFT
+    is_keeper = hard & ((1 << _LEVEL_SHIFT) - 1) == _origin(process.pid, process.start_time)
+    return is_beside and is_keeper
