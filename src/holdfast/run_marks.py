@@ -111,6 +111,21 @@ def lower_ceiling(start_time: str | None) -> int | None:
     return ceiling if has_ceiling(ceiling) else None
 
 
+def impose(pid: int, mark: int) -> None:
+    """Give a process that others started a run's mark and the ceiling of this process; its children
+    inherit both. Leaves it alone where it has a lower ceiling, or belongs to another user."""
+    if sys.platform != "linux":
+        return
+    limits, own_limits = read(pid), read(os.getpid())
+    if limits is None or own_limits is None or not own_limits[1] < limits[1]:
+        return
+    soft = mark if limits[0] == UNLIMITED else min(limits[0], own_limits[1])
+    try:
+        resource.prlimit(pid, RLIMIT, (soft, own_limits[1]))
+    except OSError:
+        return  # it ended, or we may not: it is known by its parents, as before
+
+
 def has_ceiling(ceiling: int) -> bool:
     """Whether this is the hard limit of this process: a kernel of 32 bits keeps a smaller one."""
     limits = read(os.getpid())

@@ -141,6 +141,24 @@ def test_an_orphan_ends_with_its_run(
     assert keeper.link.do("list")["unclaimed"] == []
 
 
+def test_an_adopted_process_is_marked(keeper: KeeperProcess) -> None:
+    """What it has started and will start is of its run, too, and no person."""
+    script = "import os, time; pid = os.fork() or os.fork(); print(flush=True); time.sleep(600)"
+    argv = [sys.executable, "-I", "-S", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.read(2) == b"\n\n"
+            request = keeper.request()
+            keeper.link.do("adopt", **{**request, "pid": process.pid})
+            ceiling = keeper.link.do("list")["host"]["ceilings"][0]
+            wanted = run_marks.mark_of(keeper.last), ceiling
+            for pid in (process.pid, *host.children(process.pid)):
+                assert run_marks.read(pid) == wanted
+        finally:
+            os.killpg(process.pid, 9)
+
+
 def seen(pid: int) -> list[Process]:
     process = processes.process(pid)
     assert process is not None

@@ -90,6 +90,14 @@ def kill_keeper(hold: Hold) -> None:
     wait_for(lambda: hold.status()["supervisor"]["keeper_pid"] != old, what="a successor")
 
 
+def kill_both(hold: Hold) -> None:
+    """kill -9 of keeper and supervisor, neither of which sees the other's end."""
+    both = [hold.supervisor_pid, hold.keeper_pid]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in both:
+            os.kill(pid, number)
+
+
 def test_a_stop_ends_what_left_at_once(hold: Hold, leavers: Leavers) -> None:
     """`stop` of one service ends its leaver, and nothing of the others."""
     leaver = start(hold, leavers)
@@ -154,11 +162,7 @@ def test_a_leaver_is_known_after_both_died(
     that of a run which did not survive."""
     leaver = start(hold, leavers)
     main = int(hold.service("web")["pid"])
-    both = [hold.supervisor_pid, hold.keeper_pid]
-    for pid in both:
-        os.kill(pid, signal.SIGSTOP)
-    for pid in both:
-        kill_9(pid)
+    kill_both(hold)
     if not is_main_alive:
         kill_9(main)
     hold.up()
@@ -168,11 +172,21 @@ def test_a_leaver_is_known_after_both_died(
     assert not is_alive(leaver)
 
 
-def test_what_belongs_to_no_run_is_listed_and_ended(hold: Hold, leavers: Leavers) -> None:
+@pytest.mark.parametrize("deaths", ["none", "keeper", "both"])
+def test_what_belongs_to_no_run_is_listed_and_ended(leavers: Leavers, deaths: str) -> None:
     """A process that removed its mark is in `status` and `doctor`; `down` ends it."""
-    if hold.environ["HOLDFAST_CGROUP"] != "off":
-        pytest.skip("its cgroup tells whose it is")
-    leaver = start(hold, leavers, leavers.nameless())
+    # Without cgroups: its cgroup would tell whose it is.
+    with Hold(HOLDFAST_CGROUP="off") as hold:
+        leaver = start(hold, leavers, leavers.nameless())
+        if deaths == "keeper":
+            kill_keeper(hold)
+        elif deaths == "both":
+            kill_both(hold)
+            hold.up()
+        _check_unclaimed(hold, leaver)
+
+
+def _check_unclaimed(hold: Hold, leaver: int) -> None:
     hold.cli("stop", "web")
     assert is_alive(leaver), "somebody else's process may be ended by mistake"
     told = wait_for(lambda: hold.status()["supervisor"].get("unclaimed"))

@@ -167,6 +167,8 @@ class Children:
         self._record(run, None, is_recovery=bool(asked.get("reopen")))
         self._watch_foreign(run)
         run.is_paused = run.tree.find_pause()
+        for process in run.tree.processes():
+            run_marks.impose(process.pid, run.tree.mark)
         self.placement.add(run)
         self.records.began(run)
         return run

@@ -416,7 +416,7 @@ def is_owned(orphan: Process, trees: Collection[Tree]) -> bool:
             return True
         if tree._leads_session and orphan.session == tree.pid:
             return True
-    if mark is None and (cookie := _cookie_of(orphan)) is not None:
+    if mark is None and (cookie := host.run_id_of(orphan.pid)) is not None:
         return any(tree.run_id == cookie for tree in trees)
     membership = kernel_files.read(f"/proc/{orphan.pid}/cgroup") or b""
     for tree in trees:
@@ -457,7 +457,7 @@ def _forget_cookies(everybody: dict[int, Process]) -> None:
 
 def shows_run(process: Process) -> bool:
     """Whether a process tells of itself which run it is of."""
-    return mark_of(process) is not None or _cookie_of(process) is not None
+    return mark_of(process) is not None or host.run_id_of(process.pid) is not None
 
 
 def mark_of(process: Process) -> int | None:
