@@ -1,7 +1,12 @@
-"""That somebody keeps a state folder, told by the kernel: by a name that ends with its process
-and that nobody can delete, as its files can be. Whoever calls that name asks for the files.
+"""Who keeps a state folder, and who may be its next keeper, told by the kernel.
 
-Where the system has no such names (they are Linux's) nobody is known by one. Standard library only.
+A claim is a name that ends with its holders and that nobody can delete, as files can be. Keeper
+and supervisor hold it together, as they hold the lock: it outlives the keeper until a successor
+goes on with it. Whoever calls the name asks for the files to be made anew. Where the system has
+no such names (they are Linux's), nobody is known by one.
+
+A token is one byte in a pipe. Several supervisors may see the same keeper die; the one that reads
+the byte takes its place. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,6 +31,42 @@ def claim(state: str) -> int | None:
         sock.close()
         return None
     return sock.detach()
+
+
+def holders(state: str) -> list[int]:
+    """The processes of this user that hold the claim of this folder."""
+    if sys.platform != "linux":
+        return []
+    wanted = _name(state).replace(b"\0", b"@")
+    with open("/proc/net/unix", "rb") as file:
+        rows = [line.split(None, 7) for line in file]
+    inodes = {row[6] for row in rows if len(row) == 8 and row[7].rstrip(b"\n") == wanted}
+    sockets = {b"socket:[%s]" % inode for inode in inodes}
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and sockets & _files_of(pid)]
+
+
+def _files_of(pid: str) -> set[bytes]:
+    """What a process has open; nothing of one that is gone or of another user."""
+    found = set()
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}".encode()))
+    except OSError:
+        return found
+    return found
+
+
+def new_token() -> int:
+    """A fresh token, as the descriptor by which supervisors can take it."""
+    reader, writer = os.pipe()
+    os.write(writer, b"1")
+    os.close(writer)
+    return reader
+
+
+def take_token(fd: int) -> bool:
+    """Whether it is ours now; False: another process has taken it."""
+    return os.read(fd, 1) != b""
 
 
 def call(state: str) -> bool:

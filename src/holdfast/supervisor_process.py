@@ -1,7 +1,9 @@
 """The life of a supervisor process: it takes over, serves until told to go, leaves in order.
 
 Started by the keeper with one end of the link. Ends when the keeper retires it; turns into
-a keeper itself when the keeper dies without a word. What it is made of is `supervisor`.
+a keeper itself when the keeper dies without a word. One that is replaced has finished, and stays
+as a standby until the next one has everything that a successor of the keeper needs. So there may
+be two that see the keeper die: the token decides. What it is made of is `supervisor`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import time
 from typing import Any
 
 import holdfast
+from holdfast import claims
 from holdfast.adapters import own_log, processes
+from holdfast.adapters.keeper_errors import log_refusal
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.module_pack import Pack
@@ -26,6 +30,8 @@ from holdfast.supervisor import Machinery
 PRELOAD_AFTER_SECONDS = 2.0
 PARENT_SECONDS = 2.0
 SWITCH_SECONDS = 0.0005
+COURTESY_SECONDS = 0.3
+_SHARED = ("link", "lock", "claim", "token")
 _log = logger("supervisor")
 
 
@@ -34,9 +40,9 @@ def main(pack: Pack) -> None:
     # Words of the keeper, in pairs; argparse would take 12 ms of the way to the first answer.
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     state, runtime = options["--state"], options["--runtime"]
-    link_fd, lock_fd = int(options["--link"]), int(options["--lock"])
+    shared = {name: int(options[f"--{name}"]) for name in _SHARED if f"--{name}" in options}
     umask = os.umask(0o077)
-    for fd in (link_fd, lock_fd):
+    for fd in shared.values():
         os.set_inheritable(fd, False)
     # The loop must not wait for whole slices of the writer's or the importer's time.
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -45,7 +51,7 @@ def main(pack: Pack) -> None:
     processes.lower_oom_score()
     style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
     own_log.open_log(os.path.join(state, "holdfast.log"), style=style, is_held=True)
-    process = SupervisorProcess(state, runtime, link_fd, lock_fd, umask, pack)
+    process = SupervisorProcess(state, runtime, shared, umask, pack)
     asyncio.run(process.run())
     process.after_loop()
 
@@ -54,17 +60,17 @@ class SupervisorProcess:
     """One process, from the keeper's start of it to its end."""
 
     def __init__(
-        self, state: str, runtime: str, link_fd: int, lock_fd: int, umask: int, pack: Pack
+        self, state: str, runtime: str, shared: dict[str, int], umask: int, pack: Pack
     ) -> None:
         self._umask = umask
         self._pack = pack
         self._state = state
         self._runtime = runtime
-        self._link_fd = link_fd
-        self._lock_fd = lock_fd
+        self._shared = shared
         self._started_mono = time.monotonic()
         self._keeper_pid = os.getppid()
         self._is_keeper_gone = False
+        self._is_replaced = self._is_dismissed = False
         self._machinery: Machinery | None = None
         self._early: list[dict[str, Any]] = []
         self._has_spares: asyncio.Event
@@ -77,7 +83,7 @@ class SupervisorProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end.set)
         self._link = KeeperLink(
-            socket.socket(fileno=self._link_fd),
+            socket.socket(fileno=self._shared["link"]),
             loop,
             on_notice=self._on_notice,
             on_gone=self._on_keeper_gone,
@@ -93,8 +99,11 @@ class SupervisorProcess:
             beginning.cancel()
         if self._machinery is not None:
             await self._machinery.close()
-            if not self._is_keeper_gone:
-                self._link.flush()
+        if not self._is_keeper_gone:
+            self._link.flush()
+            if self._stands_by:
+                self._link.leave_loop()
+            else:
                 self._link.close()
 
     async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -108,6 +117,8 @@ class SupervisorProcess:
         for notice in early:
             machinery.on_notice(notice)
         await self._has_spares.wait()
+        if (facts.get("supervisor") or {}).get("standbys"):
+            self._link.request({"do": "ready"}, log_refusal)
         await machinery.open_doors()
         _log.info("supervisor %s is up, pid %d", holdfast.__version__, os.getpid())
         loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
@@ -115,24 +126,45 @@ class SupervisorProcess:
     def after_loop(self) -> None:
         """If the keeper died, become it; nothing else runs in this process any more."""
         own_log.release()
+        if not self._is_keeper_gone and self._stands_by:
+            self._is_keeper_gone = self._link.stand_by()
         if not self._is_keeper_gone:
             return
-        if self._machinery is None or not processes.parent_is_gone(
-            self._keeper_pid, PARENT_SECONDS
-        ):
+        is_gone = processes.parent_is_gone(self._keeper_pid, PARENT_SECONDS)
+        if not is_gone or not self._link.has_table:
             # Two keepers would fight over the same services. The one that lives starts another
             # supervisor; and without its table we could not take its place.
             _log.error("the link to keeper %d broke; leaving", self._keeper_pid)
             sys.exit(1)
+        if self._is_replaced:
+            # Whoever came after us knows more, if it is ready.
+            time.sleep(COURTESY_SECONDS)
+        elif not self._has_spares.is_set():
+            time.sleep(2 * COURTESY_SECONDS)
+        token = self._shared.get("token")
+        if token is not None and not claims.take_token(token):
+            _log.info("another process takes the place of keeper %d", self._keeper_pid)
+            return
         self._link.turn_into_keeper(
-            lock_fd=self._lock_fd, state=self._state, runtime=self._runtime, umask=self._umask
+            lock_fd=self._shared["lock"],
+            claim_fd=self._shared.get("claim"),
+            state=self._state,
+            runtime=self._runtime,
+            umask=self._umask,
         )
+
+    @property
+    def _stands_by(self) -> bool:
+        """Whether we were told to, and could do it."""
+        return self._is_replaced and not self._is_dismissed and self._link.has_table
 
     def _on_notice(self, notice: dict[str, Any]) -> None:
         match notice["notice"]:
             case "spares_done":
                 self._has_spares.set()
             case "retire":
+                self._is_replaced = bool(notice.get("standby"))
+                self._is_dismissed = not self._is_replaced
                 self._end.set()
             case _ if self._machinery is None:
                 self._early.append(notice)
@@ -140,8 +172,8 @@ class SupervisorProcess:
                 self._machinery.on_notice(notice)
 
     def _on_keeper_gone(self) -> None:
-        """It closed the link: on our way out that is the end, else we take its place."""
-        if not self._end.is_set():
+        """It closed the link: if it has dismissed us that is the end, else we take its place."""
+        if not self._is_dismissed:
             self._is_keeper_gone = True
             self._end.set()
 

@@ -292,15 +292,16 @@ def test_an_answered_stop_is_handed_on_with_what_is_left_of_its_grace() -> None:
     run = {"run_id": "r1", "service": "web", "stop": {"signal": 15, "grace": 9.0}}
     succession.begin({"runs": [run]})
     succession.on_notice({"notice": "spare", "run_id": "r1", "parts": []}, [])
-    then = succession.noting({"do": "end", "run_id": "r1"}, lambda _: None)
+    then = succession.noting({"do": "end", "run_id": "r1"})
+    assert then is not None
     now[0] += 2.0
     (found,) = succession.table()
     assert found["end"] == {"signal": 15, "grace": 7.0, "signalled": False, "ago": 2.0}
     then({"ok": True})
-    succession.noting({"do": "end", "run_id": "r1", "signal": 2, "grace": 60.0}, lambda _: None)
+    succession.noting({"do": "end", "run_id": "r1", "signal": 2, "grace": 60.0})
     (found,) = succession.table()
     assert found["end"] == {"signal": 15, "grace": 7.0, "signalled": True, "ago": 2.0}
-    succession.noting({"do": "end", "run_id": "r1", "grace": 1.0}, lambda _: None)
+    succession.noting({"do": "end", "run_id": "r1", "grace": 1.0})
     succession.on_notice({"notice": "exit", "run_id": "r1", "empty": False}, [])
     now[0] += 3.0
     (found,) = succession.table()

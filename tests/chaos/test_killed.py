@@ -341,3 +341,30 @@ def test_without_any_file_it_is_found_and_stays_the_only_one(hold: Hold, verb: s
     assert hold.json("status")["services"]["web"]["pid"] == pid
     hold.cli("down")
     assert not is_alive(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that cannot be deleted are Linux's")
+def test_a_hung_supervisor_without_files_is_not_joined_by_a_second_keeper(hold: Hold) -> None:
+    """`up` refuses, names the process that hangs and says how to end it; awake, it takes over."""
+    hold.services(web=["sleep", "300"])
+    hold.up()
+    status = hold.status()
+    web, own = status["services"]["web"]["pid"], status["supervisor"]
+    shutil.rmtree(hold.runtime)
+    shutil.rmtree(hold.state)
+    hold._disconnect()
+    os.kill(own["pid"], signal.SIGSTOP)
+    try:
+        kill_9(own["keeper_pid"])
+        wait_for(lambda: not is_alive(own["keeper_pid"]))
+        refused = hold.cli("up", "-d", expect=1)
+        assert "still runs and does not answer" in refused.stderr
+        assert f"kill -KILL {own['pid']}`" in refused.stderr
+    finally:
+        os.kill(own["pid"], signal.SIGCONT)
+    wait_for(lambda: hold.cli("status", expect=None).returncode == 0, what="the successor")
+    after = hold.json("status")
+    assert after["supervisor"]["keeper_pid"] == own["pid"]
+    assert after["services"]["web"]["pid"] == web
+    hold.cli("down")
+    assert not is_alive(web)

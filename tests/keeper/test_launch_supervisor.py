@@ -177,7 +177,7 @@ def test_what_an_earlier_one_wrote_is_no_reason(
     argv = ["sh", "-c", "test ! -e $0/words || cat $0/words >&2", str(tmp_path)]
     options = Options(str(tmp_path), str(tmp_path), [], None, argv)
     lock = os.open(tmp_path, os.O_RDONLY)
-    launcher = Launcher(options, lock, {"oom_score": None}, 0o022)
+    launcher = Launcher(options, {"lock": lock}, {"oom_score": None}, 0o022)
 
     def words() -> str | None:
         pid, link = launcher.start()

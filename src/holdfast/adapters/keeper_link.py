@@ -1,8 +1,8 @@
 """The only speaker to the keeper: requests go out, replies and notices come in.
 
 Owns the link's socket. When the keeper dies without a word, `turn_into_keeper` makes this
-process a keeper from what `succession` remembers; no service notices. Decides nothing about
-services.
+process a keeper from what `succession` remembers; no service notices. A supervisor that is
+replaced stands by for that until its successor can do the same. Decides nothing about services.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -51,7 +52,8 @@ class KeeperLink:
         self._on_gone = on_gone
         self._inbox, self._outbox = wire.Inbox(load=_load), wire.Outbox(_encode)
         self._unsent: dict[str, str | None] = {}
-        self._pending: dict[int, Then] = {}
+        self._pending: dict[int, tuple[Then | None, Then]] = {}
+        self._is_standing_by = False
         self._next_id = 1
         self._is_open = True
         self._is_corked, self._piece = False, _FIRST_PIECE_BYTES
@@ -110,7 +112,7 @@ class KeeperLink:
         message["id"] = number
         if self._unsent:
             message["kept"], self._unsent = self._unsent, {}
-        self._pending[number] = self._succession.noting(message, then)
+        self._pending[number] = self._succession.noting(message), then
         self._send(message, fds)
 
     async def ask(self, message: Message, fds: tuple[int, ...] = ()) -> Message:
@@ -167,6 +169,43 @@ class KeeperLink:
             self._loop.remove_writer(self._sock.fileno())
             self._sock.close()
 
+    @property
+    def has_table(self) -> bool:
+        """Whether the keeper has told what its successor must know."""
+        return bool(self.facts)
+
+    def leave_loop(self) -> None:
+        """Hear nothing more in the loop, and keep the connection for `stand_by`."""
+        if self._is_open:
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
+
+    def stand_by(self) -> bool:
+        """Wait until the keeper says that another supervisor could take its place; True: it died
+        before. Called when no loop runs any more: whatever is told is noted and acted on no more.
+        """
+        if not self._is_open:
+            return True
+        self._is_standing_by = True
+        self._sock.setblocking(True)
+        number, self._next_id = self._next_id, self._next_id + 1
+        try:
+            self._outbox.put({"do": "stand_by", "id": number})
+            while not self._outbox.flush(self._sock):
+                time.sleep(RETRY_SECONDS)  # the kernel has no memory for it just now
+            while True:
+                data, fds = wire.receive(self._sock)
+                if not data:
+                    return True
+                for message, own_fds in self._inbox.feed(data, fds):
+                    is_refused = message.get("id") == number and not message.get("ok")
+                    if is_refused or _is_dismissal(message):
+                        return False
+                    self._take(message, own_fds)
+        except (OSError, wire.WireError) as error:
+            _log.error("the link to the keeper broke: %s", error)
+            return True
+
     def flush(self) -> None:
         """Send what waits, as far as the socket takes it."""
         if not self._is_open or self._outbox.is_empty:
@@ -182,10 +221,19 @@ class KeeperLink:
         else:
             self._loop.add_writer(self._sock.fileno(), self.flush)
 
-    def turn_into_keeper(self, *, lock_fd: int, state: str, runtime: str, umask: int) -> NoReturn:
-        """Become the keeper that died: same lock, same runs, same descriptors."""
+    def turn_into_keeper(
+        self,
+        *,
+        lock_fd: int,
+        state: str,
+        runtime: str,
+        umask: int,
+        claim_fd: int | None = None,
+    ) -> NoReturn:
+        """Become the keeper that died: same lock, same claim, same runs, same descriptors."""
         table = {
             "lock": lock_fd,
+            "claim": claim_fd,
             "state": state,
             "runtime": runtime,
             "umask": umask,
@@ -253,16 +301,29 @@ class KeeperLink:
     def _take(self, message: Message, fds: list[int]) -> None:
         if "notice" in message:
             self._call(lambda notice: self._succession.on_notice(notice, fds), message)
-            self._call(self._on_notice, message)
+            if message["notice"] == "kept":
+                self._on_kept(message["kept"])
+            elif not self._is_standing_by:
+                self._call(self._on_notice, message)
             return
         if "parts" in message and fds:
             # The run this reply belongs to is remembered with its request.
             message["spares"] = dict(zip(message["parts"], fds, strict=False))
         elif fds:
             close_all(fds)
-        then = self._pending.pop(message.get("id") or 0, None)
-        if then is not None:
+        noted, then = self._pending.pop(message.get("id") or 0, (None, None))
+        if noted is not None:
+            self._call(noted, message)
+        if then is not None and not self._is_standing_by:
             self._call(then, message)
+
+    def _on_kept(self, values: dict[str, str | None]) -> None:
+        """Another supervisor has put this into the keeper's memory."""
+        for key, value in values.items():
+            if value is None:
+                self.kept.pop(key, None)
+            else:
+                self.kept[key] = value
 
     def _call(self, callback: Callable[[Message], None], message: Message) -> None:
         try:
@@ -270,6 +331,11 @@ class KeeperLink:
         except Exception:  # noqa: BLE001 - the border to the keeper
             word, run_id = message.get("notice", "reply"), message.get("run_id")
             _log.exception("a message of the keeper was not taken: %s %s", word, run_id)
+
+
+def _is_dismissal(notice: Message) -> bool:
+    word = notice.get("notice")
+    return word == "leave" or (word == "retire" and not notice.get("standby"))
 
 
 def _encode(message: Message) -> bytes:

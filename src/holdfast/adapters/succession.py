@@ -52,14 +52,14 @@ class Succession:
             if ended["run_id"] in self.runs:
                 self.runs[ended["run_id"]]["exit"] = ended
 
-    def noting(self, message: Message, then: Then) -> Then:
-        """Remember what matters of a request, and of its reply before `then` gets it."""
+    def noting(self, message: Message) -> Then | None:
+        """Remember what matters of a request; the answer takes its reply, where that matters."""
         if message["do"] == "end" and message.get("run_id") in self.runs:
             self._on_request(message)
-            return self._noting_end(message["run_id"], then)
+            return self._noting_end(message["run_id"])
         if message["do"] not in ("spawn", "adopt"):
             self._on_request(message)
-            return then
+            return None
         if message["do"] == "spawn":
             self._asked[message["run_id"]] = _facts_of(message)
 
@@ -67,16 +67,14 @@ class Succession:
             self._asked.pop(message["run_id"], None)
             if reply.get("ok"):
                 self._on_begun(message, reply)
-            then(reply)
 
         return begun
 
-    def _noting_end(self, run_id: str, then: Then) -> Then:
+    def _noting_end(self, run_id: str) -> Then:
         def ending(reply: Message) -> None:
             # Without an answer nobody knows whether the signal was sent: a successor sends it.
             if reply.get("ok") and (end := self._ends.get(run_id)) is not None:
                 end.is_signalled = True
-            then(reply)
 
         return ending
 

@@ -3,10 +3,10 @@
 The file and every descriptor named in the table pass through `execv`. Written by a
 keeper that upgrades itself, and by a supervisor that turns into a keeper. Only grows.
 
-A table: `version`, `lock` (descriptor), `state`, `runtime`, `started_at`, `kept`,
+A table: `version`, `lock` and `claim` (descriptors), `state`, `runtime`, `started_at`, `kept`,
 `held` {name: descriptor}, `runs` [RUN + `began` (monotonic) + `parts` {out, err, stdin,
 terminal, pidfd: descriptor}], `pending` [spawn requests without an answer]; an upgrade adds
-`listener`, `connections`, `supervisor` and more.
+`listener`, `token`, `connections`, `supervisor` and more.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Table = dict[str, Any]
 
 VERSION = 1
+_SINGLE = ("lock", "claim", "token", "listener")
 _RUN = ("run_id", "service", "pid", "start_time", "parts")
 _CONNECTION = ("fd", "is_greeted", "watched", "inbox", "inbox_fds", "outbox")
 _SUPERVISOR = ("pid", "state", "failures", "last_exit", "last_error")
@@ -76,7 +77,7 @@ def check(table: Table) -> None:
 
 def descriptors(table: Table) -> list[int]:
     """Every descriptor number that the table names."""
-    fds = [table[key] for key in ("lock", "listener") if table.get(key) is not None]
+    fds = [table[key] for key in _SINGLE if table.get(key) is not None]
     fds.extend(table.get("held", {}).values())
     for run in table.get("runs", ()):
         fds.extend(run.get("parts", {}).values())

@@ -33,7 +33,7 @@ from holdfast.keeper.words import Words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from holdfast.keeper.handover import Table
@@ -47,19 +47,30 @@ PROTOCOL = 1
 _LOOK_SECONDS = 1.0
 _MAX_CEILINGS = 20
 _LAST_WORDS_SECONDS = 3.0
+_READY_SECONDS = 30.0
 
 
 class Keeper:
     """Everything one keeper process holds."""
 
+    _standby: Connection | None = None
+    """A supervisor that was replaced, until the next one could take our place."""
+
     def __init__(
-        self, options: Options, loop: Loop, lock_fd: int, table: Table, launcher: Launcher
+        self,
+        options: Options,
+        loop: Loop,
+        shared: dict[str, int],
+        table: Table,
+        launcher: Launcher,
     ) -> None:
+        """`shared` are the descriptors that every supervisor of ours has, too."""
         self._options = options
         self.loop = loop
-        self.lock_fd = lock_fd
+        self._shared = shared
         self.started_at = float(table.get("started_at") or time.time())
         self.memory = Memory(table.get("kept"))
+        self.memory.on_kept = self._on_kept
         self.held = Descriptors(table.get("held"))
         self.link: Connection | None = None
         self._late: Connection | None = None
@@ -172,7 +183,7 @@ class Keeper:
         if self.is_shutting_down:
             return
         make_folder(self._options.state)
-        lock.renew(self._options.state, self.lock_fd)
+        lock.renew(self._options.state, self._shared["lock"])
         if not os.path.exists(self._description_path()):
             self._write_description()
         self.journal.renew()
@@ -207,8 +218,11 @@ class Keeper:
             self._on_absent()
 
     def set_link(self, sock: socket.socket) -> Connection:
-        self.link = Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
+        self.link = self.new_link(sock)
         return self.link
+
+    def new_link(self, sock: socket.socket) -> Connection:
+        return Connection(sock, "supervisor", self.loop, self._words.handle, self._on_closed)
 
     def _has_requests(self) -> bool:
         return self.link is not None and self.link.has_requests
@@ -234,6 +248,9 @@ class Keeper:
             self._late = None
             if self.link is not None:
                 self.link.go_on()
+        elif connection is self._standby:
+            self._standby = None
+            self.supervisor.insist_on_leave()
         elif connection in self.peers:
             self.peers.remove(connection)
         self.update_watches()
@@ -251,6 +268,8 @@ class Keeper:
     def announce(self, notice: Facts) -> None:
         """To the supervisor, and to everybody who has said hello."""
         self.tell_supervisor(notice)
+        if self._standby is not None:
+            self._standby.send(dict(notice))
         for peer in list(self.peers):
             if peer.is_greeted:
                 peer.send(dict(notice))
@@ -258,6 +277,10 @@ class Keeper:
     def tell_supervisor(self, notice: Facts) -> None:
         if self.link is not None and self.link.is_greeted:
             self.link.send(dict(notice))
+
+    def _on_kept(self, values: Mapping[str, str | None]) -> None:
+        if self._standby is not None:
+            self._standby.send({"notice": "kept", "kept": dict(values)})
 
     def _on_grew(self, service: str, position: int) -> None:
         for connection in [*self.peers, *([self.link] if self.link else [])]:
@@ -306,6 +329,9 @@ class Keeper:
             hand_parts(connection, {"notice": "spare", "run_id": run.run_id}, run)
         connection.send({"notice": "spares_done"})
         self.supervisor.greeted()
+        if self._standby is not None:
+            # An earlier version would not say that it is ready.
+            self.loop.call_later(_READY_SECONDS, lambda: self._trust(connection))
         untold, self._untold_gaps = self._untold_gaps, {}
         for notice in untold.values():
             connection.send(notice)
@@ -337,9 +363,13 @@ class Keeper:
             return
         self.children.departures.on_empty = None
         self._unclaimed.end(
-            DEFAULT_GRACE_SECONDS if grace is None else grace,
-            self.loop,
-            lambda: self.supervisor.retire(self.tell_to_retire, self.loop.stop),
+            DEFAULT_GRACE_SECONDS if grace is None else grace, self.loop, self._retire_supervisor
+        )
+
+    def _retire_supervisor(self) -> None:
+        self.dismiss_standby()
+        self.supervisor.retire(
+            self.tell_to_retire, lambda: self.supervisor.when_alone(self.loop.stop)
         )
 
     def tell_to_retire(self) -> None:
@@ -347,7 +377,34 @@ class Keeper:
             self.link.send({"notice": "retire"})
 
     def retire_and_relaunch(self) -> None:
-        self.supervisor.retire(self.tell_to_retire, self.supervisor.launch)
+        """Replace the supervisor. It stands by until the next one could take our place: whenever
+        this process dies, somebody holds the spares."""
+        self.supervisor.retire(self._tell_to_stand_by, self.supervisor.launch)
+
+    def _tell_to_stand_by(self) -> None:
+        if self.link is not None:
+            self.link.send({"notice": "retire", "standby": True})
+
+    def stand_by(self) -> None:
+        """The supervisor has finished, and waits."""
+        if (standby := self.link) is None:
+            return
+        self.dismiss_standby()
+        self._standby, self.link = standby, None
+        standby.watched.clear()
+        self.update_watches()
+        self._on_absent()
+        self.supervisor.stand_by()
+
+    def _trust(self, connection: Connection) -> None:
+        if connection is self.link:
+            self.dismiss_standby()
+
+    def dismiss_standby(self) -> None:
+        """There is another successor by now, or nothing left to take over."""
+        if self._standby is not None:
+            self._standby.send({"notice": "leave"})
+            self.supervisor.insist_on_leave()
 
     def close(self) -> None:
         """Leave nothing behind that would look like a living keeper; of one that was killed, the
@@ -375,8 +432,10 @@ class Keeper:
     def table(self) -> Table:
         """Everything that the next program image needs to go on."""
         link = [{**self.link.state(), "is_link": True}] if self.link is not None else []
+        if self._standby is not None:
+            link.append({**self._standby.state(), "is_standby": True})
         return {
-            "lock": self.lock_fd,
+            **self._shared,
             "listener": self._door.fileno() if self._door else None,
             "state": self._options.state,
             "runtime": self._options.runtime,
@@ -438,6 +497,8 @@ class Keeper:
             if state.get("is_link"):
                 connection = self.set_link(sock)
                 self.children.supervisor_present(state["is_greeted"])
+            elif state.get("is_standby"):
+                connection = self._standby = self.new_link(sock)
             else:
                 connection = self._add_peer(sock, state.get("is_supervised", True))
             try:

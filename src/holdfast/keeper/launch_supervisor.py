@@ -1,8 +1,9 @@
 """Keeps a supervisor running: the keeper's one policy.
 
-Launches it with one end of a link and the lock, and again when it dies: at once if it had
-run for a while, else with back-off, which begins anew with one that served. Knows nothing of
-what it does.
+Launches it with one end of a link and with what it needs to be our successor (the lock, the
+claim, the token), and again when it dies: at once if it had run for a while, else with back-off,
+which begins anew with one that served. One that is replaced stands by until its successor could
+take our place. Knows nothing of what it does.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Launcher:
     """How the supervisor's process is made. Needs little of the keeper, so that the first
     one can begin to load while the keeper still does."""
 
-    def __init__(self, options: Options, lock_fd: int, table: Table, umask: int) -> None:
+    def __init__(self, options: Options, shared: dict[str, int], table: Table, umask: int) -> None:
         # With the limits that the first of us was born with.
         nofile, now = table.get("nofile"), host.raise_nofile()
         score = table["oom_score"] if "oom_score" in table else host.lower_oom()
@@ -98,7 +99,7 @@ class Launcher:
         self._places = ["--state", options.state, "--runtime", options.runtime]
         self._err_path = os.path.join(options.state, "supervisor.err")
         self._err_begin = 0
-        self._lock_fd = lock_fd
+        self._shared = shared
         self._early: tuple[int, int] | None = None
         self.memory: Memory | None = None
 
@@ -126,12 +127,9 @@ class Launcher:
             ours.close()
             theirs.close()
             raise
-        passed = (theirs.fileno(), self._lock_fd)
-        argv = [
-            *self._argv,
-            *self._places,
-            *("--link", str(theirs.fileno()), "--lock", str(self._lock_fd)),
-        ]
+        passed = {"link": theirs.fileno(), **self._shared}
+        words = [word for name, fd in passed.items() for word in (f"--{name}", str(fd))]
+        argv = [*self._argv, *self._places, *words]
         environment = {**minimal_environment(), **self._asked_for()}
         environment[NOFILE] = "{}:{}".format(*self.spawner.nofile)
         score = self.spawner.oom_score
@@ -139,7 +137,7 @@ class Launcher:
         environment[CEILING] = str(self.ceiling or "")
         launch = Launch(argv, environment, "/", stdio=(self.spawner.null, err, err))
         launch.keeps_high_limits = True
-        for fd in passed:
+        for fd in passed.values():
             os.set_inheritable(fd, True)
         try:
             return self.spawner.spawn(launch), ours.detach()
@@ -147,7 +145,7 @@ class Launcher:
             ours.close()
             raise
         finally:
-            for fd in passed:
+            for fd in passed.values():
                 os.set_inheritable(fd, False)
             theirs.close()
             os.close(err)
@@ -219,6 +217,8 @@ class Supervisor:
         self._due = 0.0
         self._patience: Timer | None = None
         self._on_retired: Callable[[], None] | None = None
+        self._standbys: set[int] = set()
+        self._on_alone: Callable[[], None] | None = None
 
     def facts(self) -> Facts:
         return {
@@ -229,6 +229,7 @@ class Supervisor:
             "last_error": self.last_error,
             "since": self.since,
             "next_in": self._due - self._loop.now() if self._backoff is not None else None,
+            "standbys": sorted(self._standbys),
         }
 
     def launch(self) -> None:
@@ -261,6 +262,8 @@ class Supervisor:
         """Continue with the supervisor of the program image before this one, until one of this
         image replaces it; that none of the earlier could start says nothing of the new."""
         self.last_exit = facts["last_exit"]
+        for pid in facts.get("standbys") or ():
+            self.resume_standby(pid)
         if facts["pid"] is not None:
             self._adopt(facts["pid"])
 
@@ -279,6 +282,45 @@ class Supervisor:
         tell()
         self._insist([15, 9])
 
+    def stand_by(self) -> int | None:
+        """It has finished and waits in case we die; the next one is launched. Its pid."""
+        if (pid := self.pid) is None:
+            return None
+        self.pid = None
+        self._stop_insisting()
+        self.resume_standby(pid)
+        self._set("off")
+        self._retired()
+        return pid
+
+    def resume_standby(self, pid: int) -> None:
+        self._standbys.add(pid)
+        self._children.others[pid] = lambda _: self._on_standby_left(pid)
+
+    def insist_on_leave(self) -> None:
+        """Those that stand by were told to go; end those that do not."""
+        told = [*self._standbys]
+        self._loop.call_later(_RETIRE_SECONDS, lambda: self._kill_standbys(told))
+
+    def when_alone(self, then: Callable[[], None]) -> None:
+        """Call back once none that stands by is left; they have nothing to lose."""
+        self._on_alone = then
+        self._kill_standbys([*self._standbys])
+        self._check_alone()
+
+    def _kill_standbys(self, pids: list[int]) -> None:
+        for pid in self._standbys.intersection(pids):
+            os.kill(pid, 9)
+
+    def _on_standby_left(self, pid: int) -> None:
+        self._standbys.discard(pid)
+        self._check_alone()
+
+    def _check_alone(self) -> None:
+        if not self._standbys and (then := self._on_alone) is not None:
+            self._on_alone = None
+            then()
+
     def hung_up(self) -> None:
         """It closed its link: without one it is of no use."""
         if self.pid is not None and self._patience is None:
@@ -294,6 +336,11 @@ class Supervisor:
             self._patience.cancel()
         self._patience = self._loop.call_later(_RETIRE_SECONDS, lambda: self._press(signals))
 
+    def _stop_insisting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def _press(self, signals: list[int]) -> None:
         self._patience = None
         if self.pid is not None and signals:
@@ -308,9 +355,7 @@ class Supervisor:
             "signal": -outcome if outcome < 0 else None,
             "at": time.time(),
         }
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        self._stop_insisting()
         if self.state == "retiring":
             self._set("off")
             self._retired()

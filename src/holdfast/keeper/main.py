@@ -32,9 +32,10 @@ _LOOK_SECONDS = 0.05
 class StartError(Exception):
     """The keeper cannot start, with a code for the one who launched it."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.hint = hint
 
 
 def main(arguments: list[str]) -> int:
@@ -46,8 +47,8 @@ def main(arguments: list[str]) -> int:
     try:
         keeper = _start(asked)
     except (StartError, OSError) as error:
-        code = error.code if isinstance(error, StartError) else "start_failed"
-        _say(ready_fd, {"error": {"code": code, "message": str(error)}})
+        told = error if isinstance(error, StartError) else StartError("start_failed", str(error))
+        _say(ready_fd, {"error": {"code": told.code, "message": str(told), "hint": told.hint}})
         complaints.say(str(error))
         return 1
     _say(ready_fd, {"ready": True})
@@ -88,16 +89,22 @@ def _start(asked: dict[str, str]) -> Keeper:
     table = _table(asked)
     options = _options(asked)
     if table:
-        lock_fd, claimed = int(table["lock"]), claims.claim(options.state)
+        lock_fd, claimed = int(table["lock"]), table.get("claim")
+        if claimed is None:
+            claimed = claims.claim(options.state)
     else:
         lock_fd, claimed = _lock(options.state)
     if "--recover" in asked:
         _take_origin(table)
-    launcher = Launcher(options, lock_fd, table, table.get("umask", umask))
+    token = table.get("token")
+    shared = {"lock": lock_fd, "token": claims.new_token() if token is None else int(token)}
+    if claimed is not None:
+        shared["claim"] = claimed
+    launcher = Launcher(options, shared, table, table.get("umask", umask))
     if not table and "--link" not in asked and "--no-supervisor" not in asked:
         launcher.start_early()
     try:
-        keeper = _put_together(asked, options, lock_fd, table, launcher)
+        keeper = _put_together(asked, options, shared, table, launcher)
     except BaseException:
         launcher.abandon_early()
         raise
@@ -117,7 +124,11 @@ def _take_origin(table: Table) -> None:
 
 
 def _put_together(
-    asked: dict[str, str], options: Options, lock_fd: int, table: Table, launcher: Launcher
+    asked: dict[str, str],
+    options: Options,
+    shared: dict[str, int],
+    table: Table,
+    launcher: Launcher,
 ) -> Keeper:
     import signal
     import socket
@@ -127,7 +138,7 @@ def _put_together(
 
     is_resumed = "--resume" in asked
     loop = Loop()
-    keeper = Keeper(options, loop, lock_fd, table, launcher)
+    keeper = Keeper(options, loop, shared, table, launcher)
     loop.on_signal(signal.SIGCHLD, keeper.children.departures.on_child_signal)
     loop.on_signal(signal.SIGHUP, keeper.reopen)
     on_end = keeper.end_requests.on_signal
@@ -248,9 +259,22 @@ def _lock(state: str) -> tuple[int, int | None]:
         os.close(fd)
         is_alone = not claims.call(state)
         if not is_alone and time.monotonic() > deadline:
-            why = "whose files were deleted, lives and does not answer"
-            raise StartError("start_failed", f"the keeper of {state}, {why}: end it first")
+            raise _held_by_the_deaf(state)
         time.sleep(0.0 if is_alone else _LOOK_SECONDS)
+
+
+def _held_by_the_deaf(state: str) -> StartError:
+    """Two keepers would start every service twice; somebody has to decide about the first."""
+    what = f"the Holdfast of {state}, whose files were deleted, still runs and does not answer"
+    pids = " ".join(map(str, claims.holders(state)))
+    if not pids:
+        return StartError("start_failed", what, "end it first; `holdfast doctor` checks this host")
+    return StartError(
+        "start_failed",
+        f"{what} (pid {pids})",
+        f"`kill -CONT {pids}` lets it go on if it was stopped; `kill -KILL {pids}` ends it, and "
+        "the next `holdfast up` takes its services over",
+    )
 
 
 def _tidy_descriptors(asked: dict[str, str]) -> None:

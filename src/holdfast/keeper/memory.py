@@ -11,7 +11,7 @@ from holdfast.lean_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Memory:
@@ -20,6 +20,7 @@ class Memory:
     def __init__(self, values: Mapping[str, str] | None) -> None:
         self.values: dict[str, str] = dict(values or {})
         self._environments: dict[str, dict[str, str]] = {}
+        self.on_kept: Callable[[Mapping[str, str | None]], None] | None = None
 
     def keep(self, values: Mapping[str, str | None]) -> None:
         """Remember texts; None forgets one."""
@@ -29,6 +30,8 @@ class Memory:
                 self.values.pop(key, None)
             else:
                 self.values[key] = str(value)
+        if self.on_kept is not None:
+            self.on_kept(values)
 
     def environment(self, key: str) -> dict[str, str]:
         """A kept environment; KeyError where none is kept under this key."""

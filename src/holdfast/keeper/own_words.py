@@ -140,6 +140,22 @@ def do_supervise(words: Words, connection: Connection, message: Message, fds: li
     return {"supervisor": keeper.supervisor.facts()}
 
 
+def do_stand_by(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    """A supervisor that is replaced has finished; it stays until its successor is `ready`."""
+    if connection is not words.keeper.link or words.keeper.supervisor.state != "retiring":
+        raise Refusal("refused", "only a supervisor that is being replaced stands by")
+    words.keeper.stand_by()
+    return {}
+
+
+def do_ready(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
+    """This supervisor has everything that it needs to take our place."""
+    keeper = words.keeper  # ready
+    if connection is keeper.link:
+        keeper.dismiss_standby()
+    return {}
+
+
 def do_upgrade(words: Words, connection: Connection, message: Message, fds: list[int]) -> None:
     keeper = words.keeper
     if words.upgrade is not None or keeper.is_shutting_down:
