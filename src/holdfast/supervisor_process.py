@@ -98,13 +98,22 @@ class SupervisorProcess:
         else:
             beginning.cancel()
         if self._machinery is not None:
-            await self._machinery.close()
+            await self._close(self._machinery)
         if not self._is_keeper_gone:
             self._link.flush()
             if self._stands_by:
                 self._link.leave_loop()
             else:
                 self._link.close()
+
+    async def _close(self, machinery: Machinery) -> None:
+        """Leave in order. What fails there must not keep us from taking the keeper's place."""
+        try:
+            await machinery.close()
+        except Exception:
+            if not self._is_keeper_gone and not self._stands_by:
+                raise
+            _log.exception("the supervisor did not end in order")
 
     async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         facts = await self._link.hello(holdfast.__version__)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.adapters.own_log import logger
+from holdfast.plain_file import open_plain
 
 FILE_BYTES = 8 * 1024 * 1024
 MOST_FILES = 32
@@ -201,9 +202,9 @@ class AuditLog:
             path = newest
         else:
             path = os.path.join(self._folder, f"audit-{self._head.seq + 1:012d}.jsonl")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         os.makedirs(self._folder, 0o700, exist_ok=True)
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = open_plain(path, flags)
         self.close()
         self._descriptor = descriptor
         leaving = files[: -(MOST_FILES - 1)] if path not in files else []
@@ -259,7 +260,7 @@ def _first_of(path: str) -> int | None:
 def _lines(path: str) -> Iterator[bytes]:
     """Of a file that went away or cannot be read, nothing: its records are missing then."""
     try:
-        with open(path, "rb") as file:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
             yield from file
     except OSError as error:
         _log.error("the audit cannot be read: %s", error)

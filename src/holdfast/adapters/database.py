@@ -30,6 +30,8 @@ _BATCH = 2000
 _RETRY_SECONDS = 1.0
 _LOCK_SECONDS = 2.0
 _REMIND_SECONDS = 60.0
+_INDEX_BYTES = 32768
+"""The index of a write-ahead log is never smaller."""
 _CORRUPT = ("malformed", "not a database", "encrypted", "decode to UTF-8")
 _FOREIGN = ("no such table", "no such column", "has no column")
 """Found at opening, these are no tables of ours either; later they would be a mistake of ours."""
@@ -116,6 +118,11 @@ class Database:
 
     def close(self, timeout_seconds: float = 5.0) -> None:
         """Write what is queued, then close."""
+        if self._index_is_cut():
+            # SQLite has mapped it: touching it would end this process with SIGBUS, and this
+            # process may be the only one left that can hold the services.
+            _log.error("%s-shm was truncated; the last of the history is not written", self.path)
+            return
         if self._writer.is_alive():
             self._queue.put(None)
             self._closing.set()
@@ -180,6 +187,14 @@ class Database:
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino
+
+    def _index_is_cut(self) -> bool:
+        """Whether somebody truncated the index of the write-ahead log. One that was deleted is
+        still whole for this process."""
+        try:
+            return os.stat(f"{self.path}-shm").st_size < _INDEX_BYTES
+        except OSError:
+            return False
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
+from holdfast.plain_file import read_plain
 from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.readers import reader
 
@@ -29,8 +30,7 @@ class LockdownFile:
     def read(self) -> LockdownInfo | None:
         """The lockdown in force; None only if there is certainly no file."""
         try:
-            with open(self.path, "rb") as file:
-                return _decode(file.read(_LARGEST))
+            return _decode(read_plain(self.path, _LARGEST))
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, ValueError) as error:

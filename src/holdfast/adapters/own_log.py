@@ -18,12 +18,14 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from holdfast.plain_file import open_plain
 from holdfast.vocabulary.places import generations
 from holdfast.vocabulary.printable import printable, printable_lines
 from holdfast.vocabulary.secrets import redact, redact_value
 
 if TYPE_CHECKING:
     import asyncio
+    from io import TextIOWrapper
 
 ROOT = "holdfast"
 TRACE = 5
@@ -85,9 +87,8 @@ def open_log(
         root.removeHandler(old)
         old.close()
     formatter = _Json() if style == "json" else _Human()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.close(descriptor)
-    file = _Rotated(path, encoding="utf-8", errors="backslashreplace")
+    file = _Rotated(path, encoding="utf-8", errors="backslashreplace", delay=True)
+    file.try_open()
     file.held = [] if is_held else None
     file.size_bytes = size_bytes
     file.setFormatter(formatter)
@@ -190,6 +191,7 @@ class _Rotated(logging.FileHandler):
     6 ms to import, of which every start would have to wait."""
 
     held: list[logging.LogRecord] | None = None
+    _is_lost = False
     size_bytes = SIZE_BYTES
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -197,6 +199,8 @@ class _Rotated(logging.FileHandler):
             self.held.append(record)
             if record.levelno >= logging.WARNING or len(self.held) >= MOST_HELD:
                 self.write_held()
+            return
+        if not self.try_open():
             return
         super().emit(record)
         try:
@@ -206,6 +210,26 @@ class _Rotated(logging.FileHandler):
             self.handleError(record)
         for bell in _bells:
             bell.ring()
+
+    def try_open(self) -> bool:
+        """Open the file unless it is; without one, only the log is lost, and the next line tries
+        again."""
+        if self.stream is not None:
+            return True
+        try:
+            self.stream = self._open()
+        except OSError as error:
+            if not self._is_lost:
+                self._is_lost = True
+                with suppress(OSError):  # that file is lost, too
+                    sys.stderr.write(f"Holdfast's own log cannot be written: {error}\n")
+            return False
+        self._is_lost = False
+        return True
+
+    def _open(self) -> TextIOWrapper:
+        fd = open_plain(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return open(fd, "a", encoding=self.encoding, errors=self.errors)
 
     def write_held(self) -> None:
         self.acquire()

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
+from holdfast.plain_file import open_plain, read_plain
 from holdfast.rules import port_leases
 from holdfast.rules.port_leases import Asked, Holder, Lease
 from holdfast.vocabulary.errors import Failed
@@ -84,7 +85,7 @@ class PortRegistry:
     def _locked(self) -> Iterator[None]:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         path = os.path.join(self._folder, "ports.lock")
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = open_plain(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
             # Who waited in vain does not wait again: many services may be about to start.
             patience, self._is_held_up = 0.0 if self._is_held_up else LOCK_SECONDS, True
@@ -96,11 +97,10 @@ class PortRegistry:
 
     def _load(self) -> list[Lease]:
         try:
-            with open(self._path, "rb") as file:
-                leases = _decode(file.read())
+            leases = _decode(read_plain(self._path))
         except FileNotFoundError:
             return []
-        except msgspec.MsgspecError as error:
+        except (OSError, msgspec.MsgspecError) as error:
             # What is leased is checked by binding, too: begin anew rather than start nothing.
             _log.error("%s cannot be read, leases begin anew: %s", self._path, error)
             return []

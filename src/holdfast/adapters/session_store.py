@@ -14,6 +14,7 @@ import msgspec
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.tokens import LONGEST_TOKEN, NOBODY, PREFIX, digest_of
+from holdfast.plain_file import read_plain
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Fate
@@ -51,8 +52,7 @@ class SessionStore:
 
     def load(self) -> list[StoredSession]:
         try:
-            with open(self._path, "rb") as file:
-                return _decode(file.read())
+            return _decode(read_plain(self._path))
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as error:

@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
+from holdfast.plain_file import read_plain
 from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.readers import reader
@@ -82,8 +83,7 @@ class Tokens:
     def load(self) -> None:
         """Read the stored tokens; the first time, make one for an admin."""
         try:
-            with open(self._path, "rb") as file:
-                self._all = {token.id: token for token in _decode(file.read())}
+            self._all = {token.id: token for token in _decode(read_plain(self._path))}
         except FileNotFoundError:
             self._make_first()
         except (OSError, msgspec.MsgspecError) as error:

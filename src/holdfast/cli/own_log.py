@@ -10,6 +10,7 @@ import os
 import re
 import sys
 
+from holdfast.plain_file import open_plain
 from holdfast.vocabulary.places import generations
 
 QUIET = frozenset({"trace", "debug", "info"})
@@ -104,7 +105,7 @@ class OwnLog:
 
 def _opened(name: str) -> int | None:
     try:
-        return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        return open_plain(name, os.O_RDONLY)
     except OSError:
         return None
 

@@ -16,6 +16,7 @@ import holdfast
 from holdfast.client.connection import Connection, error_from
 from holdfast.client.reach import SupervisorAway, reach
 from holdfast.lean_json import encoded, loads
+from holdfast.plain_file import open_plain
 from holdfast.vocabulary.errors import (
     Failed,
     HoldfastError,
@@ -151,20 +152,21 @@ def own_keeper(places: Places) -> KeeperProcess | None:
 
 def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> KeeperProcess:
     """In a session of its own; it leaves our folder, and closes what it inherits by chance."""
-    errors = os.path.join(places.state, "keeper.err")
-    written = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     os.set_inheritable(ready_fd, True)
+    errors = _open_errors(os.path.join(places.state, "keeper.err"))
     words = [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_fd)]
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 2, errors, written, 0o600),
+        (os.POSIX_SPAWN_DUP2, errors, 2),
     ]
     given = keeper_environment(environ)
     try:
         return KeeperProcess(_spawn(words, given, actions))
     except OSError as error:
         raise _not_spawned(error, words, given) from None
+    finally:
+        os.close(errors)
 
 
 def _spawn(words: list[str], given: dict[str, str], actions: list[tuple[Any, ...]]) -> int:
@@ -190,6 +192,20 @@ def _not_spawned(error: OSError, words: list[str], given: dict[str, str]) -> Fai
         f"{why}: {longest} has {sizes[longest]:,} bytes, of {total:,} in all",
         "make it shorter, or the environment smaller, and try again",
     )
+
+
+def _open_errors(path: str) -> int:
+    """Where the keeper complains; what it would say there is not worth a start."""
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+    try:
+        fd = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except OSError:
+        fd = os.open(os.devnull, os.O_WRONLY)
+    # Not among the first three, which the new process opens for itself.
+    high = fcntl(fd, F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return high
 
 
 def python_prefix() -> list[str]:
@@ -281,7 +297,7 @@ def elsewhere_folder(environ: Mapping[str, str]) -> str:
 def tail_of(path: str) -> str:
     """The last lines of a file, or nothing."""
     try:
-        with open(path, "rb") as file:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
             text = file.read().decode("utf-8", "replace").strip()
@@ -355,4 +371,4 @@ def _err_hint(places: Places) -> str:
 
 
 def _private_file(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open_plain(path, flags)

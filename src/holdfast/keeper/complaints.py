@@ -11,6 +11,8 @@ import stat
 import sys
 import time
 
+from holdfast.plain_file import open_plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,7 +31,7 @@ def install() -> None:
 def use(path: str) -> None:
     """Complain in this file from now on, if it can be opened."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(fd, 2)
         os.close(fd)
     except OSError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from holdfast import lean_json
+from holdfast.plain_file import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Journal:
             self._fd = -1
 
     def _open(self) -> None:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(fd).st_size
             if not self._is_loaded:
@@ -136,10 +137,14 @@ class Journal:
                 continue  # a torn line: the writer died inside it
             if not isinstance(entry, dict):
                 continue
-            if isinstance(ended := entry.get("exit"), dict) and "run_id" in ended:
+            if isinstance(ended := entry.get("exit"), dict) and isinstance(
+                ended.get("run_id"), str
+            ):
                 self._exits[ended["run_id"]] = ended
-            for run_id in entry.get("forget", ()):
-                self._exits.pop(run_id, None)
+            if isinstance(gone := entry.get("forget"), list):
+                for run_id in gone:
+                    if isinstance(run_id, str):
+                        self._exits.pop(run_id, None)
 
     def _append(self, lines: list[bytes]) -> None:
         self._pending += b"".join(line + b"\n" for line in lines)

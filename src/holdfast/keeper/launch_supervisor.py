@@ -17,6 +17,7 @@ from holdfast import run_marks
 from holdfast.keeper import complaints, host
 from holdfast.keeper.launch import Launch, SpawnError
 from holdfast.keeper.spawn import Spawner
+from holdfast.plain_file import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,9 +162,8 @@ class Launcher:
             return {}
 
     def _open_err(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
-            fd = os.open(self._err_path, flags, 0o600)
+            fd = open_plain(self._err_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if os.fstat(fd).st_size > _ERR_FILE_LIMIT:
                 os.ftruncate(fd, 0)
             self._err_begin = os.fstat(fd).st_size
@@ -174,7 +174,7 @@ class Launcher:
     def read_err(self) -> str | None:
         """The last lines it left, for those who ask why it does not come up."""
         try:
-            with open(self._err_path, "rb") as file:
+            with open(open_plain(self._err_path, os.O_RDONLY), "rb") as file:
                 file.seek(max(self._err_begin, os.fstat(file.fileno()).st_size - 2000))
                 return file.read().decode(errors="replace").strip() or None
         except OSError:

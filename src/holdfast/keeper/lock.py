@@ -6,6 +6,8 @@ import fcntl
 import os
 import time
 
+from holdfast.plain_file import open_plain
+
 ASKERS_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 
@@ -41,7 +43,7 @@ def renew(state: str, fd: int) -> None:
 
 
 def _open(state: str) -> int:
-    return os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return open_plain(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT)
 
 
 def _takes(fd: int, kind: int) -> bool:

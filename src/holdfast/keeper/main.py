@@ -16,6 +16,7 @@ from holdfast import claims, lean_json
 from holdfast.keeper import complaints, lock
 from holdfast.keeper.launch_supervisor import CEILING, NOFILE, OOM_SCORE, Launcher, check_argv
 from holdfast.keeper.options import Options
+from holdfast.plain_file import read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,8 +237,7 @@ def _argv_of(text: str) -> list[str]:
 
 def _project_of_predecessor(state: str) -> str | None:
     try:
-        with open(os.path.join(state, "keeper.json"), "rb") as file:
-            note = lean_json.loads(file.read())
+        note = lean_json.loads(read_plain(os.path.join(state, "keeper.json")))
     except (OSError, ValueError):
         return None
     project = note.get("project") if isinstance(note, dict) else None

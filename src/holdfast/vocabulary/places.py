@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from holdfast.plain_file import open_plain, read_plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,10 +137,10 @@ def project_of(state: str) -> str:
 def keeper_note(state: str) -> dict[str, Any]:
     """What the keeper of this folder wrote down about itself, if there is or was one."""
     try:
-        with open(os.path.join(state, "keeper.json"), encoding="utf-8") as file:
-            import json
+        text = read_plain(os.path.join(state, "keeper.json")).decode()
+        import json
 
-            note = json.load(file)
+        note = json.loads(text)
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
@@ -149,7 +151,7 @@ def lock_is_held(state: str) -> bool:
     import fcntl
 
     try:
-        fd = os.open(os.path.join(state, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_plain(os.path.join(state, "lock"), os.O_RDONLY)
     except OSError:
         return False
     try:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.adapters.metrics.usage import Totals
+from holdfast.plain_file import open_plain
 
 _MAGIC = b"HFMETR01"
 _HEAD = struct.Struct("<8s64s12d")
@@ -134,16 +135,16 @@ class Ring:
         return point if point.seconds else None
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         try:
-            return os.open(self.path, flags, 0o600)
+            return open_plain(self.path, flags)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
-            return os.open(self.path, flags, 0o600)
+            return open_plain(self.path, flags)
 
     def _read(self, offset: int, size: int) -> bytes:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_plain(self.path, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return b""
         try:
