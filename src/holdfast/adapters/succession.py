@@ -36,7 +36,7 @@ class Succession:
         self._spares: dict[str, dict[str, int]] = {}
         self._began: dict[str, float] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._room = limit - min(_OWN_DESCRIPTORS, limit // 2)
+        self._room = limit - min(_OWN_DESCRIPTORS, limit // 4)
         self._ends: dict[str, _End] = {}
         self._asked: dict[str, Message] = {}
 

@@ -15,8 +15,8 @@ from holdfast.cli import durations, screen, systemd
 from holdfast.cli.call import Call
 from holdfast.client.reach import keeper_facts
 
-DESCRIPTORS_PER_SERVICE = 8
-OWN_DESCRIPTORS = 64
+DESCRIPTORS_PER_SERVICE = 6
+OWN_DESCRIPTORS = 32
 FLOOR_BYTES = 64 << 20
 PIPE_BYTES_PER_SERVICE = 2 << 20
 PIDFD_GET_INFO = 0xC040FF0B

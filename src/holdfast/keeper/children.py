@@ -15,6 +15,7 @@ from holdfast.keeper import host, stdio, terminal
 from holdfast.keeper.cgroup_limits import prepare
 from holdfast.keeper.deathwatch import Deathwatch
 from holdfast.keeper.departures import Departures
+from holdfast.keeper.descriptor_budget import DescriptorBudget
 from holdfast.keeper.feed import Feed
 from holdfast.keeper.launch import SpawnError
 from holdfast.keeper.leases import Lease
@@ -67,6 +68,7 @@ class Children:
         self._journal = journal
         self._descriptors = descriptors
         self._announce = announce
+        self._budget = DescriptorBudget(self.runs, descriptors)
         self._deathwatch = Deathwatch(loop)
         self.departures = Departures(self, loop, logs, journal, announce)
         self.placement = Placement(loop, cgroups, self)
@@ -77,6 +79,7 @@ class Children:
     def spawn(self, asked: Facts) -> tuple[Run, dict[str, int]]:
         """Start a run; a task's pipes are the caller's to hand over and close."""
         kind = asked.get("kind") or "service"
+        self._budget.check(asked)
         env = dict(asked.get("env") or {})
         env.update(self.strays.marks(asked["run_id"], asked["service"], kind, env.get(SERVICE)))
         ours: dict[str, int] = {}

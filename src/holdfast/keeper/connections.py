@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 import sys
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.008
 _LOT = 32
+_FEW_DESCRIPTORS = 1024
 _PIECE_BYTES = 8192
 # Long where a run that nobody was told of is found again by its environment, should we be killed.
 _OWED_SECONDS = 1.0 if sys.platform == "linux" else 0.01
@@ -71,6 +73,7 @@ class Connection:
         self._grown: dict[str, int] = {}
         self._has_sent = False
         self._is_mute = False
+        self._is_short = 0 < resource.getrlimit(resource.RLIMIT_NOFILE)[0] < _FEW_DESCRIPTORS
         self._retry: Timer | None = None
         self._events = READ
         loop.watch(sock.fileno(), self._on_ready)
@@ -96,7 +99,9 @@ class Connection:
             self._loop.at_turn_end(self._end_turn)
         if not is_first or self._waiting:
             self._outbox.put(message, fds)
-            if self._outbox.size > _PIECE_BYTES and not (self._waiting or self._events & WRITE):
+            is_long = self._outbox.size > _PIECE_BYTES and not self._waiting
+            # What waits has copies of its descriptors: not where few may be open.
+            if (is_long or (fds and self._is_short)) and not self._events & WRITE:
                 self._flush()
             return
         try:
