@@ -172,9 +172,9 @@ class Departures:
         """What it printed last, and what it leaves."""
         self._children.unwatch(run)
         for source in list(run.sources):
-            source.drain(_DRAIN_BYTES)
+            guarded(source.drain, _DRAIN_BYTES)
         if run.recorder is not None:
-            run.recorder.flush()
+            guarded(run.recorder.flush)
         left = [] if run.tree.is_empty() else [it.pid for it in run.tree.processes()]
         run.exit = run.describe_exit(status, usage, left)
         if run.tree.cgroup is not None and "memory" in run.enforced:
@@ -197,11 +197,12 @@ class Departures:
         del self._children.runs[run.run_id]
         if run.kind != "task":
             self._children.records.over(run.run_id)
+        # A fault of its log must not cost a run its end.
         for source in list(run.sources):
-            source.drain(_DRAIN_BYTES)
+            guarded(source.drain, _DRAIN_BYTES)
         run.close()
         if run.recorder is not None:
-            run.recorder.flush()
+            guarded(run.recorder.flush)
             self._logs.leave(run.service)
         if run.tree.cgroup is not None:
             self._children.placement.remove(run.tree.cgroup)

@@ -48,9 +48,9 @@ class Gap:
             self.why = why
             self._tell(self._service, "begin", 0, why)
 
-    def inherit(self) -> None:
-        """The log was left within a gap, and how much was lost then nobody knows."""
-        self.why = self.why or _INTERRUPTED
+    def inherit(self, why: str) -> None:
+        """The log was left within a gap, or damaged: how much was lost then nobody knows."""
+        self.why = self.why or why
         self._is_counted = False
 
     def mark(self) -> bool:

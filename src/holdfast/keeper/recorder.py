@@ -27,7 +27,6 @@ CHUNK_MICROSECONDS = 1000
 RETRY_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 SMALLEST_SEGMENT = 4096
-LARGEST_SEGMENT = (1 << 32) - 1
 PENDING_BYTES = 64 << 10
 
 _STREAMS = ("out", "err")
@@ -121,7 +120,7 @@ class Recorder:
     def limits(self, max_size: int, total_size: int) -> None:
         self._total_size = max(total_size, 2 * SMALLEST_SEGMENT)
         # At least two segments, or each rotation would delete everything.
-        size = min(max_size, self._total_size // 2, LARGEST_SEGMENT)
+        size = min(max_size, self._total_size // 2, index.LARGEST_SEGMENT)
         self._max_size = max(size, SMALLEST_SEGMENT)
 
     @property
@@ -211,7 +210,10 @@ class Recorder:
         if before is not None:
             while doomed < len(files.closed) and files.written_at(files.closed[doomed][0]) < before:
                 doomed += 1
-        return sum(files.drop_oldest() for _ in range(doomed)), doomed
+        before_bytes, before_count = files.closed_bytes, len(files.closed)
+        while doomed > 0 and files.drop_oldest():
+            doomed -= 1
+        return before_bytes - files.closed_bytes, before_count - len(files.closed)
 
     def _retire_newest(self, before: float) -> None:
         files = self._files
@@ -299,7 +301,8 @@ class Recorder:
         track.bytes += count
         self._shelf.unchecked_room -= count
         while files.closed and files.closed_bytes + files.live_bytes > self._total_size:
-            files.drop_oldest()
+            if not files.drop_oldest():
+                break
         if self._flush_timer is None:
             wait = self._flushed_at + FLUSH_SECONDS - self._loop.now()
             if wait <= 0:
@@ -311,8 +314,7 @@ class Recorder:
 
     def refuse(self, error: OSError) -> None:
         """The file system refused. Give up old segments first; else begin a gap."""
-        if error.errno in _FULL and self._files.closed:
-            self._files.drop_oldest()
+        if error.errno in _FULL and self._files.drop_oldest():
             return
         self._retry_at = self._loop.now() + RETRY_SECONDS
         self._gap.begin(error.strerror or str(error))
@@ -334,8 +336,8 @@ class Recorder:
     # How it is done.
 
     def _open(self, *, is_replacement: bool = False) -> None:
-        if self._files.open(stamp(), is_replacement=is_replacement):
-            self._gap.inherit()
+        if why := self._files.open(stamp(), is_replacement=is_replacement):
+            self._gap.inherit(why)
 
     def _try_room(self) -> int:
         try:
@@ -350,7 +352,7 @@ class Recorder:
             self._open()
         elif self._gap.why or self._loop.now() >= self._look_at:
             self._look_at = self._loop.now() + LOOK_SECONDS
-            if files.is_gone():
+            if files.is_gone() or (self._gap.why and files.is_obstructed()):
                 self._finish_chunk()
                 files.replace(stamp())
         room = self._max_size - files.ends[0] - files.ends[1]
@@ -362,9 +364,8 @@ class Recorder:
             files.write_index()
         if self._shelf.unchecked_room <= 0:
             while not self._shelf.has_space(is_resuming=bool(self._gap.why)):
-                if not files.closed:
+                if not files.drop_oldest():
                     raise OSError(errno.ENOSPC, "the free-space floor is reached")
-                files.drop_oldest()
         return room
 
     def _mark_run(self, track: Track, now: int) -> None:

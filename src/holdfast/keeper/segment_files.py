@@ -3,17 +3,25 @@ and the older segments that may be deleted.
 
 Owns file positions and the index's end. It knows nothing of time, gaps or sources, and
 lets every refusal of the file system through as OSError with nothing half done.
+
+What an index says is checked when it is opened, never afterwards. Records at its end that do not
+follow from those before them are damaged: they are moved to a file beside the index, and the bytes
+that they stood for are indexed anew, with a gap of unknown size before them.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from holdfast.keeper.shelf import shelf_of
 from holdfast.logbook import index, segments
 
 _SUFFIXES = ("out", "err")
+MOST_SET_ASIDE = 1 << 20
+_INTERRUPTED = "recording was interrupted"
+_DAMAGED = "the log's index was damaged"
 
 
 class SegmentFiles:
@@ -24,7 +32,9 @@ class SegmentFiles:
         "_directory",
         "_files",
         "_index",
+        "_is_damaged",
         "_is_located",
+        "_repaired_header",
         "_service",
         "_shelf",
         "closed",
@@ -44,6 +54,8 @@ class SegmentFiles:
         self._service = service
         self._shelf = shelf_of(directory)
         self._is_located = False
+        self._is_damaged = False
+        self._repaired_header = b""
         self.number = 0
         self._files = [-1, -1]
         self._index = -1
@@ -77,6 +89,8 @@ class SegmentFiles:
             return
         numbers = self._shelf.take(self._service)
         self._is_located = True
+        self._is_damaged, self._repaired_header = False, b""
+        self.ends, self.index_end = [0, 0], 0
         self.closed = [
             (number, segments.size(self._directory, self._service, number))
             for number in numbers[:-1]
@@ -87,33 +101,43 @@ class SegmentFiles:
         self.number = numbers[-1]
         extent = self._extent(self.number)
         if extent is None:
-            before = self._extent(numbers[-2]) if len(numbers) > 1 else None
-            self.position = before.end if before else 0
+            before = (self._extent(number) for number in reversed(numbers[:-1]))
+            self.position = next((it.end for it in before if it is not None), 0)
+            self._is_damaged = self._size("idx") >= index.RECORD_SIZE
             return
+        header = extent.header
+        self._is_damaged = extent.is_damaged or not header.is_sound
+        if not header.is_sound:
+            self._repaired_header = index.pack(
+                index.HEADER, header.created, header.base, index.VERSION, header.run
+            )
         self.position = extent.end
         self.ends = list(extent.ends)
         self.index_end = extent.size
         self.has_mark = extent.has_mark
 
-    def open(self, now: int, *, is_replacement: bool = False) -> bool:
-        """Continue the newest segment, or begin the first. True where it was left within a gap of
-        which nobody knows any more how large it is: the index says so now."""
+    def open(self, now: int, *, is_replacement: bool = False) -> str:
+        """Continue the newest segment, or begin the first. Returns why it is unknown how much is
+        missing at its end: it was left within a gap, or it is damaged. The index says so now."""
         self.locate()
         if not self.number:
             self._create(1, now)
-            return False
+            return ""
         if not self.run:
             self.run = self._last_run(self.number)
         sizes = [self._size("out"), self._size("err")]
-        if sizes[0] < self.ends[0] or sizes[1] < self.ends[1]:
-            # Power was lost: the index knows of bytes that never reached the disk.
+        is_short = sizes[0] < self.ends[0] or sizes[1] < self.ends[1]
+        if is_short or self.is_obstructed():
+            # Power was lost: the index knows of bytes that never reached the disk. Or something
+            # that is no file has the name of one.
             self._retire(sum(sizes) + self.index_end)
             self._create(self.number + 1, now)
-            return False
+            return ""
         is_unknown = self.has_mark and not self.is_mark_known
+        why = _DAMAGED if self._is_damaged else _INTERRUPTED if is_unknown else ""
         self._continue(sizes, now, is_replacement, is_unknown)
         self.has_mark = False
-        return is_unknown
+        return why
 
     def file(self, stream: int) -> int:
         """The descriptor to write this stream's bytes to; created at its first byte."""
@@ -128,6 +152,10 @@ class SegmentFiles:
         """Somebody deleted a file that is open here: nobody will ever read it."""
         fds = (fd for fd in (self._index, *self._files) if fd >= 0)
         return any(os.fstat(fd).st_nlink == 0 for fd in fds)
+
+    def is_obstructed(self) -> bool:
+        """Something that is no file has the name of one: nothing can be written there."""
+        return any(_is_no_file(self._path(self.number, suffix)) for suffix in segments.SUFFIXES)
 
     def replace(self, now: int) -> None:
         """Begin the next segment instead of one that is gone."""
@@ -153,11 +181,18 @@ class SegmentFiles:
                 os.ftruncate(self._index, self.index_end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def drop_oldest(self) -> int:
-        number, size = self.closed.pop(0)
+    def drop_oldest(self) -> bool:
+        """Delete the oldest closed segment; False if there is none, or if that is refused."""
+        if not self.closed:
+            return False
+        number, size = self.closed[0]
+        try:
+            segments.remove(self._directory, self._service, number)
+        except OSError:
+            return False
+        del self.closed[0]
         self.closed_bytes -= size
-        segments.remove(self._directory, self._service, number)
-        return size
+        return True
 
     def written_at(self, number: int) -> float:
         """When a segment was last written to, in unix seconds."""
@@ -170,17 +205,17 @@ class SegmentFiles:
         """The position at which a run begins, if it is the last one."""
         for number in (self.number, *(number for number, _ in reversed(self.closed))):
             try:
-                fd = os.open(self._path(number, "idx"), os.O_RDONLY | os.O_CLOEXEC)
+                fd = segments.open_file(self._path(number, "idx"))
             except FileNotFoundError:
                 return None
             try:
-                position = index.find_run(fd, run)
+                position = index.find_run(fd, run, self.position)
                 header = index.read_header(fd)
             finally:
                 os.close(fd)
             if position is not None:
                 return position
-            if header is None or header[1] != run:
+            if header is None or header.run != run:
                 return None
         return None
 
@@ -197,10 +232,14 @@ class SegmentFiles:
         """Index what was written but not indexed: its time and order are unknown."""
         position = self.position
         records = bytearray()
+        if self._is_damaged:
+            self._set_aside()
         if not self.index_end:
             records += self._header(now)
         if is_unknown:
             records += index.pack(index.GAP_UNCOUNTED, now, position, 0, 0)
+        if self._is_damaged:
+            records += index.pack(index.GAP_UNCOUNTED, now, position, index.DAMAGED, 0)
         if is_replacement or sizes != self.ends:
             records += index.pack(index.REPLACED, now, position, 0, 0)
         for kind, end, size in (
@@ -213,12 +252,36 @@ class SegmentFiles:
         self._open_index(self.number, records)
         self.ends = sizes
         self.position = position
+        self._is_damaged, self._repaired_header = False, b""
+
+    def _set_aside(self) -> None:
+        """Keep what is damaged in a file beside the index, as far as that can be written: it is
+        of use to who looks for the cause, and must not cost anybody the recording."""
+        name = self._path(self.number, "idx")
+        try:
+            fd = segments.open_file(name)
+            try:
+                damaged = os.pread(fd, len(self._repaired_header), 0)
+                damaged += os.pread(fd, MOST_SET_ASIDE, self.index_end)
+            finally:
+                os.close(fd)
+            aside = _open_file(name + segments.SET_ASIDE)
+            try:
+                end = os.fstat(aside).st_size
+                os.pwrite(aside, damaged[: max(0, MOST_SET_ASIDE - end)], end)
+            finally:
+                os.close(aside)
+        except OSError:
+            return
 
     def _retire(self, size: int) -> None:
         self.closed.append((self.number, size))
         self.closed_bytes += size
 
     def _create(self, number: int, now: int) -> None:
+        while not segments.is_free(self._directory, self._service, number):
+            number += 1
+        self._is_damaged, self._repaired_header = False, b""
         self.number = number
         self.ends = [0, 0]
         self.index_end = 0
@@ -232,6 +295,8 @@ class SegmentFiles:
         fd = _open_file(self._path(number, "idx"))
         try:
             os.ftruncate(fd, self.index_end)
+            if self._repaired_header:
+                os.pwrite(fd, self._repaired_header, 0)
             if os.pwrite(fd, records, self.index_end) < len(records):
                 os.ftruncate(fd, self.index_end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -250,7 +315,7 @@ class SegmentFiles:
 
     def _last_run(self, number: int) -> int:
         try:
-            fd = os.open(self._path(number, "idx"), os.O_RDONLY | os.O_CLOEXEC)
+            fd = segments.open_file(self._path(number, "idx"))
         except FileNotFoundError:
             return 0
         try:
@@ -260,7 +325,7 @@ class SegmentFiles:
 
     def _extent(self, number: int) -> index.Extent | None:
         try:
-            fd = os.open(self._path(number, "idx"), os.O_RDONLY | os.O_CLOEXEC)
+            fd = segments.open_file(self._path(number, "idx"))
         except FileNotFoundError:
             return None
         try:
@@ -269,20 +334,25 @@ class SegmentFiles:
             os.close(fd)
 
     def _size(self, suffix: str) -> int:
-        try:
-            return os.stat(self._path(self.number, suffix)).st_size
-        except FileNotFoundError:
-            return 0
+        return segments.file_size(self._path(self.number, suffix))
 
     def _path(self, number: int, suffix: str) -> str:
         return segments.path(self._directory, self._service, number, suffix)
 
 
 def _open_file(name: str) -> int:
-    # Not O_APPEND: splice refuses it.
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    # Not O_APPEND: splice refuses it. O_NONBLOCK: a named pipe must not make us wait.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(name, flags, 0o600)
+        fd = os.open(name, flags, 0o600)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(name), 0o700, exist_ok=True)
-        return os.open(name, flags, 0o600)
+        fd = os.open(name, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    return fd
+
+
+def _is_no_file(name: str) -> bool:
+    return os.path.lexists(name) and not segments.is_file(name)

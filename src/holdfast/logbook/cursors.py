@@ -61,6 +61,8 @@ def _position(number: str, text: str) -> int:
 
 
 def _base36(number: int) -> str:
+    """Positions are never negative; the loop would not end for one that is."""
+    number = max(0, number)
     digits = ""
     while True:
         number, digit = divmod(number, 36)

@@ -49,13 +49,15 @@ class Line(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something about the log itself at this place; `lost` counts bytes, None if unknown."""
+    """Something about the log itself at this place; `lost` counts bytes, None if unknown.
+    `is_damaged`: of a gap that is due to a damaged index."""
 
     kind: NoteKind
     time: float | None
     position: int
     run: int
     lost: int | None = 0
+    is_damaged: bool = False
 
     @property
     def is_hole(self) -> bool:
@@ -67,6 +69,11 @@ class Note(NamedTuple):
         match self.kind:
             case "run":
                 return f"run {self.run} starts"
+            case "gap" if self.is_damaged:
+                return (
+                    "the log's index was damaged here: time and order of what follows may be "
+                    "unknown, and an unknown number of bytes may be missing"
+                )
             case "gap":
                 count = "an unknown number of" if self.lost is None else self.lost
                 return f"{count} bytes were not recorded"

@@ -28,8 +28,16 @@ BESIDE = 2
 
 GAPS = (GAP, GAP_UNCOUNTED)
 
+# The `offset` of an uncounted gap: no writer wrote it within a gap, the index was damaged here.
+DAMAGED = 1
+
 VERSION = 1
 RECORD_SIZE = 24
+
+# What an index may say at most: a count of bytes that no disk has ever held, and the size of a
+# segment. Beyond them a record is damaged.
+LARGEST_POSITION = 1 << 60
+LARGEST_SEGMENT = (1 << 32) - 1
 
 _RECORD = struct.Struct("<QQII")
 _TIME_MASK = (1 << 56) - 1
@@ -82,57 +90,264 @@ def is_cut(record: Record) -> bool:
 
 
 class Extent:
-    """What an index accounts for: positions from `base` to `end`, bytes of each stream. `has_mark`
-    says that it ends within a gap."""
+    """What the sound records of an index account for: positions up to `end`, bytes of each
+    stream. `size` is where the last sound record ends. `has_mark` says that it ends within a gap,
+    `is_damaged` that unsound records follow."""
 
-    __slots__ = ("base", "end", "ends", "has_mark", "run", "size")
+    __slots__ = ("end", "ends", "has_mark", "header", "is_damaged", "size")
 
     def __init__(
-        self, base: int, end: int, ends: tuple[int, int], run: int, size: int, has_mark: bool
+        self,
+        header: Header,
+        end: int,
+        ends: tuple[int, int],
+        size: int,
+        *,
+        has_mark: bool,
+        is_damaged: bool,
     ) -> None:
-        self.has_mark = has_mark
-        self.base = base
+        self.header = header
         self.end = end
         self.ends = ends
-        self.run = run
         self.size = size
+        self.has_mark = has_mark
+        self.is_damaged = is_damaged
 
 
-def read_header(fd: int) -> tuple[int, int] | None:
-    """Base position and run in progress at the segment's start; None if there is no header."""
-    data = os.pread(fd, RECORD_SIZE, 0)
-    if len(data) < RECORD_SIZE:
+class Header:
+    """What the first record says: when the segment was created, where it begins, which run was in
+    progress. `is_sound` is False where the base had to be taken from the records behind it."""
+
+    __slots__ = ("base", "created", "is_sound", "run")
+
+    def __init__(self, created: int, base: int, run: int, *, is_sound: bool = True) -> None:
+        self.created = created
+        self.base = base
+        self.run = run
+        self.is_sound = is_sound
+
+
+class Continuity:
+    """Follows the records of one segment in order and tells which of them are sound.
+
+    Each record of an index begins where the one before it ended: in the log, and in the file of
+    its stream. So a record is sound if it follows from those before it. After unsound records,
+    two that follow from each other and lie further on are trusted again; what lies between is
+    accounted for as bytes of unknown time and order.
+    """
+
+    __slots__ = ("_candidate", "_held", "base", "ends", "is_broken", "limit", "position")
+
+    def __init__(
+        self, base: int, position: int | None = None, ends: tuple[int, int] = (0, 0)
+    ) -> None:
+        self.base = base
+        self.position = base if position is None else position
+        self.ends = list(ends)
+        self.limit = self.base + LARGEST_SEGMENT
+        """No chunk ends behind it: the next segment begins there."""
+        self.is_broken = False
+        self._candidate: Continuity | None = None
+        self._held: list[Record] = []
+
+    def follows(self, record: Record) -> bool:
+        """Whether it is sound; if so, it is accounted for."""
+        kind, _, position, offset, length = record
+        if position != self.position:
+            return False
+        if kind > ERR_RECOVERED or kind in _WITHOUT_BYTES:
+            return kind != HEADER
+        stream = kind & 1
+        if not length or offset != self.ends[stream]:
+            return False
+        if position + length > self.limit:
+            return False
+        self.ends[stream] = offset + length
+        self.position = position + length
+        return True
+
+    def sound(self, records: list[Record]) -> tuple[list[Record], int]:
+        """The sound ones, with a gap in the place of each damaged stretch; and how many of these
+        records were settled by that. Unsound ones at the end are not: more records may tell."""
+        found: list[Record] = []
+        settled = 0
+        for number, record in enumerate(records, start=1):
+            if not self._is_contradicted(records, number) and self.follows(record):
+                self.is_broken = False
+                self._candidate = None
+                self._held.clear()
+                found.append(record)
+                settled = number
+                continue
+            if not self.is_broken:
+                self.is_broken = True
+                found.append((GAP_UNCOUNTED, record[1], self.position, DAMAGED, 0))
+            if self._candidate is not None and self._candidate.follows(record):
+                found += self._resume(self._candidate)
+                found.append(record)
+                settled = number
+            else:
+                self._consider(record)
+        return found, settled
+
+    def _is_contradicted(self, records: list[Record], following: int) -> bool:
+        """Whether a chunk has a wrong length: the two records behind it agree on another."""
+        record = records[following - 1]
+        if following + 1 >= len(records) or stream_of(record[0]) < 0:
+            return False
+        second, third = records[following], records[following + 1]
+        if second[2] == record[2] + record[4] or not self.position <= second[2] <= LARGEST_POSITION:
+            return False
+        after = anchored(self.base, [second])
+        return (
+            after is not None
+            and after.ends[0] >= self.ends[0]
+            and after.ends[1] >= self.ends[1]
+            and after.follows(second)
+            and after.follows(third)
+        )
+
+    def _consider(self, record: Record) -> None:
+        """Whether reading may go on here, if the next record follows from this one."""
+        kind, _, position, offset, _ = record
+        if not self.position <= position <= LARGEST_POSITION:
+            return
+        stream = stream_of(kind)
+        if stream < 0:
+            if kind == RUN and len(self._held) < _MOST_HELD:
+                self._held.append(record)
+            return
+        other = position - self.base - offset
+        ends = (offset, other) if stream == OUT else (other, offset)
+        if ends[0] < self.ends[0] or ends[1] < self.ends[1]:
+            return
+        candidate = Continuity(self.base, position, ends)
+        candidate.limit = self.limit
+        if candidate.follows(record):
+            candidate._held = [it for it in self._held if it[2] <= position]
+            candidate._held.append(record)
+            self._candidate = candidate
+
+    def _resume(self, candidate: Continuity) -> list[Record]:
+        *runs, first = candidate._held
+        found = []
+        place = self.position
+        offset = first[3]
+        other = first[2] - self.base - offset
+        ends = (offset, other) if stream_of(first[0]) == OUT else (other, offset)
+        for kind, begin, end in zip((OUT_RECOVERED, ERR_RECOVERED), self.ends, ends, strict=True):
+            if end > begin:
+                found.append((kind, first[1], place, begin, end - begin))
+                place += end - begin
+        # Where a run began among them is unknown; it began before what follows.
+        for _, micros, position, run, how in runs[-1:]:
+            found.append((RUN, micros, place, run, how if position == place else GOES_ON))
+        self.position, self.ends = candidate.position, candidate.ends
+        self.is_broken = False
+        self._candidate = None
+        self._held.clear()
+        return [*found, first]
+
+
+_WITHOUT_BYTES = (RUN, GAP, REPLACED, GAP_BEGINS, GAP_UNCOUNTED, 7)
+_MOST_HELD = 16
+_HEAD_RECORDS = 16
+_LAST_RECORDS = 64
+_BATCH_RECORDS = 4096
+
+
+def read_header(fd: int) -> Header | None:
+    """The segment's beginning; None if there is no header and nothing tells what it said."""
+    records = unpack_all(os.pread(fd, _HEAD_RECORDS * RECORD_SIZE, 0))
+    if not records:
         return None
-    kind, _, position, _, run = unpack(data)
-    return (position, run) if kind == HEADER else None
+    kind, created, base, _, run = records[0]
+    is_header = kind == HEADER and base <= LARGEST_POSITION
+    told = [record for record in records[1:] if stream_of(record[0]) >= 0][:2]
+    if told and not (is_header and told[0][2] == base) and (found := _base_told_by(told)) >= 0:
+        return Header(told[0][1], found, run if is_header else 0, is_sound=False)
+    return Header(created, base, run) if is_header else None
+
+
+def _base_told_by(told: list[Record]) -> int:
+    """Where the segment begins, if its first chunks agree about it; else -1."""
+    base = told[0][2]
+    if base > LARGEST_POSITION:
+        return -1
+    continuity = Continuity(base)
+    return base if len(told) > 1 and all(continuity.follows(record) for record in told) else -1
 
 
 def read_extent(fd: int) -> Extent | None:
-    """Read from the end: the last chunk alone tells how far both streams are indexed."""
+    """How far the sound records reach. Nearly always the last ones tell: they follow from each
+    other. Where they do not, all are read."""
     header = read_header(fd)
     if header is None:
         return None
-    base, run = header
     size = os.fstat(fd).st_size
     size -= size % RECORD_SIZE
-    at = size
-    about_gap = 0
-    while at > RECORD_SIZE:
-        begin = max(RECORD_SIZE, at - 64 * RECORD_SIZE)
-        for record in reversed(unpack_all(os.pread(fd, at - begin, begin))):
-            kind, _, position, offset, length = record
-            stream = stream_of(kind)
-            if stream < 0:
-                if not about_gap and kind in (GAP_BEGINS, *GAPS):
-                    about_gap = kind
-                continue
-            end = position + length
-            this = offset + length
-            other = end - base - this
-            ends = (this, other) if stream == OUT else (other, this)
-            return Extent(base, end, ends, run, size, about_gap == GAP_BEGINS)
-        at = begin
-    return Extent(base, base, (0, 0), run, size, about_gap == GAP_BEGINS)
+    begin = max(RECORD_SIZE, size - _LAST_RECORDS * RECORD_SIZE)
+    records = unpack_all(os.pread(fd, size - begin, begin))
+    is_whole = begin == RECORD_SIZE
+    continuity = Continuity(header.base) if is_whole else anchored(header.base, records)
+    if continuity is None or not all(map(continuity.follows, records)):
+        return _read_whole(fd, header, size)
+    has_mark = bool(_ends_within_gap(records))
+    ends = continuity.ends[0], continuity.ends[1]
+    return Extent(header, continuity.position, ends, size, has_mark=has_mark, is_damaged=False)
+
+
+def anchored(base: int, records: list[Record]) -> Continuity | None:
+    """The state before these records, as the first chunk among them tells it."""
+    for record in records:
+        if (stream := stream_of(record[0])) >= 0:
+            other = record[2] - base - record[3]
+            if other < 0:
+                return None
+            ends = (record[3], other) if stream == OUT else (other, record[3])
+            return Continuity(base, record[2], ends)
+    return None
+
+
+def before(extent: Extent, records: list[Record]) -> Continuity:
+    """The state before the last sound records of an index."""
+    ends = list(extent.ends)
+    for record in records:
+        if (stream := stream_of(record[0])) >= 0:
+            ends[stream] -= record[4]
+    base = extent.header.base
+    return Continuity(base, base + sum(ends), (ends[0], ends[1]))
+
+
+def _ends_within_gap(records: list[Record]) -> bool | None:
+    """None where these records do not tell: there is neither a chunk nor a gap among them."""
+    for record in reversed(records):
+        if record[0] == GAP_UNCOUNTED and record[3] == DAMAGED:
+            continue
+        if record[0] in (GAP_BEGINS, *GAPS):
+            return record[0] == GAP_BEGINS
+        if stream_of(record[0]) >= 0:
+            return False
+    return None
+
+
+def _read_whole(fd: int, header: Header, size: int) -> Extent:
+    continuity = Continuity(header.base)
+    at = end = RECORD_SIZE
+    has_mark = False
+    while at < size:
+        data = os.pread(fd, min(_BATCH_RECORDS * RECORD_SIZE, size - at), at)
+        records = unpack_all(data)
+        if not records:
+            break
+        found, settled = continuity.sound(records)
+        if settled:
+            end = at + settled * RECORD_SIZE
+            told = _ends_within_gap(found)
+            has_mark = has_mark if told is None else told
+        at += len(records) * RECORD_SIZE
+    ends = continuity.ends[0], continuity.ends[1]
+    return Extent(header, continuity.position, ends, end, has_mark=has_mark, is_damaged=end < size)
 
 
 def find_back(fd: int, kind: int, before: int) -> int:
@@ -148,12 +363,13 @@ def find_back(fd: int, kind: int, before: int) -> int:
     return -1
 
 
-def find_run(fd: int, number: int) -> int | None:
-    """The position at which this index last says that the run starts."""
+def find_run(fd: int, number: int, before: int) -> int | None:
+    """The position at which this index last says that the run starts; one that is not `before`
+    this position is damaged."""
     at = os.fstat(fd).st_size // RECORD_SIZE
     while (at := find_back(fd, RUN, at)) >= 0:
         record = unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE))
-        if record[3] == number:
+        if record[3] == number and record[2] <= before:
             return record[2]
     return None
 
@@ -164,4 +380,4 @@ def last_run(fd: int) -> int:
     if at >= 0:
         return unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE))[3]
     header = read_header(fd)
-    return header[1] if header else 0
+    return header.run if header else 0

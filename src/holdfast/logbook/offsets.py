@@ -30,9 +30,9 @@ def bytes_before(view: SegmentView, stream: int, position: int) -> int:
         return view.ends()[stream]
     record = _data_record(view, view.find_position(position))
     own = record[3] + max(0, position - record[2])
-    if index.stream_of(record[0]) == stream:
-        return own
-    return max(position, record[2]) - view.base - own
+    if index.stream_of(record[0]) != stream:
+        own = max(position, record[2]) - view.base - own
+    return min(max(0, own), view.ends()[stream])  # a damaged record may say anything
 
 
 def spot(view: SegmentView, stream: int, offset: int) -> Spot | None:
@@ -49,7 +49,10 @@ def spot(view: SegmentView, stream: int, offset: int) -> Spot | None:
     kind, micros, position, begin, _ = record
     known = kind in (index.OUT, index.ERR)
     time = micros / 1_000_000 if known else None
-    return Spot(position + offset - begin, time, view.run_at(number))
+    place = position + offset - begin
+    if not view.base <= place < view.end():
+        return None  # the record is damaged
+    return Spot(place, time, view.run_at(number))
 
 
 def record_at(view: SegmentView, stream: int, offset: int) -> int:

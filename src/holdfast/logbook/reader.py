@@ -17,6 +17,7 @@ from holdfast.logbook.segment_view import SegmentView
 
 PIECE_BYTES = 64 << 10
 _BATCH_RECORDS = 1024
+_ANCHOR_RECORDS = 16
 
 
 class Span(NamedTuple):
@@ -80,10 +81,11 @@ class Reader:
         place = base = None
         for view in self.views(newest_first=True):
             number = view.find_time(micros)
+            end = view.end()
             if number < view.count():
-                place = view.record(number)[2]
+                place = min(max(view.record(number)[2], view.base), end)
             elif place is None:
-                place = view.end()
+                place = end
             if view.created < micros:
                 break
             base = view.base
@@ -120,8 +122,12 @@ class Reader:
             if last and view.run == last and not is_whole and ends.keys() <= {last}:
                 continue
             at = view.count()
+            bound = view.end()
             while (at := view.find_back(index.RUN, at)) >= 0:
                 _, micros, position, run, how = view.record(at)
+                if not view.base <= position <= bound:
+                    continue  # damaged: it lies outside its segment, or after a later one
+                bound = position
                 ends.setdefault(run, end)
                 if how != index.GOES_ON:
                     yield Span(run, cursors.at(position), ends.pop(run), micros / 1_000_000)
@@ -175,6 +181,7 @@ class Walk:
         self._records: list[index.Record] = []
         self._next = 0
         self._first = 0
+        self._continuity = index.Continuity(0)
         self._run = 0
         self._missing = 0
         self._is_found = False
@@ -229,6 +236,7 @@ class Walk:
             found = view
             if end is None:
                 end = view.end()
+                end = view.reach() if end < self.position else end
             if view.base <= self.position <= end:
                 break
         if found is None or end is None:
@@ -242,6 +250,7 @@ class Walk:
         if is_anew:
             self._from = [found.base, found.base]
         self._first = self._start_record(found)
+        self._bound(found)
         self._run = found.run_at(self._first)
         if is_anew:
             return Note("anew", None, self.position, self._run)
@@ -251,26 +260,67 @@ class Walk:
         return None
 
     def _start_record(self, view: SegmentView) -> int:
+        """The record to begin with, from which all that follow are checked."""
         self._records = []
         self._next = 0
-        return view.find_position(self.position) if self.position > view.base else 1
+        self._continuity = index.Continuity(view.base)
+        if self.position <= view.base:
+            return 1
+        number = view.find_position(self.position)
+        records = view.records(number, _ANCHOR_RECORDS)
+        begun = index.anchored(view.base, records)
+        if len(records) < _ANCHOR_RECORDS:
+            # Too few to agree on anything; where the index ends was found by more of them.
+            extent = view.extent()
+            sound = extent.size // index.RECORD_SIZE
+            number = min(number, sound)
+            if sound - number <= len(records):
+                records = records[: sound - number]
+                begun = index.before(extent, records)
+        # A damaged record leads the search astray: then all are read, from the first one on.
+        if begun is None or (records and records[0][2] > self.position):
+            return 1
+        check = index.Continuity(view.base, begun.position, (begun.ends[0], begun.ends[1]))
+        if not all(map(check.follows, records)):
+            return 1
+        self._continuity = begun
+        return number
+
+    def _bound(self, view: SegmentView) -> None:
+        """A segment that has a successor ends where that begins, whatever its index says."""
+        successor = self._successor(view.number)
+        if successor is not None:
+            if successor.base >= self._continuity.position:
+                self._continuity.limit = min(self._continuity.limit, successor.base)
+            successor.close()
 
     def _refill(self) -> bool:
+        """Read on in this segment: what is sound there, and a gap for what is not."""
         assert self._view is not None
-        self._first += len(self._records)
-        self._records = self._view.records(self._first, _BATCH_RECORDS)
-        self._next = 0
-        return bool(self._records)
+        while True:
+            records = self._view.records(self._first, _BATCH_RECORDS)
+            if not records and self._continuity.is_broken and self._view.count() < self._first:
+                # Its writer has set the damaged end aside, and goes on in its place.
+                self._first = self._start_record(self._view)
+                self._bound(self._view)
+                continue
+            self._records, settled = self._continuity.sound(records)
+            self._next = 0
+            if settled < len(records) == _BATCH_RECORDS and not settled:
+                settled = len(records)
+            self._first += settled
+            if self._records or not settled:
+                return bool(self._records)
 
     def _has_successor(self) -> bool:
         """At the end of a segment: go to the next one if there is one, else stay."""
         assert self._view is not None
         is_gone = self._view.is_deleted()
-        successor = self._reader.open(self._view.number + 1)
+        successor = self._successor(self._view.number)
         if successor is None and not is_gone:
             return False
         # The writer completes an index before it begins the next segment; look once more.
-        if self._view.count() > self._first:
+        if self._refill():
             if successor is not None:
                 successor.close()
             return True
@@ -282,12 +332,32 @@ class Walk:
             self._records = []
             self._next = 0
             self._first = 1
+            self._continuity = index.Continuity(successor.base)
+            self._bound(successor)
             self._run = successor.run or self._run
             return True
         if not segments.numbers(self._reader.directory, self._reader.service):
             return False
         self.close()
         return True
+
+    def _successor(self, number: int) -> SegmentView | None:
+        """The next segment that can be read; one that cannot is passed over."""
+        successor = self._reader.open(number + 1)
+        if successor is not None or not self._is_occupied(number + 1):
+            return successor
+        later = segments.numbers(self._reader.directory, self._reader.service)
+        for following in (it for it in later if it > number + 1):
+            if (successor := self._reader.open(following)) is not None:
+                # It may have been without a header only because it was being made.
+                if (made := self._reader.open(number + 1)) is not None:
+                    successor.close()
+                    return made
+                return successor
+        return None
+
+    def _is_occupied(self, number: int) -> bool:
+        return not segments.is_free(self._reader.directory, self._reader.service, number)
 
     def _read(self, record: index.Record) -> Chunk | Note | None:
         kind, micros, position, offset, length = record
@@ -310,8 +380,11 @@ class Walk:
         assert self._view is not None
         data = self._view.read(stream, offset + start - position, wanted)
         if not data:
+            # Only passed over: what follows in the next segment is wanted, also if its length
+            # is damaged.
             self._missing += end - start
-            self._from[stream] = end
+            self._next += 1
+            self.position = max(self.position, end)
             return None
         if self._missing:
             return self._take_missing()
@@ -338,7 +411,9 @@ class Walk:
             self._run = offset
             return Note("run", time, position, offset) if how == index.ALONE else None
         if kind in index.GAPS:
-            return Note("gap", time, position, self._run, index.lost_bytes(record))
+            is_damaged = kind == index.GAP_UNCOUNTED and offset == index.DAMAGED
+            lost = index.lost_bytes(record)
+            return Note("gap", time, position, self._run, lost, is_damaged=is_damaged)
         if kind == index.REPLACED:
             return Note("replaced", time, position, self._run)
         return None

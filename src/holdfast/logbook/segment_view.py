@@ -1,7 +1,7 @@
 """One segment, opened for reading: its index by number, position or time, and its bytes.
 
-Owns descriptors of one segment. Tolerates an index that is being written and data files
-that are gone; never locks and never writes.
+Owns descriptors of one segment. Tolerates an index that is being written or damaged, and data
+files that are gone or are no files; never locks, never writes and never waits.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 
 from holdfast.logbook import index, segments
+
+_NO_RECORD = (index.HEADER, 0, 0, 0, 0)
 
 
 class SegmentView:
@@ -20,12 +22,12 @@ class SegmentView:
         self.number = number
         self._files = [-1, -1]
         self._index_path = segments.path(directory, service, number, "idx")
-        self._index = os.open(self._index_path, os.O_RDONLY | os.O_CLOEXEC)
-        header = os.pread(self._index, index.RECORD_SIZE, 0)
-        if len(header) < index.RECORD_SIZE or header[7] != index.HEADER:
+        self._index = segments.open_file(self._index_path)
+        header = index.read_header(self._index)
+        if header is None:
             self.close()
             raise FileNotFoundError(self._index_path)
-        _, self.created, self.base, _, self.run = index.unpack(header)
+        self.created, self.base, self.run = header.created, header.base, header.run
 
     def close(self) -> None:
         for fd in (*self._files, self._index):
@@ -41,23 +43,39 @@ class SegmentView:
     def is_deleted(self) -> bool:
         return os.fstat(self._index).st_nlink == 0
 
+    def extent(self) -> index.Extent:
+        """What the sound records of the index account for."""
+        found = index.read_extent(self._index)
+        if found is not None:
+            return found
+        header = index.Header(self.created, self.base, self.run)
+        return index.Extent(header, self.base, (0, 0), 0, has_mark=False, is_damaged=True)
+
     def end(self) -> int:
         """The position after the last indexed byte."""
-        extent = index.read_extent(self._index)
-        return extent.end if extent else self.base
+        return self.extent().end
+
+    def reach(self) -> int:
+        """The position after the last byte, also of those that are not indexed."""
+        return max(self.end(), self.base + sum(map(self._size, (0, 1))))
+
+    def _size(self, stream: int) -> int:
+        fd = self._file(stream)
+        return os.fstat(fd).st_size if fd >= 0 else 0
 
     def ends(self) -> tuple[int, int]:
         """How many bytes of each stream are indexed."""
-        extent = index.read_extent(self._index)
-        return extent.ends if extent else (0, 0)
+        return self.extent().ends
 
     def records(self, first: int, limit: int) -> list[index.Record]:
         size = index.RECORD_SIZE
         return index.unpack_all(os.pread(self._index, limit * size, first * size))
 
     def record(self, number: int) -> index.Record:
+        """One record; a header without content where the index has become shorter."""
         size = index.RECORD_SIZE
-        return index.unpack(os.pread(self._index, size, number * size))
+        data = os.pread(self._index, size, number * size)
+        return index.unpack(data) if len(data) == size else _NO_RECORD
 
     def find_position(self, position: int) -> int:
         """The number of the first record with anything at or after a position."""
@@ -93,12 +111,16 @@ class SegmentView:
 
     def read(self, stream: int, offset: int, length: int) -> bytes:
         """The bytes that are there; fewer, or none, if the file is short or gone."""
-        fd = self._files[stream]
-        if fd < 0:
+        fd = self._file(stream)
+        return os.pread(fd, length, offset) if fd >= 0 else b""
+
+    def _file(self, stream: int) -> int:
+        """The descriptor of a stream's file; -1 if there is none."""
+        if self._files[stream] < 0:
             suffix = segments.SUFFIXES[stream]
             name = segments.path(self._directory, self._service, self.number, suffix)
             try:
-                fd = self._files[stream] = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+                self._files[stream] = segments.open_file(name)
             except FileNotFoundError:
-                return b""
-        return os.pread(fd, length, offset)
+                return -1
+        return self._files[stream]

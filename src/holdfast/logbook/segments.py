@@ -1,14 +1,18 @@
 """The files of a log: SERVICE.NNNNNN.out, .err and .idx, flat in one directory.
 
-Owns names, listing and deletion. It is loaded by the keeper, so it must stay light, and
-it never opens a file.
+Owns names, listing, opening for reading and deletion. It is loaded by the keeper, so it must
+stay light. Only regular files are part of a log: what else has such a name is left alone.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 
 SUFFIXES = ("out", "err", "idx")
+MOST_DIGITS = 12
+SET_ASIDE = ".damaged"
+"""Added to an index's name: what its writer found damaged in it."""
 
 
 def path(directory: str, service: str, number: int, suffix: str) -> str:
@@ -21,7 +25,7 @@ def parse(filename: str) -> tuple[str, int, str] | None:
     if len(parts) != 3 or not parts[0] or parts[2] not in SUFFIXES:
         return None
     number = parts[1]
-    if len(number) < 6 or not (number.isascii() and number.isdigit()):
+    if not 6 <= len(number) <= MOST_DIGITS or not (number.isascii() and number.isdigit()):
         return None
     return parts[0], int(number), parts[2]
 
@@ -57,14 +61,44 @@ def numbers(directory: str, service: str) -> list[int]:
 
 def size(directory: str, service: str, number: int) -> int:
     """Bytes that a segment takes, its index included; 0 if it is gone."""
-    return sum(_file_size(path(directory, service, number, suffix)) for suffix in SUFFIXES)
+    return sum(file_size(path(directory, service, number, suffix)) for suffix in SUFFIXES)
 
 
-def _file_size(filename: str) -> int:
+def open_file(filename: str) -> int:
+    """Open for reading; FileNotFoundError also for what is no regular file. Never waits, as
+    opening a named pipe would."""
     try:
-        return os.stat(filename).st_size
+        fd = os.open(filename, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        if is_file(filename):
+            raise
+        raise FileNotFoundError(filename) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileNotFoundError(filename)
+    return fd
+
+
+def is_file(filename: str) -> bool:
+    """Whether this is a regular file, and no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(filename).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def is_free(directory: str, service: str, number: int) -> bool:
+    """Whether nothing at all has a name of this segment."""
+    return not any(os.path.lexists(path(directory, service, number, suffix)) for suffix in SUFFIXES)
+
+
+def file_size(filename: str) -> int:
+    """0 if there is no such file, or if it is no regular one."""
+    try:
+        found = os.lstat(filename)
     except FileNotFoundError:
         return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def log_bytes(directory: str, service: str) -> int:
@@ -78,13 +112,21 @@ def remove(directory: str, service: str, number: int) -> int:
     removed = 0
     for suffix in SUFFIXES:
         filename = path(directory, service, number, suffix)
-        removed += _file_size(filename)
-        _unlink(filename)
+        size = file_size(filename)
+        if _unlink(filename):
+            removed += size
+    _unlink(path(directory, service, number, "idx") + SET_ASIDE)
     return removed
 
 
-def _unlink(filename: str) -> None:
+def _unlink(filename: str) -> bool:
+    """False if there is none, or if a folder has its name: that is not ours to delete."""
     try:
         os.unlink(filename)
     except FileNotFoundError:
-        return
+        return False
+    except OSError:
+        if os.path.isdir(filename):
+            return False
+        raise
+    return True

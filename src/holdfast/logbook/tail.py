@@ -1,7 +1,8 @@
 """Where the last lines of a log begin, found by walking its index backwards.
 
 Owns the counting of line ends from the end of the log. Reads no more data than the lines
-asked for, and at most a line's largest length beyond them.
+asked for, and at most a line's largest length beyond them. Going backwards, positions and offsets
+only ever become smaller; a record that says otherwise is damaged and is passed over.
 """
 
 from __future__ import annotations
@@ -99,39 +100,34 @@ class _Search:
 
     def walk(self, view: SegmentView) -> None:
         """Go through a segment from its end, as far as there is something to learn."""
-        at = view.count()
-        ends: list[int] | None = None
+        extent = view.extent()
+        at = extent.size // index.RECORD_SIZE
+        position, ends = extent.end, list(extent.ends)
+        self._look_at_cuts(view, ends)
         while at > 1:
             first = max(1, at - _BATCH_RECORDS)
             for record in reversed(view.records(first, at - first)):
                 at -= 1
                 stream = index.stream_of(record[0])
+                if record[2] + (record[4] if stream >= 0 else 0) > position:
+                    continue
                 if stream < 0:
                     if index.is_cut(record):
                         self._cut = [record[2], record[2]]
                         self._look_at_cuts(view, ends)
                     continue
-                if ends is None:
-                    ends = self._ends(view, record, stream)
-                    self._look_at_cuts(view, ends)
+                if not record[4] or record[3] + record[4] > ends[stream]:
+                    continue
                 if stream in self._wanted:
                     self._walk_chunk(view, record, stream)
-                ends[stream] = record[3]
+                position, ends[stream] = record[2], record[3]
                 if self.is_done(ends):
                     self.skip(view, at)
                     return
+            at = min(at, first)
 
-    @staticmethod
-    def _ends(view: SegmentView, record: index.Record, stream: int) -> list[int]:
-        """How much of each stream the segment holds up to this record."""
-        this = record[3] + record[4]
-        other = record[2] + record[4] - view.base - this
-        return [this, other] if stream == index.OUT else [other, this]
-
-    def _look_at_cuts(self, view: SegmentView, ends: list[int] | None) -> None:
+    def _look_at_cuts(self, view: SegmentView, ends: list[int]) -> None:
         """Was nothing unfinished where the streams were cut off? Their last bytes tell."""
-        if ends is None:
-            return
         for stream in self._wanted:
             if (
                 self._cut[stream] is not None

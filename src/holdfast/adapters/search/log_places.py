@@ -60,7 +60,7 @@ def parts(
             continue
         for name in STREAMS if stream is None else (stream,):
             path = segments.path(directory, service, view.number, name)
-            if not os.path.exists(path):
+            if not segments.is_file(path):
                 continue
             number = STREAMS.index(name)
             first = bytes_before(view, number, start) if start > view.base else 0
