@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,18 +186,27 @@ def test_grew(keeper: KeeperProcess) -> None:
 
 
 def test_prune(keeper: KeeperProcess) -> None:
-    """Old segments can be deleted, the live one stays."""
+    """Segments of ended runs can be deleted; what a live run has written stays, whatever the
+    word is, also if another run has come and gone beside it."""
     log = {"max_size": 8192, "total_size": 1 << 20}
-    keeper.spawn("sh", "-c", "head -c 40000 /dev/zero; sleep 1000", service="s", log=log)
-    wait_for(lambda: len(keeper.output("s")) == 40000)
+    keeper.spawn("head", "-c", "40000", "/dev/zero", service="s", log=log, number=1)
+    keeper.exit_of(keeper.last)
+    talk = "head -c 20000 /dev/zero; sleep 1000"
+    keeper.spawn("sh", "-c", talk, service="s", log=log, number=2)
+    live = keeper.last
+    wait_for(lambda: len(keeper.output("s")) == 60000)
+    keeper.spawn("head", "-c", "20000", "/dev/zero", service="s", log=log, number=3)
+    keeper.exit_of(keeper.last)
     answer = keeper.link.do("prune", service="s", keep_segments=1)
     assert answer["segments"] == 4
     assert answer["deleted_bytes"] >= 4 * 8192
+    assert len(keeper.output("s")) == 80000 - 4 * 8192
     assert keeper.link.do("prune", service="other", all=True)["segments"] == 0
-    assert keeper.link.do("prune", service="s", all=True)["segments"] == 0
-    keeper.link.do("end", run_id=keeper.last)
+    for word in ({"all": True}, {"before": time.time() + 60}, {"keep_segments": 1}):
+        assert keeper.link.do("prune", service="s", **word)["segments"] == 0
+    keeper.link.do("end", run_id=live)
     keeper.link.notice("ended")
-    assert keeper.link.do("prune", service="s", all=True)["segments"] == 1
+    assert keeper.link.do("prune", service="s", all=True)["segments"] == 6
     assert not list((keeper.state / "logs").iterdir())
 
 

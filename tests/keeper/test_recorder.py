@@ -269,9 +269,9 @@ def test_prune(stage: Stage) -> None:
     assert stage.lines() == [b"live"]
     assert stage.recorder.prune(keep_segments=0) == (0, 0)
     written_at = os.stat(stage.directory + f"/{SERVICE}.000011.idx").st_mtime
-    assert stage.recorder.prune(before=written_at, is_over=True) == (0, 0)
+    assert stage.recorder.prune(before=written_at, live=None) == (0, 0)
     end = stage.recorder.position
-    assert stage.recorder.prune(before=written_at + 1, is_over=True)[1] == 1
+    assert stage.recorder.prune(before=written_at + 1, live=None)[1] == 1
     assert stage.lines() == []
     os.write(write, b"after\n")
     source.drain(PLENTY)

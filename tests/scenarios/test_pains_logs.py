@@ -73,23 +73,31 @@ def test_an_endless_escape_sequence_costs_no_memory(hold: Hold) -> None:
 
 
 def test_old_output_goes_on_request_while_it_runs(hold: Hold) -> None:
-    """Old logs can only be had away by stopping the service or by deleting files under it."""
+    """Old logs can only be had away by stopping the service or by deleting files under it: the
+    output of ended runs goes, that of the live one stays, all of it."""
     code = (
         "import os, time, sys\n"
-        "for n in range(2000): os.write(1, b'%099d\\n' % n)\n"
+        "for n in range(2000): os.write(1, b'%d %090d\\n' % (os.getpid(), n))\n"
         "print('ready', flush=True)\n"
         "time.sleep(300)\n"
     )
     hold.services(web={"command": python(code), "log": {"max_size": "32KiB"}})
     hold.up()
     hold.cli("wait", "web", "--for", "log:ready", "--timeout", "20s")
-    pid, size = hold.service("web")["pid"], len(hold.raw("web"))
+    hold.cli("restart", "web")
+    pid = hold.service("web")["pid"]
+    wait_for(lambda: hold.raw("web").count(b"ready\n") == 2, what="all that the second run prints")
+    live = hold.raw("web", "--run", 2)
+    size = len(hold.raw("web"))
     answer = hold.json("prune")
     assert answer["deleted_bytes"] > 100_000
     left = hold.raw("web")
-    assert left.endswith(b"ready\n")
+    assert left.endswith(live)
+    assert live.count(b"%d " % pid) == 2000
     assert len(left) < size - 100_000
+    assert hold.json("prune")["deleted_bytes"] == 0
     assert hold.service("web")["pid"] == pid
+    assert hold.raw("web", "--run", 2) == live
     hold.cli("stop", "web")
     assert hold.json("prune", "--older-than", "1h")["deleted_bytes"] == 0
     assert hold.json("prune")["deleted_bytes"] > len(left) - 1

@@ -13,7 +13,8 @@ CARE_VERBS = (
         most=None,
         options=(Option("--older-than", "keep what is newer", "TIME", "duration"),),
         commands=("prune",),
-        about="Live runs are never touched. Without --older-than, all ended runs go.",
+        about="Live runs and their output are never touched; log.total_size bounds them. "
+        "Without --older-than, all ended runs go.",
         examples=(("holdfast prune --older-than 7d", "keep a week"),),
     ),
     Verb(

@@ -11,7 +11,7 @@ from holdfast.logbook import segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from holdfast.keeper.loop import Loop, Timer
     from holdfast.keeper.runs import Facts
@@ -64,21 +64,27 @@ class Logs:
             recorder.watching = service in services
 
     def prune(
-        self, service: str, keep_segments: int | None, before: float | None
+        self,
+        service: str,
+        keep_segments: int | None,
+        before: float | None,
+        live: Collection[int] = (),
     ) -> tuple[int, int]:
-        """Delete old segments; the one of a live run stays. Returns bytes and segments."""
+        """Delete old segments; those with bytes of `live` runs stay. Returns bytes and
+        segments."""
         recorder = self._recorders.get(service)
         if recorder is not None:
-            return recorder.prune(keep_segments, before, is_over=service not in self._users)
+            is_over = service not in self._users
+            return recorder.prune(keep_segments, before, live=None if is_over else live)
         recorder = self._make(service, {"max_size": 0, "total_size": 0}, None)
-        deleted = recorder.prune(keep_segments, before, is_over=True)
+        deleted = recorder.prune(keep_segments, before, live=None)
         recorder.close()
         return deleted
 
-    def forget(self, service: str) -> tuple[int, int]:
-        """Delete the whole log of a service; while it runs, what it writes now stays."""
+    def forget(self, service: str, live: Collection[int] = ()) -> tuple[int, int]:
+        """Delete the whole log of a service; of one that runs, what its `live` runs wrote stays."""
         if service in self._users:
-            return self.prune(service, 1, None)
+            return self.prune(service, 1, None, live)
         if timer := self._idle.get(service):
             timer.cancel()
         self._close(service)

@@ -118,10 +118,13 @@ def do_prune(words: Words, connection: Connection, message: Message, fds: list[i
     if not isinstance(service, str) or "/" in service:
         raise Refusal("bad_request", f"{service!r} cannot name a service")
     logs = words.keeper.logs
+    runs = words.keeper.children.runs.values()
+    live = {run.number for run in runs if run.service == service}
     if message.get("all"):
-        deleted, count = logs.forget(service)
+        deleted, count = logs.forget(service, live)
     else:
-        deleted, count = logs.prune(service, message.get("keep_segments"), message.get("before"))
+        keep, before = message.get("keep_segments"), message.get("before")
+        deleted, count = logs.prune(service, keep, before, live)
     return {"deleted_bytes": deleted, "segments": count}
 
 

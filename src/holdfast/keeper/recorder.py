@@ -18,7 +18,7 @@ from holdfast.logbook import index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from holdfast.keeper.loop import Callback, Loop, Timer
 
@@ -196,13 +196,14 @@ class Recorder:
         keep_segments: int | None = None,
         before: float | None = None,
         *,
-        is_over: bool = False,
+        live: Collection[int] | None = (),
     ) -> tuple[int, int]:
-        """Delete old segments and return (bytes, segments). The newest stays, unless its run
-        `is_over` too: an empty one goes on from its position."""
+        """Delete old segments and return (bytes, segments). The newest stays, and so do those
+        with bytes of `live` runs. None: no run is in progress, and the newest goes, too; an empty
+        one goes on from its position."""
         files = self._files
         files.locate()
-        if is_over and before is not None:
+        if live is None and before is not None:
             self._retire_newest(before)
         doomed = 0
         if keep_segments is not None:
@@ -210,6 +211,9 @@ class Recorder:
         if before is not None:
             while doomed < len(files.closed) and files.written_at(files.closed[doomed][0]) < before:
                 doomed += 1
+        if live and doomed:
+            self.flush()
+            doomed = min(doomed, files.first_of(live))
         before_bytes, before_count = files.closed_bytes, len(files.closed)
         while doomed > 0 and files.drop_oldest():
             doomed -= 1

@@ -18,6 +18,10 @@ import stat
 from holdfast.keeper.shelf import shelf_of
 from holdfast.logbook import index, segments
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 _SUFFIXES = ("out", "err")
 MOST_SET_ASIDE = 1 << 20
 _INTERRUPTED = "recording was interrupted"
@@ -200,6 +204,20 @@ class SegmentFiles:
             return os.stat(self._path(number, "idx")).st_mtime
         except FileNotFoundError:
             return 0.0
+
+    def first_of(self, runs: Collection[int]) -> int:
+        """How many of the closed segments come before the first one with bytes of these runs."""
+        for place, (number, _) in enumerate(self.closed):
+            try:
+                fd = segments.open_file(self._path(number, "idx"))
+            except FileNotFoundError:
+                continue
+            try:
+                if index.has_run(fd, runs):
+                    return place
+            finally:
+                os.close(fd)
+        return len(self.closed)
 
     def find_run(self, run: int) -> int | None:
         """The position at which a run begins, if it is the last one."""

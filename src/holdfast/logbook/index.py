@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 OUT = 0
 ERR = 1
 RUN = 2
@@ -372,6 +376,18 @@ def find_run(fd: int, number: int, before: int) -> int | None:
         if record[3] == number and record[2] <= before:
             return record[2]
     return None
+
+
+def has_run(fd: int, runs: Collection[int]) -> bool:
+    """Whether one of these runs was in progress when the segment began, or began in it."""
+    header = read_header(fd)
+    if header is not None and header.run in runs:
+        return True
+    at = os.fstat(fd).st_size // RECORD_SIZE
+    while (at := find_back(fd, RUN, at)) >= 0:
+        if unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE))[3] in runs:
+            return True
+    return False
 
 
 def last_run(fd: int) -> int:

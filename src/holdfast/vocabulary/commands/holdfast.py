@@ -110,8 +110,8 @@ class Adopt(Command, frozen=True, kw_only=True):
 
 
 class Prune(Command, frozen=True, kw_only=True):
-    """Delete ended runs and log segments older than `older_than` seconds (0: all); what a live
-    run writes to stays."""
+    """Delete ended runs and log segments older than `older_than` seconds (0: all). Segments with
+    output of a live run stay."""
 
     name = "prune"
     permission = Permission.OPERATE
