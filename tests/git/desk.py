@@ -95,6 +95,7 @@ class Desk:
     def __init__(
         self, folder: Path, *, git: GitSpec | None = None, deny: tuple[str, ...] = (), **roots: str
     ) -> None:
+        """The configuration is `holdfast.yaml` of the project, as in life."""
         self.project = folder / "project"
         self.project.mkdir(exist_ok=True)
         self.home = folder / "home"
@@ -106,7 +107,7 @@ class Desk:
             deny=deny,
         )
         self.settings = _Settings(Settings(files=self.spec, git=git or GitSpec()))
-        self.files = _Files(Roots(self.spec, str(self.project), lambda: [(self.state, "state")]))
+        self.files = _Files(Roots(self.spec, str(self.project), self._never))
         self.tasks = LocalTasks()
         self.logs = str(folder / "logs")
         self.searches = asyncio.Semaphore(4)
@@ -117,8 +118,12 @@ class Desk:
         self.known_status = KnownStatus(self.repositories, self.in_thread)
         self.finding = Searches(self.tasks, self.in_thread, lambda: environ)
         self.checkpoints = Checkpoints(
-            self.repositories, self.in_thread, self.state, lambda: self.files.roots.denials
+            self.repositories, self.in_thread, self.state, lambda: self.files.roots
         )
+
+    def _never(self) -> list[tuple[str, str]]:
+        config = str(self.project / "holdfast.yaml")
+        return [(self.state, "state"), (config, "it is Holdfast's configuration")]
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)
@@ -132,7 +137,7 @@ class Desk:
         answer = handler_for(command, actor)(cast("Context", self), command)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def git(self, *words: str, cwd: Path | None = None) -> str:
+    def git(self, *words: str, cwd: Path | None = None, may_fail: bool = False) -> str:
         """Git as a user would run it."""
         done = subprocess.run(
             ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", *words],
@@ -140,13 +145,13 @@ class Desk:
             env={"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"},
             capture_output=True,
             text=True,
-            check=True,
+            check=not may_fail,
         )
         return done.stdout
 
     def repository(self, **files: str) -> Path:
         """A repository with one commit."""
-        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("init", "--quiet", "--initial-branch=main", "--template=")
         self.git("config", "user.name", "Ann")
         self.git("config", "user.email", "ann@example.org")
         for name, text in (files or {"a.txt": "one\n"}).items():

@@ -124,9 +124,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     def checkpoints(self) -> Checkpoints:
         from holdfast.engine.checkpoints import Checkpoints
 
-        return Checkpoints(
-            self.repositories, self.in_thread, self.state, lambda: self.files.roots.denials
-        )
+        return Checkpoints(self.repositories, self.in_thread, self.state, lambda: self.files.roots)
 
     @cached_property
     def files(self) -> Files:

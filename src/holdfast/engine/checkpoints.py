@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.adapters.git import answers, shadow
+from holdfast.adapters.files.roots import Roots
+from holdfast.adapters.git import answers, refusals, shadow
+from holdfast.adapters.git.answers import RawChange
 from holdfast.adapters.git.repository import Repository
 from holdfast.adapters.git.shadow import Shadow
 from holdfast.engine.repositories import CHANGE_SECONDS, Output, Repositories, failure_of
 from holdfast.rules import git_safety as safety
-from holdfast.rules.file_access import Denials
 from holdfast.rules.git_safety import Entry
 from holdfast.vocabulary.errors import Failed, NotFound
 from holdfast.vocabulary.git_results import Checkpoint, GitFile
@@ -43,14 +44,6 @@ class _Seen(NamedTuple):
     """Files and folders that were there and are not in it; folders end with a slash."""
 
 
-class _Differing(NamedTuple):
-    """A file that is another one in a tree, and how it is now."""
-
-    file: GitFile
-    mode: str
-    blob: str
-
-
 class Checkpoints:
     """Makes, lists and brings back checkpoints."""
 
@@ -59,13 +52,13 @@ class Checkpoints:
         repositories: Repositories,
         in_thread: Callable[..., Awaitable[Any]],
         state: str,
-        denials: Callable[[], Denials],
+        roots: Callable[[], Roots],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._git = repositories
         self._in_thread = in_thread
         self._state = state
-        self._denials = denials
+        self._roots = roots
         self._clock = clock
         self._begun: set[tuple[str, str]] = set()
 
@@ -127,22 +120,22 @@ class Checkpoints:
             saved, seen = await self._make(repository, f"before restoring {wanted.id}", session)
         tree = (await self._run(repository, seen, "rev-parse", f"{wanted.commit}^{{tree}}")).line()
         differing = await self._between(repository, seen, tree)
-        denials = self._denials()
         there = await self._left_out_of(repository, seen, wanted)
-        kept = [
-            it
-            for it in differing
-            if there(it.file.path) or denials.reason(repository.place_of(it.file.path))
-        ]
+        paths = [it.path for it in differing]
+        refused = await self._in_thread(refusals.refused, self._roots(), repository, paths)
+        kept = [it for it in differing if there(it.path) or it.path in refused]
         if kept:
             tree = await self._with(repository, seen, tree, kept)
-        names = {it.file.path for it in kept}
-        files = [it.file for it in differing if it.file.path not in names]
+        names = {it.path for it in kept}
+        files = [it.file for it in differing if it.path not in names]
         await self._refuse_overwriting(repository, seen, files)
         if is_dry or not files:
             return saved, files
         top, paths = repository.work_tree, [file.path for file in files]
         modes = await self._in_thread(shadow.modes_of, top, paths)
+        # A file as young as the index counts as changed until git has looked into it.
+        words = ("update-index", "-q", "--refresh")
+        await self._run(repository, seen, *words, may_fail=lambda _: True)
         # Refuses, and changes nothing, if a file is another one than in the tree just taken.
         await self._run(repository, seen, "read-tree", "-m", "-u", seen.tree, tree)
         await self._in_thread(shadow.keep_modes, top, modes)
@@ -172,20 +165,13 @@ class Checkpoints:
         folders = tuple(path for path in files if path.endswith("/"))
         return lambda path: path in files or path.startswith(folders)
 
-    async def _between(self, repository: Repository, seen: _Seen, tree: str) -> list[_Differing]:
+    async def _between(self, repository: Repository, seen: _Seen, tree: str) -> list[RawChange]:
         """What is other in a tree than it is now."""
         words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", seen.tree, tree)
-        items = iter(answers.text_of((await self._run(repository, seen, *words)).out).split("\0"))
-        found = []
-        for item in items:
-            if item.startswith(":"):
-                mode, _, blob, _, state = item[1:].split(" ")
-                file = GitFile(path=next(items, ""), change=answers.CHANGES.get(state[0], state))
-                found.append(_Differing(file, mode, blob))
-        return found
+        return answers.parse_raw((await self._run(repository, seen, *words)).out)
 
     async def _with(
-        self, repository: Repository, seen: _Seen, tree: str, kept: Sequence[_Differing]
+        self, repository: Repository, seen: _Seen, tree: str, kept: Sequence[RawChange]
     ) -> str:
         """A tree in which some files are as they are now: those that were left out of it, and
         those that may not be changed."""
@@ -193,9 +179,9 @@ class Checkpoints:
         aside = seen._replace(shadow=seen.shadow._replace(env={**seen.shadow.env, _INDEX: path}))
         await self._run(repository, aside, "read-tree", tree)
         for one in kept:
-            is_there = int(one.mode, 8) != 0
-            entry = ("--add", "--cacheinfo", f"{one.mode},{one.blob},{one.file.path}")
-            gone = ("--force-remove", "--", one.file.path)
+            is_there = int(one.old_mode, 8) != 0
+            entry = ("--add", "--cacheinfo", f"{one.old_mode},{one.old_blob},{one.path}")
+            gone = ("--force-remove", "--", one.path)
             await self._run(repository, aside, "update-index", *(entry if is_there else gone))
         return (await self._run(repository, aside, "write-tree")).line()
 
@@ -245,13 +231,15 @@ class Checkpoints:
         listed = answers.text_of((await self._run(repository, seen, *words)).out)
         new = [entry[2:] for entry in listed.split("\0") if entry.startswith("? ")]
         old = [entry[2:] for entry in listed.split("\0") if entry and not entry.startswith("? ")]
-        denials = self._denials()
+        denials = self._roots().denials
         untaken: shadow.Candidates = await self._in_thread(shadow.sift, repository, denials, new)
         unchanged: shadow.Candidates = await self._in_thread(shadow.sift, repository, denials, old)
         await self._in_thread(shadow.leave_out, shade, untaken.left_out)
         if new or old:
-            left_out = safety.literal_paths([], unchanged.left_out[:_MOST_LEFT_OUT])
-            add = ("add", "--all", "--ignore-errors", "--", *(left_out or [":(top)"]))
+            left_out = safety.literal_paths([], unchanged.left_out) or [":(top)"]
+            file = await self._in_thread(shadow.write_paths, shade, left_out)
+            named = (f"--pathspec-from-file={file}", "--pathspec-file-nul")
+            add = ("add", "--all", "--ignore-errors", *named)
             await self._run(repository, seen, *add, may_fail=_is_only_unreadable)
         tree = (await self._run(repository, seen, "write-tree")).line()
         words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")

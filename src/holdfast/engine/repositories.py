@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.adapters.git import repository as places
+from holdfast.adapters.git.answers import RawChange
 from holdfast.adapters.git.repository import Repository
 from holdfast.engine.tasks import Task, TaskResult, Tasks
 from holdfast.rules import git_safety as safety
@@ -31,6 +32,8 @@ MOST_PARSED = 16 << 20
 _MOST_KNOWN = 100
 _MOST_OVERRIDES = 1000
 """Git looks through all of them for each; a configuration with more is no honest one."""
+_MOST_LINKS = 200
+_LONGEST_LINK = 4096
 T = TypeVar("T")
 _PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
@@ -194,6 +197,20 @@ class Repositories:
         if not output.is_success or not output.line().isalnum():
             raise NotFound(f'no commit "{revision[:80]}"', "`git_log` and `git_branches` list them")
         return output.line()
+
+    async def link_targets(
+        self, repository: Repository, changes: Sequence[RawChange]
+    ) -> dict[str, str]:
+        """Where the paths lead that would become symbolic links."""
+        links = {one.path: one.blob for one in changes if one.is_link}
+        blobs = dict.fromkeys(links.values(), "")
+        if len(blobs) > _MOST_LINKS:
+            raise Refused(f"this would make more than {_MOST_LINKS} links", "do it with git itself")
+        for blob in blobs:
+            words = ("cat-file", "blob", blob)
+            output = await self.check(repository, *words, most=_LONGEST_LINK)
+            blobs[blob] = os.fsdecode(output.out)
+        return {path: blobs[blob] for path, blob in links.items()}
 
     async def _learn(self, repository: Repository) -> _Known:
         """The repository's configuration, as git itself reads it now: what was found a while ago

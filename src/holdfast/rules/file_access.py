@@ -159,9 +159,10 @@ class Denials:
         for name in parts:
             if name in REPOSITORIES:
                 return f"{name} belongs to version control; the git commands look into it"
-        absolute = f"{located.absolute}/".casefold()
+        top = located.root.path.rstrip("/")
+        exact, plain = f"{located.absolute}/".casefold(), "/".join([top, *parts, ""]).casefold()
         for folder, why in self._never:
-            if absolute.startswith(folder):
+            if exact.startswith(folder) or plain.startswith(folder):
                 return why
         for depth, name in enumerate(parts):
             path = "/" + "/".join(parts[: depth + 1])

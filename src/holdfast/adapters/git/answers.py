@@ -130,6 +130,45 @@ def parse_name_status(data: bytes) -> list[GitFile]:
     return found
 
 
+class RawChange(NamedTuple):
+    """A path that differs between two states, as `--raw` tells it."""
+
+    path: str
+    change: str
+    old_mode: str
+    old_blob: str
+    mode: str
+    """`000000`: it is not there afterwards."""
+    blob: str
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link afterwards."""
+        return self.mode == "120000"
+
+    @property
+    def file(self) -> GitFile:
+        return GitFile(path=self.path, change=self.change)
+
+
+def parse_raw(data: bytes) -> list[RawChange]:
+    """The output of `--raw -z --no-abbrev --no-renames`. A path in conflict is there once or
+    twice."""
+    found = []
+    items = iter(text_of(data).split("\0"))
+    for item in items:
+        if item.startswith(":"):
+            old_mode, mode, old_blob, blob, state = item[1:].split(" ")
+            change = CHANGES.get(state[0], state)
+            found.append(RawChange(next(items, ""), change, old_mode, old_blob, mode, blob))
+    return found
+
+
+def parse_names(data: bytes) -> list[str]:
+    """Paths that end with NUL each."""
+    return [path for path in text_of(data).split("\0") if path]
+
+
 class Counted(NamedTuple):
     """Lines added and removed in a file; None: it is binary."""
 

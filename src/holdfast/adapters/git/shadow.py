@@ -168,6 +168,13 @@ def write_message(shadow: Shadow, text: str) -> str:
     return path
 
 
+def write_paths(shadow: Shadow, paths: Iterable[str]) -> str:
+    """Where paths stand that are too many for a command line; each ends with NUL."""
+    path = f"{shadow.folder}/paths"
+    _write(path, "".join(f"{one}\0" for one in paths))
+    return path
+
+
 def free(path: str) -> None:
     try:
         os.unlink(path)

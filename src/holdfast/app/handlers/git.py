@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import answers
 from holdfast.adapters.git.repository import Repository
 from holdfast.app.context import Context
@@ -12,7 +13,7 @@ from holdfast.engine.repositories import failure_of
 from holdfast.rules import excerpts
 from holdfast.rules import git_safety as safety
 from holdfast.rules.excerpts import Excerpt
-from holdfast.rules.file_access import Denials
+from holdfast.rules.file_access import Denials, Located
 from holdfast.vocabulary.commands.git import (
     GitBlame,
     GitBranches,
@@ -191,11 +192,15 @@ async def _patch(
 ) -> GitTextResult:
     """Differences without files that are denied, a piece at a time."""
     git = context.repositories
-    listed = [words[0], "--numstat", "-z", *words[1:]]
+    # `--unified` would ask for the differences themselves, where conflicts hide the listing.
+    listed = [word for word in words if not word.startswith(("--unified=", "--format="))]
+    listed[1:1] = ["--numstat", "-z"]
     if words[0] == "show":
-        listed.insert(1, "--format=")
-        listed.remove("--format=fuller")
+        # A merge is compared with each parent: what was renamed from any of them counts.
+        listed[1:1] = ["--format=", "-m"]
     output = await git.check(repository, *listed, "--", *safety.literal_paths(paths))
+    if output.is_cut:
+        raise Failed("these are too many files to be listed", "name `paths`")
     files = answers.parse_numstat(output.out)
     hidden = _hidden(files, repository, context.files.roots.denials)
     wanted = safety.literal_paths(paths, sorted(hidden))
@@ -205,7 +210,10 @@ async def _patch(
     if excerpt.is_stale:
         raise UsageError(_STALE, "ask again without the cursor")
     data, after = excerpt.piece()
-    seen = [one for one in files if one.path not in hidden]
+    seen = [
+        one for one in {it.path: it for it in reversed(files)}.values() if one.path not in hidden
+    ]
+    seen.reverse()
     notes = [f"{len(hidden)} files are not shown: they are denied"] if hidden else []
     return GitTextResult(
         repository=named(context, repository),
@@ -275,6 +283,8 @@ async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
     repository = await chosen(context, command.repository)
     path = inside(context, repository, [command.path])[0]
     git = context.repositories
+    if command.rev is None:
+        await context.in_thread(_check_file, context.files.roots, repository.place_of(path))
     commit = None if command.rev is None else await git.commit_of(repository, command.rev)
     first = command.line
     if command.cursor is not None:
@@ -304,6 +314,12 @@ async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
         cursor=None if is_complete else str(first + max(1, lines)),
         revision=commit,
     )
+
+
+def _check_file(roots: Roots, located: Located) -> None:
+    """Raises for a file behind a link: git would read what the link leads to."""
+    with roots.opened(located):
+        pass
 
 
 async def git_branches(context: Context, command: GitBranches) -> GitBranchesResult:

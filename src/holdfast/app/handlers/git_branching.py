@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.adapters.git import answers
 from holdfast.app.context import Context
+from holdfast.app.handlers import git_refusals as refusals
 from holdfast.app.handlers.git import SETTLE
 from holdfast.app.handlers.git_changes import (
     MOST_FILES,
@@ -22,14 +23,19 @@ from holdfast.vocabulary.commands.git import GitStash, GitSwitch, GitTag
 from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.git_results import GitChangeResult, GitFile
 
+_NO_RENAMES = (("merge.renames", "false"), ("merge.directoryRenames", "false"))
+"""A stash changes the paths that it names, not what they were renamed to since."""
+
 
 async def git_switch(context: Context, command: GitSwitch) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         branch = None if command.branch is None else safety.check_name(command.branch, "branch")
         target = await _target(change, branch, command)
+        before = await change.head()
+        if target is not None:
+            await change.refuse(await change.between(before, target), command.name)
         if command.dry_run:
             return await _would_switch(change, branch, target)
-        before = await change.head()
         await refuse_overwriting(change, await _between(change, before, target))
         words = ["switch", "--quiet", "--no-guess", "--no-recurse-submodules"]
         words.append("--no-overwrite-ignore")
@@ -113,11 +119,15 @@ async def git_stash(context: Context, command: GitStash) -> GitChangeResult:
             commit = await change.commit_of(name)
         except NotFound:
             raise NotFound(f"no stash {command.number}", "`action: list` lists them") from None
-        files = await _between(change, await change.commit_of(f"{commit}^1"), commit)
+        base = await change.commit_of(f"{commit}^1")
+        files = await _between(change, base, commit)
+        if command.action != "drop":
+            brought = [*await change.between(base, commit), *await _untracked_in(change, commit)]
+            await change.refuse(brought, command.name)
         if command.dry_run:
             words = "forgotten" if command.action == "drop" else "brought back"
             return change.result(f"{name} would be {words}", is_changed=True, files=files)
-        output = await change.git("stash", command.action, "--quiet", name)
+        output = await change.git("stash", command.action, "--quiet", name, config=_NO_RENAMES)
         if output.is_success:
             words = "forgotten" if command.action == "drop" else "brought back"
             return change.result(f"{name} {words}", is_changed=True, files=files, commit=commit)
@@ -132,9 +142,21 @@ async def git_stash(context: Context, command: GitStash) -> GitChangeResult:
         raise _not_switched(output)
 
 
+async def _untracked_in(change: Change, stash: str) -> list[answers.RawChange]:
+    """Files of a stash that were untracked: git keeps them in a third parent."""
+    try:
+        extra = await change.commit_of(f"{stash}^3")
+    except NotFound:
+        return []
+    return await change.between(None, extra)
+
+
 async def _stash_push(change: Change, command: GitStash) -> GitChangeResult:
     if await change.head() is None:
         raise Refused("there is no commit yet, so nothing can be stashed", "git_commit first")
+    # A stash holds all that is staged, whatever its paths are.
+    staged = await change.staged(await change.head())
+    await refusals.refuse(change.context, change.repository, staged, command.name)
     await change.warn_of_filters()
     paths = await allowed_paths(change, command.paths or ["."])
     words = [word.replace("files=normal", "files=all") for word in STATUS]

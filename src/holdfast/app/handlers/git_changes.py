@@ -15,6 +15,7 @@ import msgspec
 from holdfast.adapters.git import answers, shadow
 from holdfast.adapters.git.repository import Repository, under_way_in
 from holdfast.app.context import Context
+from holdfast.app.handlers import git_refusals as refusals
 from holdfast.app.handlers.git import (
     SETTLE,
     chosen,
@@ -101,6 +102,34 @@ class Change:
                 f"filters of the repository are not run ({listed}): files are taken as they are"
             )
 
+    async def between(self, before: str | None, after: str | None) -> list[answers.RawChange]:
+        """What differs between two commits; None: there is none yet."""
+        if before == after:
+            return []
+        trees = await self.base(before), await self.base(after)
+        output = await self.check("diff-tree", "-r", *refusals.RAW, *trees)
+        return answers.parse_raw(output.out)
+
+    async def staged(self, before: str | None) -> list[str]:
+        """Paths of the index that are others than in a commit."""
+        words = ("diff-index", "--cached", *refusals.RAW, await self.base(before), "--")
+        return [one.path for one in answers.parse_raw((await self.check(*words)).out)]
+
+    async def refuse(self, changes: Sequence[answers.RawChange], command: str) -> None:
+        """Raises Refused if one of these changes may not be made."""
+        await refusals.refuse_changes(self.context, self.repository, changes, command)
+
+    async def refused(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that may not be changed."""
+        return list(await refusals.refused(self.context, self.repository, paths))
+
+    def note_left(self, paths: Sequence[str], what: str) -> None:
+        """Say which files were left as they are."""
+        names = refusals.named(self.context, self.repository, paths)
+        is_are = "file is" if len(paths) == 1 else "files are"
+        they_are = "it is" if len(paths) == 1 else "they are"
+        self.notes.append(f"{len(paths)} {is_are} left {what}: {they_are} denied ({names})")
+
     def result(
         self,
         message: str,
@@ -155,17 +184,24 @@ def _copy_index(repository: Repository) -> str:
 
 
 async def refuse_overwriting(change: Change, files: Sequence[GitFile]) -> None:
-    """Git takes what is ignored for worthless, and writes over it; no checkpoint holds it."""
+    """Git takes what is ignored for worthless and writes over it, and removes a whole folder that
+    is in the way of a file: no checkpoint holds what is ignored, denied or in a repository inside.
+    """
     new = [one.path for one in files if one.change == "added"]
     top = change.repository.work_tree
     there = await change.context.in_thread(shadow.in_the_way, top, new)
     if not there:
         return
+    wanted = safety.literal_paths(there[:_MOST_IN_THE_WAY])
     words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--")
-    output = await change.check(*words, *safety.literal_paths(there[:_MOST_IN_THE_WAY]))
-    lost = [path for path in answers.text_of(output.out).split("\0") if path]
+    lost = answers.parse_names((await change.check(*words, *wanted)).out)
+    others = answers.parse_names(
+        (await change.check("ls-files", "-z", "--others", "--", *wanted)).out
+    )
+    lost += [path for path in others if path.endswith("/")]
+    lost += await change.refused(others)
     if lost:
-        raise would_be_lost(lost)
+        raise would_be_lost(list(dict.fromkeys(lost)))
 
 
 async def git_add(context: Context, command: GitAdd) -> GitChangeResult:
@@ -187,19 +223,18 @@ async def git_add(context: Context, command: GitAdd) -> GitChangeResult:
 
 
 async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
-    """Paths to be staged, without untracked or changed files that are denied."""
+    """Paths to be staged or put aside, without files that differ and may not be changed."""
     wanted = inside(change.context, change.repository, paths)
-    denials = change.context.files.roots.denials
     status = (*STATUS, "--", *safety.literal_paths(wanted))
     words = [word.replace("files=normal", "files=all") for word in status]
+    words[words.index("--find-renames")] = "--no-renames"
     tree = answers.parse_status((await change.check(*words)).out)
-    candidates = [*tree.untracked, *(one.path for one in tree.changed)]
-    denied = [
-        path for path in candidates if denials.reason(change.repository.place_of(path)) is not None
-    ]
-    if denied:
-        change.notes.append(f"{len(denied)} files are left out: they are denied")
-    return safety.literal_paths(wanted, denied)
+    differing = [one.path for one in (*tree.staged, *tree.changed)]
+    conflicts = [one.path for one in tree.conflicts]
+    left = await change.refused([*tree.untracked, *differing, *conflicts])
+    if left:
+        change.note_left(left, "out")
+    return safety.literal_paths(wanted, left)
 
 
 async def _staged(change: Change, env: dict[str, str]) -> dict[tuple[str, str], GitFile]:
@@ -242,6 +277,9 @@ async def git_commit(context: Context, command: GitCommit) -> GitChangeResult:
                 "a merge is under way: it is committed as a whole",
                 "git_add these paths, then git_commit without paths",
             )
+        if not command.paths:
+            staged = await change.staged(await change.head())
+            await refusals.refuse(context, change.repository, staged, command.name)
         if command.dry_run:
             return await _would_commit(change, paths)
         return await _commit(change, command.message, paths, tree.branch)
@@ -309,16 +347,15 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         wanted = inside(context, change.repository, command.paths)
         source = None if command.rev is None else await change.commit_of(command.rev)
-        files = await _differing(change, wanted, source, is_staged=command.staged)
-        denials = context.files.roots.denials
-        denied = [
-            one.path
-            for one in files
-            if denials.reason(change.repository.place_of(one.path)) is not None
-        ]
-        files = [one for one in files if one.path not in denied]
-        if denied:
-            change.notes.append(f"{len(denied)} files are left alone: they are denied")
+        left = await _left_alone(change, source)
+        paths = safety.literal_paths(wanted, sorted(left))
+        changes = await _differing(change, wanted, source, is_staged=command.staged)
+        if denied := [one.path for one in changes if one.path in left]:
+            change.note_left(denied, "alone")
+        changes = [one for one in changes if one.path not in left]
+        files = [one.file for one in changes]
+        if not command.staged:
+            await change.refuse(changes, command.name)
         if command.dry_run or not files:
             message = f"{number_of(files)} would be restored" if files else "nothing to restore"
             return change.result(message, is_changed=bool(files), files=files)
@@ -329,19 +366,30 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
         words = ["restore", "--quiet", "--no-recurse-submodules"]
         words += ["--staged"] if command.staged else ["--worktree"]
         words += [] if source is None else [f"--source={source}"]
-        await change.check(*words, "--", *safety.literal_paths(wanted, denied))
+        await change.check(*words, "--", *paths)
         result = change.result(f"{number_of(files)} restored", is_changed=True, files=files)
         return msgspec.structs.replace(result, checkpoint=kept.id if kept is not None else None)
 
 
+async def _left_alone(change: Change, source: str | None) -> set[str]:
+    """All files that git knows and that may not be changed. Not only those that differ: git finds
+    no difference in a file that it was told not to look at, and overwrites it."""
+    listed = answers.parse_names((await change.check("ls-files", "-z")).out)
+    if source is not None:
+        words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", source)
+        listed += answers.parse_names((await change.check(*words)).out)
+    return set(await change.refused(listed))
+
+
 async def _differing(
     change: Change, paths: Sequence[str], source: str | None, *, is_staged: bool
-) -> list[GitFile]:
+) -> list[answers.RawChange]:
     """What a restore would change; the other way round than git tells it."""
     where = ["--cached"] if is_staged else []
     if is_staged and source is None:
         source = await change.base(await change.head())
-    words = ["diff", *where, *NAME_STATUS, "--no-renames", "--no-textconv", "-R"]
+    words = ["diff", *where, *refusals.RAW, "--no-textconv", "--no-ext-diff", "-R"]
     words += ["--ignore-submodules=dirty", *([] if source is None else [source])]
     output = await change.check(*words, "--", *safety.literal_paths(paths))
-    return answers.parse_name_status(output.out)
+    found = {one.path: one for one in answers.parse_raw(output.out)}
+    return list(found.values())

@@ -1,0 +1,43 @@
+"""Which changes of a work tree are refused: those of files that write_file would not change, and
+links that lead to such files or out of the roots. Looks at names only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from holdfast.adapters.files.roots import Roots
+from holdfast.adapters.git.repository import Repository
+from holdfast.rules.file_access import Located, locate
+from holdfast.rules.path_scopes import shown
+from holdfast.vocabulary.errors import HoldfastError, Refused
+
+
+def refused(roots: Roots, repository: Repository, paths: Iterable[str]) -> dict[str, Refused]:
+    """The paths, as git names them, that may not be changed, each with the reason."""
+    # Whoever looks at a read-only root may ask what a change would do.
+    admit = roots.admit_change if repository.root.is_writable else roots.admit
+    found = {}
+    for path in dict.fromkeys(paths):
+        try:
+            admit(repository.place_of(path))
+        except Refused as error:
+            found[path] = error
+    return found
+
+
+def wrong_link(roots: Roots, repository: Repository, path: str, target: str) -> str | None:
+    """Where a link leads that must not be made, in words; None: it may be made."""
+    folder = repository.place_of(path).absolute.rpartition("/")[0]
+    led = os.path.normpath(os.path.join(folder, target))
+    try:
+        located = locate(roots.roots, led)
+    except HoldfastError:
+        return f'"{shown(target)}", below no root'
+    return None if _is_offered(roots, located) else f'"{shown(target)}", which is denied'
+
+
+def _is_offered(roots: Roots, located: Located) -> bool:
+    """Of a folder, whether what is in it is offered."""
+    inside = located._replace(parts=(*located.parts, "_"))
+    return all(roots.denials.reason(one) is None for one in (located, inside))
