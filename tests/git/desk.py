@@ -77,8 +77,9 @@ def _listen(process: subprocess.Popen[bytes], task: Task) -> TaskResult:
 
 
 class _Files:
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, project: str) -> None:
         self.roots = roots
+        self.project = os.path.realpath(project)
 
     async def made_roots(self) -> Roots:
         return self.roots
@@ -107,7 +108,7 @@ class Desk:
             deny=deny,
         )
         self.settings = _Settings(Settings(files=self.spec, git=git or GitSpec()))
-        self.files = _Files(Roots(self.spec, str(self.project), self._never))
+        self.files = _Files(Roots(self.spec, str(self.project), self._never), str(self.project))
         self.tasks = LocalTasks()
         self.logs = str(folder / "logs")
         self.searches = asyncio.Semaphore(4)

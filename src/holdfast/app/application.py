@@ -163,6 +163,28 @@ class Application:
     def _begin(self, actor: Actor, command: Command, reason: str) -> Answer:
         if command.effect is not Effect.READS:
             self._context.repeats.note(command)
+        if self._scrutiny.is_by_repository(actor, command):
+            return self._handle_in_repository(actor, command, reason)
+        return self._handle_judged(actor, command, reason)
+
+    async def _handle_in_repository(self, actor: Actor, command: Command, reason: str) -> Any:
+        """Judge the whole repository that a command acts on, not the folder that names it."""
+        named = file_targets.targets(self._context, command)
+        place = await file_targets.repository_of(self._context, command)
+        with file_targets.judged_by(place):
+            if file_targets.targets(self._context, command) != named:
+                command, verdict = self._judge(actor, command)
+                if verdict.confirm is not None:
+                    shown = self._context.files.roots.told(place)
+                    why = f"the whole repository needs approval ({verdict.reason})"
+                    hint = f'ask for the repository "{shown}" by this name'
+                    verdict = Verdict(False, why, "approval", hint)
+                if not verdict.is_allowed:
+                    raise self._refuse(actor, command, verdict)
+            answer = self._handle_judged(actor, command, reason)
+            return await answer if isinstance(answer, Awaitable) else answer
+
+    def _handle_judged(self, actor: Actor, command: Command, reason: str) -> Answer:
         handler = handler_for(command, actor)
         if scoping.is_limited(actor):
             return self._limited(actor, command, reason, handler)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from holdfast.rules.path_scopes import PathTarget
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 LONGEST_PATCH = 512 * 1024
 """It is read on the loop, by who must know its paths before anything is done."""
+
+_NOWHERE = ""
+_judged: ContextVar[Located | str | None] = ContextVar("judged_repository", default=None)
+"""The folder of the repository that the command under way was judged by; None: by none."""
 
 if TYPE_CHECKING:
     from holdfast.rules.file_access import Located
@@ -19,15 +26,15 @@ if TYPE_CHECKING:
 
 def limiting(context: Any, actor: Actor, command: Command) -> tuple[PathTarget, ...]:
     """The files that a command is about, if its actor is limited to some."""
-    if not (command.about_files or command.path_fields) or not _is_limited(actor):
+    if not (command.about_files or command.path_fields) or not is_limited(actor):
         return ()
     return targets(context, command)
 
 
-def _is_limited(actor: Actor) -> bool:
+def is_limited(actor: Actor) -> bool:
     """By its own scopes, or by those of who opened its session."""
-    is_limited = actor.scopes.paths is not None
-    return is_limited or (actor.behind is not None and _is_limited(actor.behind))
+    is_by_itself = actor.scopes.paths is not None
+    return is_by_itself or (actor.behind is not None and is_limited(actor.behind))
 
 
 def targets(context: Any, command: Command) -> tuple[PathTarget, ...]:
@@ -51,11 +58,49 @@ def targets(context: Any, command: Command) -> tuple[PathTarget, ...]:
         several: Any = getattr(command, "paths", None)
         one: Any = getattr(command, "path", None)
         if one is None and not several:
+            place = _judged.get()
+            if is_in_repository(command) and place is not None and not isinstance(place, str):
+                return (target_of(place, context.files.project),)
             one = getattr(command, "repository", None)
         named = [*([one] if isinstance(one, str) else ()), *(several or ())]
     project = context.files.project
     found = [locate(roots, name, root) for name in named] or [locate(roots, "", root)]
     return tuple(dict.fromkeys(target_of(located, project) for located in found))
+
+
+def is_in_repository(command: Command) -> bool:
+    """Whether it acts on a repository, which may be larger than the folder that it names."""
+    return command.about_files and "repository" in command.__struct_fields__
+
+
+async def repository_of(context: Any, command: Command) -> Located | None:
+    """The folder of the repository that a command would act on; None: it would fail."""
+    try:
+        roots = await context.files.made_roots()
+        located = roots.locate(getattr(command, "repository", None) or ".")
+        place: Located = (await context.repositories.find(located, roots.roots)).place
+    except HoldfastError:
+        return None  # the command itself says what is wrong
+    return place
+
+
+@contextmanager
+def judged_by(place: Located | None) -> Iterator[None]:
+    """Judge and carry out a command by the repository in this folder and no other."""
+    token = _judged.set(_NOWHERE if place is None else place)
+    try:
+        yield
+    finally:
+        _judged.reset(token)
+
+
+def check_judged(place: Located) -> None:
+    """Raises Refused if the repository that was found is another one than was judged."""
+    judged = _judged.get()
+    if judged is not None and judged != place:
+        raise Refused(
+            "another repository took the place of the one that was meant", "ask once more"
+        )
 
 
 def _named_beside(context: Any, command: Command) -> tuple[PathTarget, ...]:

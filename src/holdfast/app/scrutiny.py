@@ -93,6 +93,14 @@ class Scrutiny:
             # What cannot be meant will not be done; nobody gets around a policy by it.
             return (PathTarget(self._context.project, "."),)
 
+    def is_by_repository(self, actor: Actor, command: Command) -> bool:
+        """Whether it matters which repository a command acts on: for limits or policies by path."""
+        if not file_targets.is_in_repository(command):
+            return False
+        advanced = self._context.authority.advanced
+        has_policies = advanced is not None and policies.is_by_path(advanced.policies)
+        return has_policies or file_targets.is_limited(actor)
+
     def more(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
         """What else stands against a request that is allowed so far."""
         if isinstance(command, Approve | Reject):

@@ -8,6 +8,7 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import answers
 from holdfast.adapters.git.repository import Repository
 from holdfast.app.context import Context
+from holdfast.app.file_targets import check_judged
 from holdfast.app.handlers.offered import offered
 from holdfast.engine.repositories import failure_of
 from holdfast.rules import excerpts
@@ -52,7 +53,9 @@ async def chosen(
             "`files: {roots: {NAME: {path: …, write: true}}}` lets it be changed",
         )
     find = context.repositories.find
-    return await find(located, roots.roots, may_be_missing=may_be_missing)
+    found = await find(located, roots.roots, may_be_missing=may_be_missing)
+    check_judged(found.place)
+    return found
 
 
 def inside(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
@@ -74,6 +77,7 @@ async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
     roots = await offered(context)
     located = roots.locate(command.repository or ".")
     repository, answer = await context.known_status.ask(located, roots.roots)
+    check_judged(repository.place)
     tree, under_way, whole = answer
     return status_of(context, repository, tree, command.limit, under_way, is_whole=whole)
 
