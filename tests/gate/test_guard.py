@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.gate.guard import LARGEST_BODY, Allowed, _look
+from holdfast.gate.bodies import LARGEST_BODY
+from holdfast.gate.guard import Allowed, _look
 
 
 @pytest.mark.parametrize(

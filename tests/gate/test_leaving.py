@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.client.channel import Channel
 from holdfast.gate import rest
+from holdfast.gate.bodies import KnownTokens
 from holdfast.gate.rest import RestDoor
 
 ROUNDS = 20
@@ -46,7 +47,7 @@ async def rounds() -> None:
 async def served(supervisor: Supervisor, messages: list[dict[str, Any]]) -> list[int]:
     """What is answered to a visitor without a token whose body comes in pieces."""
     channel = cast("Channel", supervisor)
-    door = RestDoor(cast("Any", None), channel, lambda: channel)
+    door = RestDoor(cast("Any", None), channel, lambda: channel, KnownTokens(channel))
     statuses: list[int] = []
 
     async def receive() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.client import channel as channels
 from holdfast.client.channel import Caller, Channel
+from holdfast.gate.bodies import KnownTokens
 from holdfast.gate.rest import RestDoor
 from holdfast.gate.sharing import Sharing
 from holdfast.vocabulary.errors import Failed
@@ -135,7 +136,7 @@ def test_a_request_whose_client_left_is_cancelled_at_the_supervisor(tmp_path: An
             await left.wait()
             return {"type": "http.disconnect"}
 
-        door = RestDoor(lambda *_: None, channel, lambda: channel)  # type: ignore[arg-type]
+        door = RestDoor(lambda *_: None, channel, lambda: channel, KnownTokens(channel))  # type: ignore[arg-type]
         serving = asyncio.ensure_future(served(door, "/api/services/wait", receive))
         await supervisor.until(1)
         left.set()

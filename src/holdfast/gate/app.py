@@ -13,6 +13,7 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.channel import Channel
+from holdfast.gate.bodies import Bodies, KnownTokens
 from holdfast.gate.browser import Browser
 from holdfast.gate.failures import refusal
 from holdfast.gate.guard import Allowed, Guard
@@ -47,6 +48,7 @@ def build(
 ) -> Starlette:
     """`leave` ends this gate, for another that takes its place."""
     channel = Channel(line_socket)
+    known = KnownTokens(channel)
 
     def new_channel() -> Channel:
         return Channel(line_socket)
@@ -60,8 +62,13 @@ def build(
         ],
         middleware=[
             Middleware(Marks, instance=instance),
-            Middleware(Guard, allowed=allowed, refusals=Refusals(channel)),
-            Middleware(RestDoor, channel=channel, new_channel=new_channel),
+            Middleware(
+                Guard,
+                allowed=allowed,
+                refusals=Refusals(channel),
+                bodies=Bodies(known),
+            ),
+            Middleware(RestDoor, channel=channel, new_channel=new_channel, known=known),
         ],
         exception_handlers={HTTPException: _http_error},
     )

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, caller_of, cookie_name, is_encrypted
 from holdfast.gate.failures import problem, refusal
+from holdfast.gate.patience import prove
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.names import HAND_OVER_PATH
 
@@ -78,9 +79,12 @@ class Browser:
     async def session(self, request: Request) -> Response:
         """Who is logged in here."""
         try:
-            hello = await self._channel.ask("hello", {}, caller_of(request), is_repeatable=True)
+            caller = caller_of(request)
+            hello = await self._channel.ask("hello", {}, caller, is_repeatable=True)
         except HoldfastError as error:
             return problem(error)
+        if caller.token:
+            prove(request.scope, caller.token)
         told = {name: hello[name] for name in ("actor", "role", "version", "project")}
         return JSONResponse(told, headers=_UNSTORED)
 

@@ -27,6 +27,10 @@ from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, Unauthori
 
 AUTH_SECONDS = 5.0
 MOST_CONNECTIONS = 1024
+"""Of those that have shown a valid token. The others are bounded with all strangers."""
+RESERVED = 64
+"""Connections beyond those, for admins and the owner."""
+_ADMINS = ("admin", "owner")
 MOST_NOTICES = 256
 GOODBYE_SECONDS = 5.0
 UNAUTHORIZED, TOO_MANY, NO_SUPERVISOR = 4401, 4429, 4503
@@ -55,8 +59,12 @@ class Closed(Exception):
 class Connection:
     """A client, from its first frame to its last."""
 
-    def __init__(self, hall: Hall, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, hall: Hall, receive: Receive, send: Send, on_known: Callable[[str], None]
+    ) -> None:
+        """`on_known` is told the token that the supervisor has accepted."""
         self._hall = hall
+        self._on_known = on_known
         self._receive = receive
         self._send = send
         self._sending = asyncio.Lock()
@@ -76,9 +84,6 @@ class Connection:
         """From the handshake to the end; leaves nothing behind."""
         try:
             await self._send({"type": "websocket.accept", "subprotocol": subprotocol})
-            if len(self._hall.connections) >= MOST_CONNECTIONS:
-                raise Closed(TOO_MANY, TooManyRequests("too many connections", "try again later"))
-            self._hall.connections.add(self)
             await self._authenticate(caller)
             await self._serve()
         except Closed as closed:
@@ -99,11 +104,23 @@ class Connection:
         except HoldfastError as error:
             raise Closed(UNAUTHORIZED, error) from None
         self._caller = known
+        self._on_known(known.token)
+        self._make_room(known.token, is_admin=answer["role"] in _ADMINS)
+        self._hall.connections.add(self)
         self._room = self._hall.rooms.join(self, known, answer["actor"])
         if self._room is None:
             raise Closed(TOO_MANY, TooManyRequests("too many connections with this token"))
         told = {name: answer[name] for name in ("actor", "role", "version")}
         await self.send(frames.frame("auth:ok", {**told, "room": self._room.name}, identity))
+
+    def _make_room(self, token: str, *, is_admin: bool) -> None:
+        """When all connections are taken, the token with the most of them loses its oldest one,
+        unless that is the token that asks."""
+        if len(self._hall.connections) < MOST_CONNECTIONS + (RESERVED if is_admin else 0):
+            return
+        error = TooManyRequests("too many connections", "try again later")
+        if not self._hall.rooms.end_oldest_of_largest(token, error):
+            raise Closed(TOO_MANY, error)
 
     async def _presented(self) -> tuple[frames.Id, Caller]:
         try:
@@ -210,8 +227,10 @@ class Connection:
         self._has_notice.set()
 
     def dismiss(self, error: HoldfastError) -> None:
+        code = TOO_MANY if isinstance(error, TooManyRequests) else UNAUTHORIZED
         if self._dismissed is not None and not self._dismissed.done():
-            self._dismissed.set_result(Closed(UNAUTHORIZED, error))
+            self._dismissed.set_result(Closed(code, error))
+            self._hall.connections.discard(self)
 
     async def _post_notices(self) -> None:
         try:

@@ -14,16 +14,17 @@ from typing import NamedTuple
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.gate import cross_origin
+from holdfast.gate.bodies import LARGEST_BODY, Bodies, TooLarge
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name, is_encrypted
-from holdfast.gate.failures import refusal
+from holdfast.gate.failures import problem, refusal
 from holdfast.gate.refusals import LONGEST, Refusals
+from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import BROWSER_HOST
 from holdfast.vocabulary.secrets import redact
 
-LARGEST_BODY = 8 * 1024 * 1024
 _LONGEST_NUMBER = 18
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]", BROWSER_HOST)
 _EVERYWHERE = ("0.0.0.0", "[::]")
@@ -90,9 +91,10 @@ _TOO_LARGE = _Turned(413, f"a body has at most {LARGEST_BODY >> 20} MiB", "usage
 class Guard:
     """Middleware around everything."""
 
-    def __init__(self, app: ASGIApp, allowed: Allowed, refusals: Refusals) -> None:
+    def __init__(self, app: ASGIApp, allowed: Allowed, refusals: Refusals, bodies: Bodies) -> None:
         self._app = app
         self._allowed = allowed
+        self._bodies = bodies
         self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,10 +110,10 @@ class Guard:
                 if cross_origin.is_preflight(scope, Headers(scope=scope)):
                     await cross_origin.permission()(scope, receive, send)
                     return
-            try:
-                await self._app(scope, _bounded(receive), send)
-            except _TooLarge:
-                await _TOO_LARGE.answer()(scope, receive, send)
+            if scope["type"] == "http":
+                await self._pass_on(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
             return
         if turned.status == 403:
             self._refusals.tell(scope, turned.reason, turned.by)
@@ -120,6 +122,25 @@ class Guard:
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """To the application, with no more of a body than this client may send."""
+        body = self._bodies.of(scope, receive)
+        try:
+            await body.check(int(_header(scope, b"content-length") or 0))
+            await self._app(scope, body.receive, send)
+        except (TooLarge, HoldfastError) as error:
+            if error is not body.refused:
+                raise
+            if isinstance(error, HoldfastError):
+                answer = problem(error)
+            else:
+                answer = refusal(413, str(error), "usage")
+            # What is left of the body is not waited for.
+            answer.headers["Connection"] = "close"
+            await answer(scope, receive, send)
+        finally:
+            body.release()
 
 
 def _look(scope: Scope, allowed: Allowed) -> _Turned | None:
@@ -196,22 +217,3 @@ def _bracketed(host: str) -> str:
 def _header(scope: Scope, name: bytes) -> str:
     found = next((value for key, value in scope["headers"] if key == name), b"")
     return str(found.decode("latin-1"))
-
-
-class _TooLarge(Exception):
-    """A body without a length that goes on and on."""
-
-
-def _bounded(receive: Receive) -> Receive:
-    size = 0
-
-    async def bounded() -> Message:
-        nonlocal size
-        message = await receive()
-        if message["type"] == "http.request":
-            size += len(message.get("body", b""))
-            if size > LARGEST_BODY:
-                raise _TooLarge
-        return message
-
-    return bounded

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import sys
 import time
@@ -16,12 +17,13 @@ from collections.abc import Callable, Mapping
 
 import uvicorn
 
+from holdfast.gate import patience
 from holdfast.gate.app import build
 from holdfast.gate.certificate import Certificate
 from holdfast.gate.guard import Allowed
 from holdfast.gate.mcp.door import McpDoor
 from holdfast.gate.pages import preload
-from holdfast.gate.patience import PatientProtocol
+from holdfast.gate.patience import PatientProtocol, PatientWebSocket
 
 GRACE_SECONDS = 2
 ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
@@ -29,6 +31,9 @@ RETRY_SECONDS = 0.5
 PRELOAD_AFTER_SECONDS = 1.0
 """Not beside the first requests."""
 BACKLOG = 2048
+MOST_ACCEPTS = 64
+"""Connections that are accepted in one turn of the loop; then those that came before are read."""
+MOST_FILES = 65536
 LARGEST_FRAME = 1024 * 1024
 PING_SECONDS = 20.0
 SEND_BUFFER = 256 * 1024
@@ -38,6 +43,7 @@ LISTEN_FD = 3
 
 def main() -> None:
     environ = os.environ
+    patience.fit(_raise_limit())
     names = environ.get("HOLDFAST_GATE_SOCKETS", "http").split(",")
     sockets = {name: socket.socket(fileno=LISTEN_FD + n) for n, name in enumerate(names)}
     sock = sockets["http"]
@@ -55,7 +61,7 @@ def main() -> None:
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
-        ws="websockets-sansio",
+        ws=PatientWebSocket,
         ws_max_size=LARGEST_FRAME,
         ws_per_message_deflate=False,
         ws_ping_interval=PING_SECONDS,
@@ -65,7 +71,7 @@ def main() -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=MOST_ACCEPTS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_certfile=certificate.path if certificate else None,
         ssl_keyfile=certificate.key if certificate else None,
@@ -77,6 +83,18 @@ def main() -> None:
     if mcp is not None:
         server.after_startup.append(lambda: mcp.begin(sockets.get("mcp")))
     server.run(sockets=[sock])
+
+
+def _raise_limit() -> int:
+    """Every connection takes a descriptor, and some take two; answers how many there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):
+            return soft  # macOS refuses what sysctl does not allow
+    return most
 
 
 def _certificate(environ: Mapping[str, str]) -> Certificate | None:
@@ -105,6 +123,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for sock in sockets or ():
+            # Who comes while no gate accepts waits in the kernel.
+            sock.listen(BACKLOG)
         loop = asyncio.get_running_loop()
         self._watching = loop.create_task(self._leave_when_alone())
         self._preloading = loop.create_task(_load_the_rest())

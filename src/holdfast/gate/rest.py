@@ -16,8 +16,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.arguments import JSON, fields_of, is_whole
+from holdfast.gate.bodies import KnownTokens
 from holdfast.gate.callers import caller_of
 from holdfast.gate.failures import UNFIT, problem, refusal
+from holdfast.gate.patience import is_stranger, prove
 from holdfast.gate.server_sent import EVENT_STREAM, Stories, response
 from holdfast.gate.sharing import Sharing
 from holdfast.gate.ways import Table, Way, ways
@@ -34,9 +36,16 @@ _HEADERS = ((b"content-type", JSON.encode()), (b"cache-control", b"no-store"))
 class RestDoor:
     """Serves the paths of commands; everything else is for who comes after it."""
 
-    def __init__(self, app: ASGIApp, channel: Channel, new_channel: Callable[[], Channel]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        channel: Channel,
+        new_channel: Callable[[], Channel],
+        known: KnownTokens,
+    ) -> None:
         self._app = app
         self._channel = channel
+        self._known = known
         self._stories = Stories(channel, new_channel)
         self._sharing = Sharing()
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
@@ -64,14 +73,19 @@ class RestDoor:
             if not caller.token:
                 # Refused, and on record, before anything is read; or a visitor who may look.
                 await self._channel.ask("hello", {}, caller, is_repeatable=True)
+            elif is_stranger(request.scope):
+                # At once, not with the answer: that may take long.
+                await self._known.check(caller)
+                prove(request.scope, caller.token)
             fields = await fields_of(request, way.command, way.takes)
             if way.given is not None:
                 fields = way.given(fields)
             if wants_stream(request, way, fields):
                 if "idempotency-key" in request.headers and way.method == "POST":
                     raise UsageError("a key is not for a stream", "ask without `follow`")
-                told = await self._stories.begin(way.command, fields, caller, request.headers)
-                await response(told)(request.scope, request.receive, send)
+                about = (way.command, fields, caller, request.headers)
+                async with self._stories.told(*about) as story:
+                    await response(story)(request.scope, request.receive, send)
                 return
             leaving.watch()
             key = request.headers.get("idempotency-key")

@@ -17,7 +17,7 @@ from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.events import Kind
 
 RECHECK_SECONDS = 10.0
-MOST_MEMBERS = 512
+MOST_MEMBERS = 256
 """Connections of one token."""
 TOLD = frozenset({Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value})
 
@@ -46,7 +46,8 @@ class Room:
     def __init__(self, name: str, caller: Caller) -> None:
         self.name = name
         self.caller = caller
-        self.members: set[Member] = set()
+        self.members: dict[Member, None] = {}
+        """The oldest first."""
         self.tasks: list[asyncio.Task[None]] = []
         self.holds: dict[str, Hold] = {}
 
@@ -75,11 +76,22 @@ class Rooms:
             room.tasks = [create(self._recheck(room)), create(self._notices(room))]
         if len(room.members) >= MOST_MEMBERS:
             return None
-        room.members.add(member)
+        room.members[member] = None
         return room
 
+    def end_oldest_of_largest(self, token: str, error: HoldfastError) -> bool:
+        """Make room for a connection of this token; False if no other token has more."""
+        largest = max(self._rooms.values(), key=lambda room: len(room.members), default=None)
+        own = self._rooms.get(token)
+        if largest is None or len(largest.members) <= (len(own.members) if own else 0) + 1:
+            return False
+        oldest = next(iter(largest.members))
+        del largest.members[oldest]
+        oldest.dismiss(error)
+        return True
+
     async def leave(self, member: Member, room: Room) -> None:
-        room.members.discard(member)
+        room.members.pop(member, None)
         if room.members or self._rooms.get(room.caller.token) is not room:
             return
         del self._rooms[room.caller.token]

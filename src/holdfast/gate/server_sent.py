@@ -7,8 +7,9 @@ not told inside a stream. Events and logs go on over every end of the supervisor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.gate.following import follow
 from holdfast.gate.log_lines import follow_lines
 from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
 from holdfast.vocabulary.events import known_place
 
 EVENT_STREAM = "text/event-stream"
@@ -27,6 +28,9 @@ REFUSAL_SECONDS = 0.25
 ALIVE_SECONDS = 15.0
 LONGEST_SECONDS = 3600.0
 """Then a stream ends, between two events; clients come back by themselves."""
+MOST_OF_TOKEN = 128
+MOST_STREAMS = 1024
+"""Each holds a connection to the supervisor."""
 _LONGEST_NUMBER = 18
 _RETRY = b"retry: 1000\n\n"
 _ALIVE = b": still here\n\n"
@@ -40,6 +44,28 @@ class Stories:
     def __init__(self, channel: Channel, new_channel: Callable[[], Channel]) -> None:
         self._channel = channel
         self._new_channel = new_channel
+        self._open: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def told(
+        self,
+        command: type[Command],
+        fields: dict[str, Any],
+        caller: Caller,
+        headers: Mapping[str, str],
+    ) -> AsyncIterator[Story]:
+        """A stream of the caller's share, when it is clear that it is not refused."""
+        if self._open[caller.token] >= MOST_OF_TOKEN:
+            raise TooManyRequests(f"this token has {MOST_OF_TOKEN} streams", "close some")
+        if self._open.total() >= MOST_STREAMS:
+            raise TooManyRequests("too many streams are open", "try again later")
+        self._open[caller.token] += 1
+        try:
+            async with aclosing(await self.begin(command, fields, caller, headers)) as story:
+                yield story
+        finally:
+            self._open[caller.token] -= 1
+            self._open += Counter()  # which forgets those that have none
 
     async def begin(
         self,

@@ -8,6 +8,7 @@ with it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
@@ -17,6 +18,7 @@ from holdfast.gate.callers import caller_of
 from holdfast.gate.conditions import Conditions
 from holdfast.gate.connection import Connection, Hall
 from holdfast.gate.keyboards import Keyboards
+from holdfast.gate.patience import prove
 from holdfast.gate.rooms import Rooms
 from holdfast.gate.sessions import House
 from holdfast.gate.viewers import Feeds
@@ -44,7 +46,7 @@ class WebSocketDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         offered: list[str] = scope.get("subprotocols") or []
-        connection = Connection(self._hall, receive, send)
+        connection = Connection(self._hall, receive, send, partial(prove, scope))
         await connection.run(_caller(scope, offered), _chosen(offered))
 
 

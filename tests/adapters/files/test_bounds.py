@@ -15,7 +15,7 @@ import pytest
 from holdfast.adapters.files import changing, listing, patches, replacing, store
 from holdfast.adapters.files.service import Files
 from holdfast.vocabulary.commands.files import UndoFiles, WriteFile
-from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
+from holdfast.vocabulary.errors import Conflict, Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.file_spec import BackupSpec, FilesSpec, RootSpec
 from tests.adapters.files.stage import Stage
 
@@ -53,6 +53,19 @@ def test_descriptors_go_with_folders_not_with_files(stage: Stage) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert {(stage.tree / name).read_text() for name in names} == {"2\n"}
+
+
+def test_deep_folders_are_refused_at_once(stage: Stage) -> None:
+    """2,000 nested folders do not hold the only writer, whichever command asks for them."""
+    began = time.monotonic()
+    deep = "/".join(["d"] * 2000) + "/f"
+    with pytest.raises(UsageError, match="2000 nested folders"):
+        stage.write(deep, "1\n")
+    with pytest.raises(Conflict, match="nested folders"):
+        stage.patch(f"--- /dev/null\n+++ b/{deep}\n@@ -0,0 +1 @@\n+1\n")
+    assert time.monotonic() - began < 5
+    assert sorted(os.listdir(stage.tree)) == []
+    stage.write("/".join(["d"] * 99) + "/f", "1\n")
 
 
 def test_too_many_folders_are_refused_and_nothing_stays(

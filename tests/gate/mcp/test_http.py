@@ -15,6 +15,7 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from holdfast.gate.mcp.http import MOST_OF_TOKEN, MOST_SESSIONS, SPARE, Shares
 from tests.gate.mcp.conftest import ERAS, McpHold, text_of
 
 INITIALIZE = {
@@ -122,3 +123,36 @@ def test_it_is_off_by_default_and_health_does_not_wait() -> None:
         connection.close()
         answer, _ = post(other, path="/mcp/sse", **bearer(other.token))
         assert answer.status == 404
+
+
+def test_one_token_leaves_sessions_to_the_others(hold: McpHold) -> None:
+    """A viewer opens more sessions than its share: its oldest end, and everybody else opens one."""
+    viewer = hold.ask("create_token", token_name="many", role="viewer")["text"]
+    ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+
+    def opened(token: str) -> str:
+        answer, data = post(hold, **bearer(token))
+        assert answer.status == 200, data
+        return str(answer.headers["mcp-session-id"])
+
+    def status(token: str, session: str) -> int:
+        return int(post(hold, ping, **bearer(token), Mcp_Session_Id=session)[0].status)
+
+    first = opened(hold.token)
+    mine = [opened(viewer) for _ in range(MOST_OF_TOKEN + 20)]
+    assert status(hold.token, first) == 200
+    assert status(hold.token, opened(hold.token)) == 200
+    alive = [one for one in mine if status(viewer, one) == 200]
+    assert alive == mine[20:]
+
+
+def test_the_owner_of_most_sessions_gives_way() -> None:
+    """When all sessions together are too many, the token with the most loses its longest unused."""
+    shares = Shares()
+    for number in range(MOST_SESSIONS - SPARE):
+        shares.add(f"owner {number % 10}" if number > 50 else "many", b"%d" % number)
+    assert shares.surplus("owner 1") is None
+    shares.add("late", b"late")
+    with shares.used("many", b"0"):
+        pass
+    assert shares.surplus("late") == ("owner 1", b"51")

@@ -20,6 +20,10 @@ MOST_NAMES = 2000
 Never = Callable[[], Sequence[tuple[str, str]]]
 """Files and folders that are never opened, each with the reason."""
 
+DEEPEST = 100
+"""Names in the path of a file that is changed. To make, open and remove folders takes longer the
+deeper they are, and one thread does it for everybody."""
+
 
 class Roots:
     """The roots of one configuration."""
@@ -66,6 +70,12 @@ class Roots:
                 )
         if not located.parts:
             raise UsageError("this is a root itself, not a file")
+        if len(located.parts) > DEEPEST:
+            raise UsageError(
+                f"this file is in {len(located.parts) - 1} nested folders;"
+                f" files are changed in at most {DEEPEST - 1}",
+                "use fewer folders",
+            )
 
     def _innermost(self, located: Located) -> Root:
         """A root may be within another, and be offered for reading only."""

@@ -10,18 +10,19 @@ import importlib
 import logging
 import socket
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdfast.client.channel import Caller, Channel
+from holdfast.client.channel import Channel
+from holdfast.gate.bodies import KnownTokens
 from holdfast.gate.callers import caller_of
 from holdfast.gate.failures import problem
 from holdfast.gate.guard import Allowed
 from holdfast.gate.mcp.call import SCOPE, Client
+from holdfast.gate.patience import prove
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.mcp_spec import McpSpec
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 LONGEST_LINE = 16 * 1024 * 1024
 LOAD_AFTER_SECONDS = 0.2
-KNOWN_SECONDS = 5.0
-"""For how long a token that was good is not asked about again; every command asks anyway."""
-_MOST_KNOWN = 1000
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +46,7 @@ class McpDoor:
         self._http: HttpTransport | None = None
         self._loaded = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None
-        self._known: dict[str, float] = {}
+        self._known = KnownTokens(self._channel)
         self._servers: list[asyncio.AbstractServer] = []
 
     @classmethod
@@ -95,26 +93,19 @@ class McpDoor:
 
         try:
             caller = caller_of(HTTPConnection(scope), "mcp")
-            await self._know(caller)
+            # Also where no command would follow.
+            await self._known.check(caller)
         except HoldfastError as error:
             await problem(error)(scope, receive, send)
             return
+        if caller.token:
+            prove(scope, caller.token)
         await self._loaded.wait()
         assert self._http is not None
         # Space around a value is no part of it (RFC 9110), and headers are compared with the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         client = Client(self._channel, caller, self._offer)
         await self._http.answer({**scope, "headers": headers, SCOPE: client}, receive, send)
-
-    async def _know(self, caller: Caller) -> None:
-        """Turn away who shows no valid token, also where no command would follow."""
-        now = time.monotonic()
-        if self._known.get(caller.token, 0.0) > now:
-            return
-        await self._channel.ask("hello", {}, caller, is_repeatable=True)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[caller.token] = now + KNOWN_SECONDS
 
 
 class _Endpoint:

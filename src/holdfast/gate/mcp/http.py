@@ -1,12 +1,17 @@
 """Streamable HTTP, both eras, and the transport before it where the configuration wants it.
 
 Who comes here has shown a valid token and passed the guard. A session belongs to the token
-that opened it.
+that opened it. Each token has a share of the sessions: one that opens too many loses its own
+oldest idle one, and nobody else's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -16,15 +21,22 @@ from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.gate.guard import LARGEST_BODY, Allowed
+from holdfast.gate.bodies import LARGEST_BODY
+from holdfast.gate.guard import Allowed
 from holdfast.gate.mcp.call import SCOPE
 
 IDLE_SECONDS = 30 * 60
 MOST_SESSIONS = 1000
+MOST_OF_TOKEN = 100
+"""Sessions of one token."""
+SPARE = 100
+"""So many of all sessions stay free, for openings that come at the same time."""
 SSE = "/mcp/sse"
 MESSAGES = "/mcp/messages/"
+_SESSION = b"mcp-session-id"
+_log = logging.getLogger(__name__)
 
 
 class HttpTransport:
@@ -46,6 +58,7 @@ class HttpTransport:
             max_sessions=MOST_SESSIONS,
         )
         self._sse = SseServerTransport(MESSAGES, security) if has_sse else None
+        self._shares = Shares()
         self._running: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
 
@@ -69,7 +82,47 @@ class HttpTransport:
         elif self._sse is not None and scope["path"] == MESSAGES:
             await self._sse.handle_post_message(scope, receive, send)
         else:
-            await self._sessions.handle_request(scope, receive, send)
+            await self._converse(owner, scope, receive, send)
+
+    async def _converse(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request of a session, or one that opens a session."""
+        session = next((value for name, value in scope["headers"] if name == _SESSION), b"")
+        opened: list[bytes] = []
+
+        async def noticed(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                opened.extend(value for name, value in message["headers"] if name == _SESSION)
+                for one in opened:
+                    self._shares.add(owner, one)
+            await send(message)
+
+        with self._shares.used(owner, session):
+            await self._sessions.handle_request(scope, receive, send if session else noticed)
+        if session and scope["method"] == "DELETE":
+            self._shares.remove(owner, session)
+        while opened and (surplus := self._shares.surplus(owner)) is not None:
+            await self._end(*surplus, scope)
+
+    async def _end(self, owner: str, session: bytes, scope: Scope) -> None:
+        """End a session as its own client would."""
+        self._shares.remove(owner, session)
+        kept = [one for one in scope["headers"] if one[0] in (b"host", b"origin")]
+        access = AccessToken(token="", client_id=owner, scopes=[])
+        asked = {
+            **scope,
+            "method": "DELETE",
+            "headers": [*kept, (_SESSION, session)],
+            "user": AuthenticatedUser(access),
+        }
+
+        async def nothing() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def unheard(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] not in (200, 404):
+                _log.error("a session was not ended: %s", message["status"])
+
+        await self._sessions.handle_request(asked, nothing, unheard)
 
     async def _speak(
         self, sse: SseServerTransport, scope: Scope, receive: Receive, send: Send
@@ -77,3 +130,51 @@ class HttpTransport:
         async with sse.connect_sse(scope, receive, send) as (reading, writing):
             options = self._server.create_initialization_options()
             await self._server.run(reading, writing, options)
+
+
+class Shares:
+    """Which sessions each token has, the longest unused first."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, dict[bytes, int]] = {}
+        """By owner: the requests under way in each session."""
+        self._count = 0
+
+    def add(self, owner: str, session: bytes) -> None:
+        sessions = self._all.setdefault(owner, {})
+        self._count += session not in sessions
+        sessions.setdefault(session, 0)
+
+    def remove(self, owner: str, session: bytes) -> None:
+        sessions = self._all.get(owner, {})
+        if sessions.pop(session, None) is not None:
+            self._count -= 1
+            if not sessions:
+                del self._all[owner]
+
+    @contextmanager
+    def used(self, owner: str, session: bytes) -> Iterator[None]:
+        """A request is under way in it; afterwards it is the one used last."""
+        sessions = self._all.get(owner, {})
+        if session not in sessions:
+            yield
+            return
+        sessions[session] += 1
+        try:
+            yield
+        finally:
+            if session in sessions:
+                under_way = sessions.pop(session)
+                sessions[session] = under_way - 1
+
+    def surplus(self, newest: str) -> tuple[str, bytes] | None:
+        """A session that has to go, with its owner: of the token that has just opened one, or of
+        the one with the most if all together are too many."""
+        owner = newest
+        if len(self._all.get(owner, ())) <= MOST_OF_TOKEN:
+            if self._count <= MOST_SESSIONS - SPARE:
+                return None
+            owner = max(self._all, key=lambda one: len(self._all[one]))
+        sessions = self._all[owner]
+        idle = (session for session, under_way in sessions.items() if not under_way)
+        return owner, next(itertools.chain(idle, sessions))
