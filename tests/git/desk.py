@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
 from holdfast.app.registry import handler_for
+from holdfast.app.repeats import Repeats
 from holdfast.engine.checkpoints import Checkpoints
 from holdfast.engine.known_status import KnownStatus
 from holdfast.engine.repositories import Repositories
@@ -117,6 +118,7 @@ class Desk:
             self.tasks, self.in_thread, lambda: environ, lambda: self.settings.now.git
         )
         self.known_status = KnownStatus(self.repositories, self.in_thread)
+        self.repeats = Repeats(cast("Any", None), cast("Any", None))  # no key is ever given here
         self.finding = Searches(self.tasks, self.in_thread, lambda: environ)
         self.checkpoints = Checkpoints(
             self.repositories, self.in_thread, self.state, lambda: self.files.roots
