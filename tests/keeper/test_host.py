@@ -326,3 +326,35 @@ def _copy() -> int | None:
         return os.dup(0)
     except OSError:
         return None
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"), [("exit 3", 3), ("exit 0", 0), ("kill -KILL $$", -9)]
+)
+def test_a_zombie_tells_how_it_ended(command: str, outcome: int) -> None:
+    """Its wait status is read without reaping it; of no other process is any told."""
+    with subprocess.Popen(["sh", "-c", f"read x; {command}"], stdin=subprocess.PIPE) as child:
+        born = host.start_time(child.pid)
+        assert born is not None
+        assert host.zombie_exit_status(child.pid, born) is None, "it lives"
+        assert child.stdin is not None
+        child.stdin.close()
+        wait_for(lambda: host.zombie_exit_status(child.pid, born) is not None)
+        status = host.zombie_exit_status(child.pid, born)
+        assert status is not None
+        assert os.waitstatus_to_exitcode(status) == outcome
+        assert host.zombie_exit_status(child.pid, born + "1") is None, "another process"
+    assert child.returncode == outcome
+    assert host.zombie_exit_status(child.pid, born) is None, "it is gone"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the user")
+@in_a_subreaper
+def test_a_zero_that_is_shown_to_strangers_is_no_exit_code() -> None:
+    """Of another user's zombie the kernel shows zeros: how it ended is unknown."""
+    with subprocess.Popen(["sh", "-c", "exit 3"]) as child:
+        born = host.start_time(child.pid) or ""
+        wait_for(lambda: host.zombie_exit_status(child.pid, born) is not None)
+        os.seteuid(65534)
+        assert host.zombie_exit_status(child.pid, born) is None
+        os.seteuid(0)

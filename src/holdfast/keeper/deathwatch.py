@@ -1,7 +1,7 @@
 """Notices the death of processes that are not the keeper's children.
 
-Watches pidfds (kqueue on macOS) in one nested poll object. Asks the kernel for the exit
-status once the process is reaped; where it does not tell, the status is unknown (None).
+Watches pidfds (kqueue on macOS) in one nested poll object. Reads the exit status of a zombie, or
+asks the kernel once it is reaped; where neither tells, the status is unknown (None).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop
 
     OnDeath = Callable[[int | None], None]
-    Watched = tuple[int | None, OnDeath, Callable[[], None]]
+    Watched = tuple[int | None, OnDeath, Callable[[], None], str]
 
 _REAP_PATIENCE_SECONDS = 2.0
 _POLL_SECONDS = 1.0
@@ -48,7 +48,7 @@ class Deathwatch:
     ) -> None:
         """The pidfd stays the caller's, and must stay open until `on_death`. `on_zombie` is
         called when it is dead, but its parent has not taken its status yet."""
-        self._watched[pid] = watched = (pidfd, on_death, on_zombie)
+        self._watched[pid] = watched = (pidfd, on_death, on_zombie, start_time)
         if sys.platform == "linux":
             if pidfd is None:
                 self._look(pid, start_time, watched)
@@ -84,8 +84,9 @@ class Deathwatch:
             pid = self._by_pidfd.get(pidfd)
             if pid is None:
                 continue
-            if events & select.EPOLLHUP or not self._has_exit_info:
-                self._dead(pid)
+            status = host.zombie_exit_status(pid, self._watched[pid][3])
+            if status is not None or events & select.EPOLLHUP or not self._has_exit_info:
+                self._dead(pid, status=status)
             else:
                 # Its status comes with the reaping.
                 self._give_up_later(pid)
@@ -101,14 +102,16 @@ class Deathwatch:
             return
         found = host.process(pid)
         if found is None or found.start_time != start_time or not found.is_alive:
-            self._dead(pid)
+            self._dead(pid, status=host.zombie_exit_status(pid, start_time))
         else:
             self._loop.call_later(_POLL_SECONDS, lambda: self._look(pid, start_time, watched))
 
-    def _dead(self, pid: int, watched: Watched | None = None) -> None:
+    def _dead(self, pid: int, watched: Watched | None = None, status: int | None = None) -> None:
         """`watched`: only if it is still this very process that is watched under its pid."""
         if pid not in self._watched or watched not in (None, self._watched[pid]):
             return
-        pidfd, on_death, _ = self._watched[pid]
+        pidfd, on_death, *_ = self._watched[pid]
         self.unwatch(pid)
-        on_death(host.pidfd_exit_status(pidfd) if pidfd is not None else None)
+        if status is None and pidfd is not None:
+            status = host.pidfd_exit_status(pidfd)
+        on_death(status)

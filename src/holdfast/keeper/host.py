@@ -26,6 +26,7 @@ _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO_SIZE = 64
 _EXIT_CODE_OFFSET = 60
+_EXIT_CODE_FIELD = 49
 _SIGNAL_PROCESS_GROUP = 1 << 2
 _KEEPER_OOM_SCORE = -900
 ROUGH_SECONDS = 0.005
@@ -160,6 +161,33 @@ def pidfd_exit_status(fd: int) -> int | None:
         return None
     status: int = struct.unpack_from("<i", answer, _EXIT_CODE_OFFSET)[0]
     return status
+
+
+def zombie_exit_status(pid: int, start_time: str) -> int | None:
+    """The wait status of a process that has ended and that its parent has not reaped; None if it
+    is gone or another one by now, or if the kernel keeps it from us."""
+    if sys.platform != "linux":
+        return None
+    data = read(f"/proc/{pid}/stat")
+    found = _parse_stat(data) if data else None
+    if data is None or found is None or found.is_alive or found.start_time != start_time:
+        return None
+    # Field 52; the name, field 2, may hold spaces and parentheses.
+    fields = data[data.rfind(b")") + 2 :].split()
+    if len(fields) <= _EXIT_CODE_FIELD:
+        return None
+    status = int(fields[_EXIT_CODE_FIELD])
+    return status if status or _may_inspect(pid) else None
+
+
+def _may_inspect(pid: int) -> bool:
+    """Whether the kernel tells us what it keeps from strangers, who are shown zeros. It asks for
+    the same right before it shows this link, which zombies have, too."""
+    try:
+        os.readlink(f"/proc/{pid}/ns/user")
+    except OSError:
+        return False
+    return True
 
 
 def _pidfd_info(fd: int) -> bytes | None:

@@ -489,7 +489,8 @@ class Keeper:
         if run.exit is None and host.start_time(run.pid) == run.start_time:
             self.loop.call_later(_LOOK_SECONDS, lambda: self._await(run))
         else:
-            self.children.departures.foreign_exit(run, None)
+            status = host.zombie_exit_status(run.pid, run.start_time)
+            self.children.departures.foreign_exit(run, status)
 
     def restore_connections(self, table: Table) -> None:
         for state in table.get("connections") or ():
