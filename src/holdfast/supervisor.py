@@ -289,7 +289,8 @@ class Machinery:
         """Go on where the last supervisor was; the keeper's memory says whether there was one."""
         link, context = self._link, self._context
         kept = dict(link.kept)
-        exits = [ended["run_id"] for ended in facts.get("exits") or ()]
+        told = [*(facts.get("exits") or ()), *(facts.get("ended_unseen") or ())]
+        exits = [ended["run_id"] for ended in told]
         loaded = self._store.load(int(kept.get("seq") or 0), exits)
         self._bus.last_seq = self._store.last_seq
         own_log.restore(kept)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.test_replaced import Installed
-from tests.harness import is_alive, wait_for
+from tests.harness import is_alive, quick, wait_for
 
 _SPAWN = "        run, handed = keeper.children.spawn(message)\n"
 _DEATH = """\
@@ -127,3 +127,26 @@ def test_strays_of_others_are_left_alone(hold: Doomed) -> None:
     assert is_alive(pid)
     hold.up()
     assert hold.wait_status("web", "running")["pid"] == pid
+
+
+@pytest.mark.parametrize("who", ["keeper", "both"])
+def test_a_start_between_two_deaths_is_in_the_history(hold: Doomed, who: str) -> None:
+    """The keeper dies when it has started a process, which ends before anybody else knows of it:
+    each start is a run of its own number, and of this one it is said that its end is unknown."""
+    short = hold.folder / "short"
+    code = f"echo $$$$ >>{hold.truth}; test -e {short} && rm {short} && exit 3; exec sleep 300"
+    hold.services(web=quick(["bash", "-c", code]), other=["sleep", "300"])
+    hold.up()
+    keeper, supervisor = hold.keeper_pid, hold.supervisor_pid
+    short.touch()
+    pid = _die_at_restart(hold, who)
+    wait_for(lambda: not is_alive(keeper) and not is_alive(pid))
+    if who == "both":
+        wait_for(lambda: not is_alive(supervisor))
+        hold.up()
+    wait_for(lambda: len(hold.started()) == 3, what="the third instance")
+    hold._disconnect()
+    wait_for(lambda: hold.json("status")["services"]["web"]["status"] == "running")
+    runs = sorted(hold.json("runs", "web")["runs"], key=lambda it: it["number"])
+    assert [(run["number"], run["pid"]) for run in runs] == [*enumerate(hold.started(), start=1)]
+    assert runs[1]["ended_at"] is not None

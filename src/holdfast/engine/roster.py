@@ -7,10 +7,12 @@ supervisor's own death. Changes no state itself: that is each runner's.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
@@ -25,6 +27,7 @@ from holdfast.engine.service_runner import ServiceRunner
 from holdfast.rules import ordering
 from holdfast.vocabulary.commands.services import START_SECONDS
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.service_spec import ServiceSpec
@@ -32,6 +35,7 @@ from holdfast.vocabulary.states import Desired, State
 
 _log = logger("roster")
 _SPEC, _DESIRED = "spec:", "desired:"
+_UNSEEN = "it ended while its keeper died"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_kept = reader(Kept)
 _decode_environ = reader(dict[str, str])
@@ -53,6 +57,7 @@ class Roster:
         self.records: dict[str, ServiceRecord] = {}
         """What the database says of services that nobody has declared yet."""
         self.open_runs: dict[str, list[OpenRun]] = {}
+        self._unseen_numbers: dict[str, int] = {}
         """Runs without a recorded end that this keeper does not have."""
         self._ports = ports
         self._new_future = new_future
@@ -185,6 +190,7 @@ class Roster:
     def restore(self, facts: dict[str, Any], kept: dict[str, str], loaded: Loaded) -> None:
         """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
         self.records = dict(loaded.services)
+        self._account_for_unseen(facts.get("ended_unseen") or [], loaded)
         live, second = _live_runs(facts, kept)
         unseen: dict[str, list[dict[str, Any]]] = {}
         for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("number") or 0):
@@ -335,8 +341,26 @@ class Roster:
             declaration, self._ports, new_future=self._new_future, on_failed=self._on_failed
         )
         runner.is_retiring = self._is_retiring
+        runner.number = max(runner.number, self._unseen_numbers.get(runner.name, 0))
         self.runners[runner.name] = runner
         return runner
+
+    def _account_for_unseen(self, begun: list[dict[str, Any]], loaded: Loaded) -> None:
+        """Runs that began and ended while their keeper died, before anybody was told of them: each
+        is a run of the history with a number of its own. Of those that the database has as open,
+        survivors are looked for."""
+        is_open = {run.run_id for run in loaded.open_runs}
+        for facts in begun:
+            if facts["run_id"] in loaded.ended or facts["service"] == GATE_SERVICE:
+                self._ports.recorder.forget(facts["run_id"])
+            elif facts["run_id"] not in is_open:
+                name, number = facts["service"], facts.get("number") or 0
+                self._unseen_numbers[name] = max(self._unseen_numbers.get(name, 0), number)
+                record = self.records.get(name)
+                if record is not None and record.number < number:
+                    self.records[name] = structs.replace(record, number=number)
+                unseen = {"ended_at": time.time(), "unknown": True, "why": _UNSEEN, "empty": True}
+                self.account_for_unknown([{**facts, **unseen}])
 
     def account_for_unknown(self, ended: list[dict[str, Any]]) -> None:
         """An exit of a service that is not declared, or not yet: nothing to restart, only facts."""

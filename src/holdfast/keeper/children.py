@@ -176,6 +176,10 @@ class Children:
         self.records.began(run)
         return run
 
+    def ended_unseen(self) -> list[Facts]:
+        """Runs that ended while their keeper died: no process lives, and no exit is known."""
+        return [it for it in self.records.ended() if it["run_id"] not in self._journal]
+
     def restore(self, facts: Facts, log_state: dict[str, int] | None) -> Run:
         """Continue a run of an earlier keeper, with the descriptors it left."""
         is_child = bool(facts.get("is_child"))

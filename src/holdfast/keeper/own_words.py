@@ -24,6 +24,7 @@ def do_hello(words: Words, connection: Connection, message: Message, fds: list[i
     facts = words.keeper.facts()
     if connection.role == "supervisor":
         facts["kept"] = words.keeper.memory.values
+        facts["ended_unseen"] = words.keeper.children.ended_unseen()
     return facts
 
 
@@ -110,6 +111,8 @@ def do_keep(words: Words, connection: Connection, message: Message, fds: list[in
 
 def do_forget(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     words.keeper.journal.forget(message["run_ids"])
+    for run_id in message["run_ids"]:
+        words.keeper.children.records.forget(run_id)
     return {}
 
 

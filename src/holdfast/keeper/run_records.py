@@ -22,7 +22,7 @@ from holdfast.keeper.files import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from holdfast.keeper.host import Process
@@ -123,11 +123,17 @@ class RunRecords:
         """The runs of a predecessor are in the table now."""
         self._earlier = {it["run_id"]: it for it in self._left()}
 
-    def dismiss(self, run_id: str) -> None:
-        """There is no process of this start any more."""
-        self._unfinished.pop(run_id, None)
+    def ended(self) -> list[Facts]:
+        """Recorded runs that are in no table, and whose process has ended."""
+        return [facts for facts in self._left() if not _is_alive(facts)]
 
-    def _left(self) -> Iterable[Facts]:
+    def forget(self, run_id: str) -> None:
+        """Somebody knows how this start or run of an earlier keeper ended."""
+        found = self._unfinished.pop(run_id, None), self._earlier.pop(run_id, None)
+        if found != (None, None):
+            self.over(run_id)
+
+    def _left(self) -> list[Facts]:
         return [
             facts
             for run_id, facts in self._earlier.items()
@@ -149,7 +155,7 @@ class RunRecords:
 
     def _is_idle(self) -> bool:
         is_busy = any(run.kind != "task" for run in self._runs.values())
-        return not is_busy and not self._unfinished and not any(map(_is_alive, self._left()))
+        return not is_busy and not self._unfinished and not self._left()
 
     def _open(self, is_inherited: bool) -> None:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

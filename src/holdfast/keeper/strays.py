@@ -141,8 +141,10 @@ class Strays:
             may_be = [it for it in candidates if it.pid not in self._barred()]
             marked = [it for it in may_be if mark_of(it) == run_marks.mark_of(begun["run_id"])]
             found += [_of_record({**begun, "start_time": it.start_time}, it.pid) for it in marked]
+            if marked:
+                continue
             if run_marks.can_mark() or not may_be:
-                records.dismiss(begun["run_id"])
+                records.forget(begun["run_id"])
             else:
                 told = [{"pid": it.pid, "name": it.name} for it in may_be]
                 keys = ("run_id", "service", "number")
