@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from binascii import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,10 +45,8 @@ _LINE = b"Max realtime timeout"
 
 def mark_of(run_id: str) -> int:
     """The soft limit of every process of a run."""
-    value = 0xCBF29CE484222325
-    for byte in run_id.encode():
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return _FIRST_MARK | value >> 9
+    text = run_id.encode()
+    return _FIRST_MARK | crc32(text) << 23 | crc32(text[::-1]) >> 9
 
 
 def is_mark(soft: int) -> bool:

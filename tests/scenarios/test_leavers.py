@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import run_marks
 from tests.harness import Hold, is_alive, kill_9, quick, wait_for
+from tests.keeper.stage import has_cgroups
 
 LEAVE = "setsid -f env -i sleep {} </dev/null >/dev/null 2>&1; {}"
 STAY = "exec sleep 600"
@@ -101,6 +102,9 @@ def kill_both(hold: Hold) -> None:
 def test_a_stop_ends_what_left_at_once(hold: Hold, leavers: Leavers) -> None:
     """`stop` of one service ends its leaver, and nothing of the others."""
     leaver = start(hold, leavers)
+    if hold.environ["HOLDFAST_CGROUP"] != "off" and has_cgroups():
+        place = hold.service("web")["run_id"]
+        wait_for(lambda: place in Path(f"/proc/{leaver}/cgroup").read_text(), what="its cgroup")
     told = hold.cli("stop", "web").stdout
     assert not is_alive(leaver), told
     assert not leavers.pids()

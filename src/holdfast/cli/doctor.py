@@ -88,7 +88,7 @@ def check_cgroup() -> Check:
     if os.environ.get("HOLDFAST_CGROUP") == "off":
         return Check("cgroup v2", "warn", "switched off", "unset HOLDFAST_CGROUP")
     fix = "start it with: systemd-run --user --scope -p Delegate=yes holdfast up -d"
-    without = "trees are then ended by group, session and environment"
+    without = "trees are then found by the mark of each process"
     if folder is None:
         return Check("cgroup v2", "warn", f"not mounted; {without}", "boot with cgroup v2")
     probe = os.path.join(folder, f"holdfast-doctor-{os.getpid()}")
