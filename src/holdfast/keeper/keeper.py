@@ -318,7 +318,7 @@ class Keeper:
             {"run_id": it.run_id, "service": it.service, "log_bytes": it.log_bytes}
             for it in self.children.runs.values()
         ]
-        return {"runs": runs, "unclaimed": self._unclaimed.facts(is_rough=True)}
+        return {"runs": runs, "unclaimed": self._unclaimed.facts()}
 
     def hand_spares(self, connection: Connection) -> None:
         """Copies of everything that must survive this process; and what nobody was told of. First

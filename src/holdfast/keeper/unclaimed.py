@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.tree import Found
 
 _FRESH_SECONDS = 2.0
+_MOST_LOOKED_AT = 500
 
 
 class Unclaimed:
@@ -45,18 +46,20 @@ class Unclaimed:
         self._scanned: list[Process] = []
         self._scanned_at = -_FRESH_SECONDS
 
-    def facts(self, *, is_rough: bool = False) -> list[Facts]:
-        """As the protocol lists them."""
-        return [{"pid": it.pid, "name": it.name} for it in self.processes(is_rough=is_rough)]
+    def facts(self) -> list[Facts]:
+        """As the protocol lists them; asked for often, so that only some orphans are looked at."""
+        return [{"pid": it.pid, "name": it.name} for it in self.processes(is_rough=True)]
 
     def processes(self, *, is_rough: bool = False) -> list[Process]:
-        """Each of them without its descendants. Rough: where the whole machine has to be searched,
-        that may have been two seconds ago."""
+        """Each of them without its descendants. Rough: of very many orphans only the first; and
+        where the whole machine has to be searched, that may have been two seconds ago."""
+        if not host.is_subreaper():
+            return []  # orphans do not come to us
         known = self._children.known_children()
-        orphans = (host.process(pid) for pid in host.own_children() if pid not in known)
+        pids = [pid for pid in host.own_children() if pid not in known]
+        orphans = map(host.process, pids[:_MOST_LOOKED_AT] if is_rough else pids)
         found = [it for it in orphans if it is not None and it.is_alive]
         if self._scans:
-            pids = {it.pid for it in found}
             found += [it for it in self._beneath_ceiling(is_rough) if it.pid not in pids]
         trees = [run.tree for run in self._children.runs.values()]
         return [it for it in found if not is_owned(it, trees) and not self._is_above(it)]
