@@ -56,6 +56,7 @@ def shown(answer: Result, may_see: MaySee, session: str | None) -> Result:
                 managed_services=len(answer.services),
                 selectors=msgspec.UNSET,
                 alerts=msgspec.UNSET,
+                unclaimed=msgspec.UNSET,
             )
             changed = replace(answer, supervisor=about)
         case AlertsResult():
