@@ -127,6 +127,15 @@ def test_a_limit_of_its_own_wins(keeper: KeeperProcess, asked: Any, soft: int | 
     keeper.link.notice("ended")
 
 
+def test_a_keeper_that_cannot_mark_starts_runs(keeper: KeeperProcess) -> None:
+    """Somebody took the keeper's own limit away: what it starts is unmarked, and starts."""
+    resource.prlimit(keeper.pid, run_marks.RLIMIT, (1000, 1000))
+    for _ in range(2):
+        keeper.spawn("sleep", "600")
+    runs = keeper.link.do("list")["runs"]
+    assert [run_marks.read(run["pid"]) for run in runs] == [(1000, 1000)] * 2
+
+
 def test_an_orphan_ends_with_its_run(
     make_keeper: Callable[..., KeeperProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

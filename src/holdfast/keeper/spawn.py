@@ -64,7 +64,7 @@ class Spawner:
         unmarked = self._unmarked if launch.mark is not None else None
         try:
             if unmarked is not None:
-                resource.setrlimit(run_marks.RLIMIT, (launch.mark or 0, unmarked[1]))
+                self._set_mark((launch.mark or 0, unmarked[1]))
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, self.nofile)
             if self._oom_fd >= 0:
@@ -76,12 +76,19 @@ class Spawner:
         finally:
             os.umask(own_umask)
             if unmarked is not None:
-                resource.setrlimit(run_marks.RLIMIT, unmarked)
+                self._set_mark(unmarked)
             if self._oom_fd >= 0:
                 os.pwrite(self._oom_fd, self._own_oom_score, 0)
             if lowers:
                 resource.setrlimit(resource.RLIMIT_NOFILE, high)
         return self.spawn(launch)
+
+    def _set_mark(self, limits: Limits) -> None:
+        try:
+            resource.setrlimit(run_marks.RLIMIT, limits)
+        except (OSError, ValueError):
+            # Somebody lowered our own hard limit: better an unmarked run than none.
+            self._unmarked = None
 
 
 def find_program(name: str, env: dict[str, str]) -> str:
