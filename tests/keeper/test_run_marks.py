@@ -15,6 +15,7 @@ from holdfast import run_marks
 from holdfast.adapters import processes
 from holdfast.adapters.processes import Process
 from holdfast.keeper import host
+from holdfast.keeper.launch_supervisor import _ceiling
 from holdfast.keeper.peers import is_supervised
 from holdfast.kinship import lineage
 from tests.keeper.conftest import KeeperProcess, wait_for
@@ -86,6 +87,18 @@ def test_a_limit_that_is_too_low_already() -> None:
     resource.setrlimit(run_marks.RLIMIT, (200_000, 200_000))
     assert run_marks.lower_ceiling(host.start_time(os.getpid())) is None
     assert not run_marks.can_mark()
+
+
+@in_a_subreaper
+def test_a_successor_has_a_ceiling_only_by_inheritance() -> None:
+    """A table without one is of an earlier version, whose runs are above any: then none counts."""
+    before = run_marks.own()
+    assert _ceiling({"version": 1}) is None
+    assert _ceiling({"version": 1, "ceiling": 1 << 60}) is None
+    assert run_marks.own() == before
+    fresh = _ceiling({})
+    assert fresh is not None
+    assert _ceiling({"version": 1, "ceiling": fresh}) == fresh
 
 
 def test_every_process_of_a_run_has_its_mark(keeper: KeeperProcess) -> None:
