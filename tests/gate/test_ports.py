@@ -88,6 +88,8 @@ def test_a_stranger_is_named_and_left_alone(hold: HttpHold) -> None:
         assert other.poll() is None
         failed = hold.cli("dashboard", "--print", expect=1)
         assert "there is no HTTP here" in failed.stderr
+    note = wait_for(lambda: "is free now" in (s := supervisor(hold)["door_notes"]["http"]) and s)
+    assert note.startswith(f"port {hold.port} was held by")
     hold.cli("up", "-d")
     assert supervisor(hold)["doors"] == {"http": f"http://127.0.0.1:{hold.port}"}
     assert "door_notes" not in supervisor(hold)

@@ -135,7 +135,8 @@ class PortLeases(Attendant):
         if taken.lease is not None:
             whose = f"{taken.lease.service} of {taken.lease.project}"
             return f"port {taken.port} is leased to {whose}"
-        return f"port {taken.port} is held by {self._describe(taken.port)}"
+        # It is read later, when the holder may have gone: `holdfast ports` tells how it is then.
+        return f"port {taken.port} was held by {self._describe(taken.port)}"
 
     def _give_up(self, service: Any) -> None:
         if service.ports:

@@ -9,12 +9,14 @@ named and left alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from holdfast.adapters import http_client, processes
 from holdfast.adapters.http_client import HttpError
 from holdfast.adapters.own_log import logger
+from holdfast.adapters.port_registry import is_free
 from holdfast.adapters.tokens import Tokens
 from holdfast.engine.listeners import Listener, Listeners, PortTaken
 from holdfast.vocabulary.names import HAND_OVER_PATH, IDENTITY_HEADER
@@ -23,6 +25,7 @@ TRIES = 3
 ASK_SECONDS = 1.0
 FREED_WITHIN_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.05
+_HELD = re.compile(r"port (\d+) is held by ")
 _log = logger("ports")
 
 
@@ -149,6 +152,18 @@ class TakenPorts:
             said = "an earlier gate of this" if instance == self._instance else "another"
             return Holder(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
         return Holder(who)
+
+
+def notes_now(notes: Mapping[str, str]) -> dict[str, str]:
+    """What there is to say of the doors now: a holder may have let go of its port since."""
+    return {name: _note_now(note) for name, note in notes.items()}
+
+
+def _note_now(note: str) -> str:
+    held = _HELD.match(note)
+    if held is None or not is_free(int(held[1])):
+        return note
+    return f"{note.replace(' is held by ', ' was held by ', 1)}; it is free now"
 
 
 def _bases(host: str, port: int, *, is_tls: bool) -> list[str]:

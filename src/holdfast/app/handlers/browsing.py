@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.security import told_of
+from holdfast.app.handlers.status import door_notes
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.browsing import (
     CreateLogin,
@@ -24,7 +25,7 @@ LOGIN_PATH = "/login"
 def create_login(context: Context, command: CreateLogin) -> LoginLink:
     address = context.gate.door.browser_address
     if address is None:
-        why = context.door_notes.get("http") or "it is switched off"
+        why = door_notes(context).get("http") or "it is switched off"
         raise Failed(f"there is no HTTP here: {why}", "`holdfast status` tells what is open")
     try:
         role = Role(command.role)

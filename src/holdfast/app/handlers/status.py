@@ -46,13 +46,22 @@ def _status(context: Context, command: Status) -> WrittenStatus:
             alerts=context.trouble.alerts.counts() or msgspec.UNSET,
             doors=context.doors,
             **context.authority.status(),
-            door_notes=context.door_notes or msgspec.UNSET,
+            door_notes=door_notes(context) or msgspec.UNSET,
             fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
             unclaimed=context.recorded.unclaimed or msgspec.UNSET,
             unrecorded=context.store.database.failing or msgspec.UNSET,
         ),
         services=views.written(runners, now),
     )
+
+
+def door_notes(context: Context) -> dict[str, str]:
+    """What there is to say of the doors as things are now."""
+    if not context.door_notes:
+        return {}
+    from holdfast.engine.taken_ports import notes_now
+
+    return notes_now(context.door_notes)
 
 
 async def ps(context: Context, command: Ps) -> PsResult:
