@@ -244,3 +244,25 @@ def test_armed_while_it_is_being_stopped(make: Make) -> None:
     stage.keeper.exit(code=None, signal=15)
     stage.settle()
     assert times.runs == 3
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+@pytest.mark.parametrize("schedule", [EVERY, ScheduleSpec(cron="*/10 * * * *")])
+def test_a_clock_set_back_delays_no_frequent_service(
+    make: Make, is_replaced: bool, schedule: ScheduleSpec
+) -> None:
+    """Two hours back, with the same supervisor or during its replacement: it goes on."""
+    times = make(schedule)
+    times.arm()
+    stage = times.stage
+    stage.advance(601)
+    assert times.runs == 1
+    stage.keeper.end_main(stage.keeper.live(), 0, None)
+    stage.settle()
+    wall = stage.clock.time
+    stage.clock.time = lambda: wall() - 7200.0  # type: ignore[method-assign]
+    if is_replaced:
+        times.schedules = times.attend()
+    stage.advance(661)
+    assert times.runs == 2
+    assert stage.runner.status().next_scheduled - stage.clock.time() <= 600.0  # type: ignore[operator]

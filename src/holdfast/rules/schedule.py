@@ -1,7 +1,8 @@
 """When a scheduled service is started, from the wall clock and what was done before. Pure.
 
 A local time that does not exist (clocks go forward) counts at the first minute that does;
-one that exists twice counts once. What goes by the hour or more often goes on by real time.
+one that exists twice counts once. What goes by the hour or more often goes on by real time,
+also when the clock itself is set back; what comes rarely is not repeated by that.
 Times that nobody was there for are missed, unless they are to be caught up, then once.
 """
 
@@ -20,6 +21,8 @@ LATE_SECONDS = 60.0
 """A start that comes this late still counts: somebody was busy, or was being replaced."""
 STEP_BACK_SECONDS = 3 * 3600.0
 """A clock that is set back by less does not repeat what was done; one by more was wrong."""
+OFTEN_SECONDS = 3600.0
+"""What comes so often does not wait for a clock that was set back to be where it was."""
 LOOK_SECONDS = 60.0
 """The longest sleep: after it the wall clock is asked again, as it may have been set."""
 NICKNAMES = {
@@ -72,7 +75,7 @@ def cron_of(text: str) -> str:
 
 def look(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> Look:
     """What is due at `now`, when all times up to `handled` are settled."""
-    if handled - now > STEP_BACK_SECONDS:
+    if handled > now and _goes_on(spec, zone, handled, now):
         handled = now
     latest = _latest(spec, zone, handled, now) if now > handled else None
     if latest is None:
@@ -80,6 +83,15 @@ def look(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> Look:
     is_made_good = spec.catch_up or now - latest <= LATE_SECONDS
     due, missed = (latest, None) if is_made_good else (None, latest)
     return Look(due, missed, latest, _next(spec, zone, max(latest, now) if spec.cron else latest))
+
+
+def _goes_on(spec: ScheduleSpec, zone: tzinfo, handled: float, now: float) -> bool:
+    """Whether a clock that was set back since `handled` is followed at once."""
+    if spec.every is not None or handled - now > STEP_BACK_SECONDS:
+        return True
+    following = _next(spec, zone, handled)
+    # By less than one interval it is waited for: the same time must not count twice.
+    return following is not None and following - handled <= min(OFTEN_SECONDS, handled - now)
 
 
 def sleep_seconds(following: float | None, now: float) -> float:
