@@ -212,6 +212,41 @@ def test_the_library(tmp_path: Path) -> None:
     assert told == {"s0": {f"{tmp_path}/a/new/x.py"}}
 
 
+@pytest.mark.parametrize("is_polling", [pytest.param(False, marks=linux), True])
+def test_closed_while_folders_are_walked(tmp_path: Path, is_polling: bool) -> None:
+    """Whenever it is closed, no thread fails, and nothing is watched afterwards."""
+    for number in range(20):
+        (tmp_path / str(number)).mkdir()
+    spec = spec_of(tmp_path, "**", polling=is_polling)
+    failed: list[object] = []
+    before = threading.excepthook
+    threading.excepthook = failed.append
+
+    async def story(delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, facts: failed.append(facts))
+        watch = FileWatch(
+            loop, never=(), on_changes=lambda *_: None, on_failed=lambda *why: failed.append(why)
+        )
+        watch.set("web", spec)
+        await asyncio.sleep(delay)
+        watch.close()
+        watch._thread.shutdown(wait=True)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    try:
+        for step in range(15):
+            asyncio.run(story(step / 2000))
+    finally:
+        threading.excepthook = before
+    assert failed == []
+    deadline = time.monotonic() + 30
+    while any(thread.name == "watchfiles" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "somebody watches on"
+        time.sleep(0.01)
+
+
 def test_real_paths_are_told_as_they_were_written(tmp_path: Path) -> None:
     """Where a system tells real paths, patterns that lead through links match all the same."""
     (tmp_path / "real").mkdir()

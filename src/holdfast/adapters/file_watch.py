@@ -44,7 +44,8 @@ class Backend(Protocol):
     def watch(self, folders: set[str]) -> None:
         """These and no others. Called from a thread; raises OSError at a limit."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Called on the loop, perhaps during a `watch`: nothing is watched afterwards."""
 
 
 class FileWatch:
@@ -71,6 +72,7 @@ class FileWatch:
         self._is_walking = False
         self._is_stale = False
         self._is_closed = False
+        self._opening = threading.Lock()
 
     @property
     def folders(self) -> int:
@@ -88,7 +90,9 @@ class FileWatch:
         self._walk()
 
     def close(self) -> None:
-        self._is_closed = True
+        """Also while folders are being walked: nothing is watched afterwards."""
+        with self._opening:
+            self._is_closed = True
         for backend in self._backends.values():
             backend.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -121,7 +125,9 @@ class FileWatch:
                 continue
             try:
                 for _ in range(MOST_WALKS):
-                    self._backend(is_library).watch(folders)
+                    if (backend := self._backend(is_library)) is None:
+                        return [], {}
+                    backend.watch(folders)
                     # What came between looking and watching would never be told.
                     seen, folders = folders, walk(watched.values())
                     if folders == seen:
@@ -149,16 +155,22 @@ class FileWatch:
         if self._is_stale:
             self._walk()
 
-    def _backend(self, is_library: bool) -> Backend:
-        if is_library not in self._backends:
-            if is_library:
-                is_polling = sys.platform.startswith("linux") or any(
-                    spec.polling for spec in self._specs.values()
-                )
-                self._backends[True] = LibraryBackend(self._loop, self._seen, is_polling)
-            else:
-                self._backends[False] = KernelBackend(self._loop, self._seen, self._overflown)
-        return self._backends[is_library]
+    def _backend(self, is_library: bool) -> Backend | None:
+        """Made when it is first needed; None: nothing is to be watched any more."""
+        with self._opening:
+            if self._is_closed:
+                return None
+            if is_library not in self._backends:
+                self._backends[is_library] = self._new_backend(is_library)
+            return self._backends[is_library]
+
+    def _new_backend(self, is_library: bool) -> Backend:
+        if not is_library:
+            return KernelBackend(self._loop, self._seen, self._overflown)
+        is_polling = sys.platform.startswith("linux") or any(
+            spec.polling for spec in self._specs.values()
+        )
+        return LibraryBackend(self._loop, self._seen, is_polling)
 
     # Changes
 
@@ -274,17 +286,31 @@ class KernelBackend:
         self._on_seen = on_seen
         self._on_overflow = on_overflow
         self._inotify = Inotify()
-        loop.call_soon_threadsafe(loop.add_reader, self._inotify.fd, self._readable)
+        self._closing = threading.Lock()
+        self._is_closed = False
+        loop.call_soon_threadsafe(self._listen)
 
     def watch(self, folders: set[str]) -> None:
-        for folder in self._inotify.folders - folders:
-            self._inotify.drop(folder)
-        for folder in sorted(folders):
-            self._inotify.add(folder)
+        self._each(self._inotify.drop, self._inotify.folders - folders)
+        self._each(self._inotify.add, sorted(folders))
 
     def close(self) -> None:
-        self._loop.remove_reader(self._inotify.fd)
-        self._inotify.close()
+        with self._closing:
+            self._is_closed = True
+            self._loop.remove_reader(self._inotify.fd)
+            self._inotify.close()
+
+    def _each(self, do: Callable[[str], object], folders: Iterable[str]) -> None:
+        """One by one: the number of a descriptor that was closed may be another's by now."""
+        for folder in folders:
+            with self._closing:
+                if self._is_closed:
+                    return
+                do(folder)
+
+    def _listen(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._inotify.fd, self._readable)
 
     def _readable(self) -> None:
         paths: dict[str, None] = {}
@@ -315,26 +341,31 @@ class LibraryBackend:
         self._loop = loop
         self._on_seen = on_seen
         self._is_polling = is_polling
-        self._stop: threading.Event | None = None
+        self._changing = threading.Lock()
+        self._is_closed = False
+        self._stop = threading.Event()
 
     def watch(self, folders: set[str]) -> None:
         from watchfiles._rust_notify import RustNotify
 
         listed = sorted(folder for folder in folders if os.path.isdir(folder))
-        self.close()
+        self._stop.set()
         if not listed:
             return
         notify = RustNotify(listed, False, self._is_polling, POLL_MS, False, True)
-        self._stop = threading.Event()
         # macOS tells real paths, whatever links the patterns lead through.
         names = {os.path.realpath(folder): folder for folder in listed}
-        work = (notify, self._stop, names)
+        with self._changing:
+            self._stop = stop = threading.Event()
+            if self._is_closed:
+                stop.set()
+        work = (notify, stop, names)
         threading.Thread(target=self._wait, args=work, name="watchfiles", daemon=True).start()
 
     def close(self) -> None:
-        if self._stop is not None:
+        with self._changing:
+            self._is_closed = True
             self._stop.set()
-            self._stop = None
 
     def _wait(self, notify: object, stop: threading.Event, names: dict[str, str]) -> None:
         while not stop.is_set():
