@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.adapters import own_log
 from holdfast.app import approved_configuration
 from holdfast.app.context import Context
@@ -243,10 +245,18 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
             futures |= here
     for name, future in futures.items():
         if future.done():
-            outcomes[name] = future.result()
+            outcomes[name] = _unless_stopped_since(roster.runners.get(name), future.result())
         elif (late := roster.runners.get(name)) is not None:
             outcomes[name] = late.unfinished()
     return outcomes
+
+
+def _unless_stopped_since(runner: ServiceRunner | None, outcome: Outcome) -> Outcome:
+    """A service that somebody stopped or scaled away during its restart is no failed one."""
+    is_off = runner is None or runner.desired is Desired.STOPPED
+    if outcome.outcome != "failed" or not is_off or outcome.status == State.FAILED.value:
+        return outcome
+    return replace(outcome, outcome="not_restarted")
 
 
 def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
