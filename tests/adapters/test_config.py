@@ -62,7 +62,7 @@ def test_least_configuration_has_every_default(tmp_path: Path) -> None:
 def test_source_shape_as_it_stands() -> None:
     """The shape of the source guide is accepted with its keys, units and defaults."""
     path = EXAMPLES / "magictunnel.yaml"
-    configuration = load(str(path), environ={"SUPERVISOR_TOKEN": "t0ken"})
+    configuration = load(str(path), environ={"SUPERVISOR_TOKEN": "Kq3-vT9x_Zr7mWp2Lc8Y"})
     tunnel, frontend = (configuration.services[name] for name in ("magictunnel", "frontend"))
     assert tunnel.argv == ("./target/release/magictunnel", "--config", "config.yaml")
     assert tunnel.command_words == 1
@@ -82,7 +82,7 @@ def test_source_shape_as_it_stands() -> None:
     assert door_of(configuration) == DoorSpec(
         allowed_commands=("status", "restart"),
         authentication=True,
-        token="t0ken",
+        token="Kq3-vT9x_Zr7mWp2Lc8Y",
         is_port_given=True,
     )
 
@@ -363,9 +363,9 @@ def test_token_of_the_environment_turns_authentication_on(tmp_path: Path) -> Non
     """A token given from outside is asked for."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("host: 0.0.0.0\n")
-    door = door_of(load(str(path), environ={"SUPERVISOR_TOKEN": "abc"}))
+    door = door_of(load(str(path), environ={"SUPERVISOR_TOKEN": "Kq3-vT9x_Zr7mWp2Lc8Y"}))
     assert door.authentication
-    assert (door.token, door.host) == ("abc", "0.0.0.0")
+    assert (door.token, door.host) == ("Kq3-vT9x_Zr7mWp2Lc8Y", "0.0.0.0")
 
 
 def test_log_level_of_modules(tmp_path: Path) -> None:
@@ -490,7 +490,9 @@ def test_examples_load() -> None:
     paths = list(EXAMPLES.rglob("*.yaml"))
     assert paths
     for path in paths:
-        assert load(str(path), environ={**os.environ, "SUPERVISOR_TOKEN": "x"}).services
+        assert load(
+            str(path), environ={**os.environ, "SUPERVISOR_TOKEN": "Kq3-vT9x_Zr7mWp2Lc8Y"}
+        ).services
 
 
 @pytest.mark.parametrize("text", ['"b\\u00e9"', '"bé"', '"plain"', "3", "true", "null"])

@@ -73,9 +73,9 @@ supervisor:
       enabled: true
       token: "${SUPERVISOR_TOKEN}"
 """
-    door, http = doors(tmp_path, text, SUPERVISOR_TOKEN="s3cret")
+    door, http = doors(tmp_path, text, SUPERVISOR_TOKEN="Kq3-vT9x_Zr7mWp2Lc8Y")
     assert (door.host, http.host) == ("127.0.0.1", "127.0.0.1")
-    assert (door.authentication, door.token) == (True, "s3cret")
+    assert (door.authentication, door.token) == (True, "Kq3-vT9x_Zr7mWp2Lc8Y")
     assert door.allowed_commands == ("status", "restart")
     names = "[Status, HealthCheck, health, ReloadConfig, CustomRestart]"
     door, _ = doors(tmp_path, f"security: {{allowed_commands: {names}}}")
@@ -83,5 +83,26 @@ supervisor:
     assert door.allowed_commands == allowed
     with pytest.raises(ConfigError, match="retsart"):
         doors(tmp_path, "security: {allowed_commands: [status, retsart]}")
-    open_to_all = "{host: 0.0.0.0, security: {authentication: {enabled: true, token: x}}}"
+    who = "{enabled: true, token: Kq3-vT9x_Zr7mWp2Lc8Y}"
+    open_to_all = f"{{host: 0.0.0.0, security: {{authentication: {who}}}}}"
     assert doors(tmp_path, open_to_all)[1].host == "0.0.0.0"
+
+
+WEAK = ["1234", "hunter2", "changeme-changeme-changeme", "a" * 40, "12345678901234567890"]
+
+
+@pytest.mark.parametrize("token", WEAK)
+def test_a_weak_token_is_refused(tmp_path: Path, token: str) -> None:
+    """In the file, by a variable and in the environment: told by its key, with a remedy."""
+    ways: list[tuple[str, dict[str, str], str]] = [
+        (f'security: {{authentication: {{token: "{token}"}}}}', {}, "authentication.token"),
+        ("security: {authentication: {token: '${OURS}'}}", {"OURS": token}, "authentication.token"),
+        ("{}", {"SUPERVISOR_TOKEN": token}, "SUPERVISOR_TOKEN"),
+    ]
+    for text, environ, key in ways:
+        with pytest.raises(ConfigError, match="easy to guess") as error:
+            doors(tmp_path, text, **environ)
+        said = f"{error.value.message} {error.value.hint} {error.value.details}"
+        assert key in said
+        assert "openssl rand" in said
+        assert token not in said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.tokens import Tokens
+from holdfast.adapters.tokens import PREFIX, Tokens, digest_of
 from holdfast.vocabulary.actors import Role, Scopes
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
@@ -146,3 +146,16 @@ def test_what_cannot_be_stored_is_not_given_out(
     with pytest.raises(HoldfastError, match="No space"):
         tokens.create("deploy", Role.OPERATOR)
     assert [token.name for token in tokens.list()] == ["first admin"]
+
+
+def test_a_token_that_was_written_by_hand_and_is_short(tmp_path: Path) -> None:
+    """Its hash is in the file, but a secret that can be guessed opens nothing."""
+    tokens = Tokens(str(tmp_path))
+    tokens.load()
+    made = tokens.create("ci", Role.ADMIN).token
+    path = tmp_path / "tokens.json"
+    path.write_text(path.read_text().replace(made.digest, digest_of("1234")))
+    again = Tokens(str(tmp_path))
+    again.load()
+    assert again.get(made.id) is not None
+    assert again.find(f"{PREFIX}{made.id}_1234") is None

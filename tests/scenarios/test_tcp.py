@@ -14,6 +14,7 @@ from holdfast.doors.tcp import MOST_CONNECTIONS
 from tests.harness import Hold, kill_9, wait_for
 
 STRANGER = "stranger on this port"
+SESAME = "Kq3-vT9x_Zr7mWp2Lc8Y"
 
 
 def free_port() -> int:
@@ -176,10 +177,10 @@ def test_open_status_opens_status_and_nothing_else(hold: NetHold) -> None:
 def test_allowed_commands_and_the_configured_token(hold: NetHold) -> None:
     """They bind the network door; the local command line is never locked out."""
     hold.declare(
-        allowed_commands=["status", "restart"], authentication={"enabled": True, "token": "sesame"}
+        allowed_commands=["status", "restart"], authentication={"enabled": True, "token": SESAME}
     )
     hold.open()
-    answer = piped(hold.port, "token sesame", "status", "stop web")
+    answer = piped(hold.port, f"token {SESAME}", "status", "stop web")
     assert "web: running" in answer
     assert "allowed_commands are status, restart" in answer
     hold.cli("stop", "web")
@@ -187,12 +188,12 @@ def test_allowed_commands_and_the_configured_token(hold: NetHold) -> None:
 
 def test_a_configured_token_takes_along_what_was_made_with_it(hold: NetHold) -> None:
     """When it is exchanged, as when it were revoked."""
-    hold.declare(authentication={"enabled": True, "token": "sesame"})
+    hold.declare(authentication={"enabled": True, "token": SESAME})
     hold.open()
-    caller = {"token": "sesame", "door": "rest"}
+    caller = {"token": SESAME, "door": "rest"}
     made = hold.ask("create_token", token_name="made", role="viewer", caller=caller)["text"]
     assert "web: running" in piped(hold.port, f"token {made}", "status")
-    hold.declare(authentication={"enabled": True, "token": "another"})
+    hold.declare(authentication={"enabled": True, "token": SESAME[::-1]})
     hold.cli("reload")
     assert "not known" in piped(hold.port, f"token {made}", "status")
 

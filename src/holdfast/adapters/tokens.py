@@ -32,6 +32,8 @@ TO_LOG_IN = Scopes(commands=("log_in",))
 LONGEST_NAME = 100
 LONGEST_SECONDS = 100 * 365.25 * 86400
 LONGEST_TOKEN = 200
+SHORTEST_SECRET = 43
+"""As many characters as 256 random bits have. A shorter one was put into the file by hand."""
 NOBODY = hashlib.sha256(b"nobody").hexdigest()
 """What the secret of nobody is compared with, so that it takes as long."""
 _log = logger("tokens")
@@ -175,6 +177,13 @@ class Tokens:
         # Compared in any case, so that the time tells nothing about ids.
         is_right = hmac.compare_digest(digest_of(secret), known.digest if known else NOBODY)
         if known is None or not is_right or self._has_expired(known):
+            return None
+        if len(secret) < SHORTEST_SECRET:
+            _log.warning(
+                "the token %s is refused: its secret is short and easy to guess; revoke it, and "
+                "make one with `holdfast token create`",
+                known.name,
+            )
             return None
         if known.page_digest is None or hmac.compare_digest(digest_of(page), known.page_digest):
             return known

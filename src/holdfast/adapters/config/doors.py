@@ -10,6 +10,7 @@ from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.env_file import resolved
 from holdfast.adapters.config.kinds import Reading
 from holdfast.adapters.config.problems import Problem
+from holdfast.rules import token_strength
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.service_spec import DoorSpec, HttpSpec
 
@@ -19,6 +20,10 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     authentication: Values = security.get("authentication") or Values("", values.node)
     host = chosen.get("host", "127.0.0.1")
     token = chosen.get("token") or authentication.get("token") or None
+    written = authentication.get("token")
+    if written and token == written and (weakness := token_strength.why_weak(written)):
+        place, key = authentication.at("token"), authentication.path_of("token")
+        reading.note(place, key, weakness, token_strength.HINT)
     is_local = is_loopback(host)
     is_authenticated = authentication.get("enabled", token is not None)
     is_bound = security.get("bind_to_localhost", is_local)

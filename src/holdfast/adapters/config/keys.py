@@ -190,7 +190,11 @@ SERVICE = Block(
 AUTHENTICATION = Block(
     [
         Key("enabled", Boolean(), "Ask for a token on the network doors.", False),
-        Key("token", Text(), "The token; better ${SUPERVISOR_TOKEN} than written out."),
+        Key(
+            "token",
+            Text(),
+            "The token, 20 characters or more; better ${SUPERVISOR_TOKEN} than written out.",
+        ),
     ],
     definition="authentication",
 )

@@ -35,6 +35,7 @@ from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
 from holdfast.adapters.config.services import ServiceBuilder
+from holdfast.rules import token_strength
 from holdfast.rules.port_leases import DEFAULT_RANGE
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
@@ -303,6 +304,8 @@ def _choose(
 ) -> None:
     if name == "token":
         chosen[name] = text
+        if weakness := token_strength.why_weak(text):
+            reading.problems.append(_outside(key, weakness, token_strength.HINT, where))
         return
     kind = ROOT.keys[name].kind
     assert isinstance(kind, ScalarKind)
