@@ -23,13 +23,24 @@ _LEAST_BEGINNING = 3
 _FEW_VALUES = 64
 _SHORT = 512
 _MANY_LOOKS = 200
+_MOST_IN_WORD = 16
+"""Beginnings of secrets that are looked at in what may be one value."""
+_BEHIND_WORD = pattern(rb"[\s,;&\"'\])\x1b]")
+_PIVOTS = {b":aa": 0}
+"""Where the rarest character is not the one to look for: another probe has it already."""
 _AWS_HINTS = (b"akia", b"asia", b"agpa", b"aida", b"aroa")
+_TWILIO_HINTS = tuple(b"sk%x" % digit for digit in range(16))
 # Capital letters: sought as it is written, which is quickest.
 _AWS = pattern(rb"A(?:KIA|SIA|GPA|IDA|ROA)[A-Z0-9]{16}(?![A-Za-z0-9])")
+_TWILIO = pattern(rb"(?:(?<![A-Za-z0-9])|(?<=[0-9;\[]m)|(?<=\\[nrt]))SK[0-9a-f]{32}(?![A-Za-z0-9])")
 
 # Where colours stand between a name and its value, they stay; no span holds an escape.
 _COLOURS = r"(?:\x1b\[[0-9;]{0,20}m){0,3}"
-_SCHEME = r"(?:bearer|basic|token)"
+# A colour, or a line end in JSON, ends with a letter that belongs to no word.
+_CODE_BEFORE = r"(?<=[0-9;\[]m)|(?<=\\[nrt])"
+_START = rf"(?:\b|{_CODE_BEFORE})"
+_START_BESIDE = rf"(?:(?<![A-Za-z0-9])|{_CODE_BEFORE})"
+_SCHEME = r"(?:bearer|basic|token|api-?key|negotiate|ntlm|digest|hawk|splunk)"
 _VARIABLE = r"\$\{\w{1,99}\}"
 _PLAIN = r"[^\s,;&\"'}\])\x1b$]"
 _BARE = rf"(?:{_PLAIN}+|(?=\$))(?:(?:{_VARIABLE}|\$){_PLAIN}*)*"
@@ -58,19 +69,36 @@ def _named(name: str) -> str:
     return rf"{name}{_REST}(?:{_SET}|{_COLON}){_VALUE}"
 
 
+def _behind(text: str) -> str:
+    """Behind a text with which a word begins."""
+    return rf"(?:(?<=\b{text})|(?<=[0-9;\[]m{text})|(?<=\\[nrt]{text}))"
+
+
 # What a shell tells of itself, always a whole path and in capitals; no part of a connection string.
 _FOLDER = (
     r"(?-i:(?:(?<![\w;&.-])(?<!; )|(?<=OLD)(?<![\w;&.-]OLD))PWD)"
     r"\\?[\"']?[ \t]{0,3}[=:][ \t]{0,3}\\?[\"']?/"
 )
-_CREDENTIALS = r"(?<![\w-]){}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
-_GITHUB = r"(?<![A-Za-z0-9])(gh[opsur]_[A-Za-z0-9]{20,})"
+_CREDENTIALS = (
+    rf"(?:(?<![\w-])|{_CODE_BEFORE})"
+    + r"{}[ \t]+((?=\S*[0-9]|\S{{20}}|(?-i:\S+[A-Z]))[A-Za-z0-9._~+/=-]{{8,}})"
+)
+# A password may hold a slash, if it does not begin as a port does.
+_LOGIN_IN_ADDRESS = (
+    r"(?:[^\s/@:'\"\x1b\\]{0,200}:(?!\[hidden\]@)(?:([^\s/'\"\x1b\\]{1,400})(?=@)"
+    r"|(?<!\[:)(?![0-9]{1,5}[/?#\s])([^\s@:'\"\x1b\\]{1,200})(?=@[\w.-]{1,200}[:/?\s]))"
+    r"|([A-Za-z0-9_.~%+-]{20,200})(?=:?@|:x-oauth-basic@))"
+)
+_GITHUB = _START_BESIDE + r"(gh[opsur]_[A-Za-z0-9]{20,})"
 NAMES: dict[str, str] = {
     "secret": _named(r"secret(?:[_-]?key)?"),
     "token": _named("token"),
-    "passw": _named("passw(?:or)?d"),
+    **dict.fromkeys(("passwo", "passwd"), _named("passw(?:or)?d")),
     "pwd": rf"(?!{_FOLDER})" + _named("pwd"),
-    "key": _named(r"(?:(?<=[_-])|(?<=api)|(?<=access)|(?<=private))key"),
+    "key": _named(
+        r"(?:(?<=[_-])|(?<=api)|(?<=access)|(?<=private)|(?<=account)|(?<=shared)|(?<=signing)"
+        r"|(?<=encryption)|(?<=master))key"
+    ),
     "credential": _named("credential"),
     "authorization": _named("authorization"),
     "cookie": _named("cookie"),
@@ -78,29 +106,77 @@ NAMES: dict[str, str] = {
     "dsn": _named("dsn"),
     "bearer": _CREDENTIALS.format("bearer"),
     "basic": _CREDENTIALS.format("basic"),
-    "://": (
-        r"://(?:[^\s/@:'\"\x1b]{0,200}:(?!\[hidden\]@)([^\s/'\"\x1b]{1,400})(?=@)"
-        r"|([A-Za-z0-9_.~%+-]{20,200})(?=:?@|:x-oauth-basic@))"
-    ),
+    "://": "://" + _LOGIN_IN_ADDRESS,
+    # As JSON is written by some.
+    r":\/\/": r":\\/\\/" + _LOGIN_IN_ADDRESS,
+    "sig=": r"(?:(?<=[?&;\s\"'])|(?<=u0026))sig=([A-Za-z0-9%+/=_-]{20,200})",
 }
 """What may stand in front of a secret, in lower case, and how it goes on from there. The last
 group that took part is the secret."""
 SHAPES: dict[str, str] = {
     **dict.fromkeys(("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), _GITHUB),
-    "github_pat_": r"\b(github_pat_[A-Za-z0-9_]{20,})",
-    "glpat-": r"\b(glpat-[A-Za-z0-9_-]{16,})",
-    "xox": r"\b(xox[abeoprs]-[A-Za-z0-9-]{10,})",
-    "hooks.slack.com": r"(hooks\.slack\.com/(?:services|workflows)/[^\s\x1b]+)",
-    "discord": r"(discord(?:app)?\.com/api/webhooks/[^\s\x1b]+)",
-    "sk-": r"\b(sk-[A-Za-z0-9_-]{16,})",
-    "k_live_": r"(?<=\b[sr])(k_live_[A-Za-z0-9]{10,})",
-    "k_test_": r"(?<=\b[sr])(k_test_[A-Za-z0-9]{10,})",
-    "aiza": r"\b(AIza[A-Za-z0-9_-]{30,})",
-    "npm_": r"\b(npm_[A-Za-z0-9]{30,})",
-    "pypi-": r"\b(pypi-[A-Za-z0-9_-]{30,})",
-    "hf_": r"\b(hf_[A-Za-z0-9]{30,})",
-    "holdfast_": r"\b(holdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{20,})?)",
-    "eyj": r"\b((?-i:eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)",
+    "github_pat_": _START + r"(github_pat_[A-Za-z0-9_]{20,})",
+    "glpat-": _START + r"(glpat-[A-Za-z0-9_-]{16,})",
+    **dict.fromkeys(
+        ("gldt-", "glrt-", "glptt-"),
+        _START + r"(gl[a-z]{2,3}-[A-Za-z0-9_-]{16,})",
+    ),
+    "xox": _START + r"(xox[a-z](?:\.xox[a-z]-[0-9])?-[A-Za-z0-9-]{10,})",
+    "xapp-": _START + r"(xapp-[0-9]-[A-Za-z0-9-]{20,})",
+    "hooks.slack.com": r"(hooks\.slack\.com/(?:services|workflows|triggers)/[^\s\x1b\"']+)",
+    "discord": r"(discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[^\s\x1b\"']+)",
+    "webhookb2/": r"(webhookb2/[^\s\x1b\"']{20,})",
+    # A digit, a capital or a long run: names of style sheets begin so, too.
+    "sk-": (
+        _START + r"(sk-(?=[A-Za-z_-]{0,80}[0-9]|(?-i:[a-z0-9_-]{0,80}[A-Z])"
+        r"|(?:[a-z]{1,12}-){0,2}[a-z]{20})[A-Za-z0-9_-]{16,})"
+    ),
+    "k_live_": _behind("[sr]") + r"(k_live_[A-Za-z0-9]{10,})",
+    "k_test_": _behind("[sr]") + r"(k_test_[A-Za-z0-9]{10,})",
+    "whsec_": _START + r"(whsec_[A-Za-z0-9+/=]{16,})",
+    "gsk_": _START + r"(gsk_[A-Za-z0-9]{30,})",
+    "xai-": _START + r"(xai-[A-Za-z0-9]{30,})",
+    "pplx-": _START + r"(pplx-[A-Za-z0-9]{30,})",
+    "nvapi-": _START + r"(nvapi-[A-Za-z0-9_-]{30,})",
+    "aiza": _START + r"(AIza[A-Za-z0-9_-]{30,})",
+    "gocspx-": _START + r"(GOCSPX-[A-Za-z0-9_-]{20,})",
+    "ya29.": _START + r"(ya29\.[A-Za-z0-9_-]{20,})",
+    "npm_": _START + r"(npm_[A-Za-z0-9]{30,})",
+    "pypi-": _START + r"(pypi-[A-Za-z0-9_-]{30,})",
+    "rubygems_": _START + r"(rubygems_[0-9a-f]{40,})",
+    "dckr_pat_": _START + r"(dckr_pat_[A-Za-z0-9_-]{20,})",
+    "hf_": _START + r"(hf_[A-Za-z0-9]{30,})",
+    **dict.fromkeys(("dop_v1_", "doo_v1_", "dor_v1_"), _START + r"(do[opr]_v1_[0-9a-f]{40,})"),
+    **dict.fromkeys(("pat_", "pss_"), _behind("sh") + r"(p[a-z]{2}_[0-9a-fA-F]{24,})"),
+    "sg.": _START + r"((?-i:SG)\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})",
+    # Behind the number of a bot.
+    ":aa": r"(?<=[0-9]{8})(:(?-i:AA)[A-Za-z0-9_-]{30,})",
+    # The fourth character on of a client's secret.
+    "q~": r"(?<=[A-Za-z0-9_~.-]{3}[0-9])((?-i:Q)~[A-Za-z0-9_~.-]{30,})",
+    "sq0": _START + r"(sq0[a-z]{3}-[A-Za-z0-9_-]{20,})",
+    "hvs.": _START + r"(hv[sbr]\.[A-Za-z0-9_-]{20,})",
+    "atlasv1.": _START + r"(atlasv1\.[A-Za-z0-9_-]{30,})",
+    "dapi": _START + r"(dapi[0-9a-f]{32}(?:-[0-9])?)(?![0-9A-Za-z])",
+    "pscale_": _START + r"(pscale_[a-z]{2,6}_[A-Za-z0-9_.-]{20,})",
+    "tskey-": _START + r"(tskey-[a-z]{2,10}-[A-Za-z0-9-]{16,})",
+    "nrak-": _START + r"(NRAK-[A-Za-z0-9]{20,})",
+    "pmak-": _START + r"(PMAK-[A-Za-z0-9-]{30,})",
+    "hrku-": _START + r"(HRKU-[A-Za-z0-9_-]{30,})",
+    "key-": _START + r"(key-[0-9a-f]{32})(?![0-9A-Za-z])",
+    **dict.fromkeys(("sntrys_", "sntryu_"), _START + r"(sntry[su]_[A-Za-z0-9+/=_-]{20,})"),
+    **dict.fromkeys(("glsa_", "glc_"), _START + r"(gl(?:sa|c)_[A-Za-z0-9+/=_-]{24,})"),
+    "figd_": _START + r"(figd_[A-Za-z0-9_-]{20,})",
+    "holdfast_": _START + r"(holdfast_[0-9a-f]{8,32}_[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{20,})?)",
+    "eyj": (
+        _START_BESIDE
+        + r"((?-i:eyJ)[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}"
+        r"|\.\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{8,}))"
+    ),
+    "age-secret-key-1": r"(AGE-SECRET-KEY-1[A-Za-z0-9]{20,})",
+    # A private key in base64 once more, as in Kubernetes; no certificate and no public key.
+    "ls0tls1crudjti": (
+        _START + r"((?-i:LS0tLS1CRUdJTi(?!BDRVJU|BQVUJM|BUUlVTVE|BQR1AgUFVC))[A-Za-z0-9+/=]{16,})"
+    ),
 }
 """The same for secrets that are known by how they begin."""
 _HINTS = tuple(hint.encode() for hint in (*NAMES, *SHAPES))
@@ -221,21 +297,33 @@ class _Probes:
     def __init__(self, probes: Iterable[bytes], *, is_many: bool = False) -> None:
         by_character: dict[int, list[tuple[bytes, int]]] = {}
         for probe in probes:
-            at = _rarest(probe)
+            at = _PIVOTS.get(probe, -1)
+            at = at if at >= 0 else _rarest(probe)
             by_character.setdefault(probe[at], []).append((probe, at))
         branches: list[tuple[bytes, list[tuple[bytes, int]]]] = []
         for character, entries in by_character.items():
-            ways = []
-            for probe, at in entries:
-                before, behind = re.escape(probe[: at + 1]), re.escape(probe[at + 1 :])
-                ways.append((b"(?<=%b)" % before if at else b"") + b"(?=%b)()" % behind)
-            branch = re.escape(bytes((character,))) + b"(?:" + b"|".join(ways) + b")"
-            branches.append((branch, entries))
+            ways: list[bytes] = []
+            ordered: list[tuple[bytes, int]] = []
+            # By what follows: most places are left after a look at one more character.
+            following = sorted({probe[at + 1 : at + 2] for probe, at in entries}, reverse=True)
+            for after in following:
+                some = [entry for entry in entries if entry[0][entry[1] + 1 :][:1] == after]
+                some.sort(key=lambda entry: -len(entry[0]))  # the longest that fits is found
+                ordered += some
+                inner = b"|".join(_way(probe, at) for probe, at in some)
+                ways.append(b"(?=%b)(?:%b)" % (re.escape(after), inner) if after else inner)
+            branch = re.escape(bytes((character,)))
+            if all(following) and len(following) > 1:
+                branch += b"(?=[%b])" % b"".join(map(re.escape, following))
+            branches.append((branch + b"(?:" + b"|".join(ways) + b")", ordered))
         if is_many:
             # One pass over all characters; few are faster one by one.
             every = [entry for _, entries in branches for entry in entries]
             branches = [(b"|".join(branch for branch, _ in branches), every)]
-        self._expressions = [(re.compile(text), entries) for text, entries in branches]
+        self._expressions = [
+            (re.compile(text), [[entry, *_within(entry, entries)] for entry in entries])
+            for text, entries in branches
+        ]
 
     def is_in(self, lower: bytes) -> bool:
         return any(expression.search(lower) for expression, _ in self._expressions)
@@ -245,8 +333,8 @@ class _Probes:
         for expression, entries in self._expressions:
             for found in expression.finditer(lower):
                 assert found.lastindex is not None
-                probe, at = entries[found.lastindex - 1]
-                yield probe, found.start() - at
+                for probe, at in entries[found.lastindex - 1]:
+                    yield probe, found.start() - at
 
 
 class _Finder:
@@ -261,7 +349,7 @@ class _Finder:
             self._probed.setdefault(lower[cut : cut + _PROBE], []).append((value, cut))
         is_many = len(values) > _FEW_VALUES
         self._probes = _Probes(self._probed, is_many=True) if is_many else None
-        self._beginnings = {*_HINTS, *_AWS_HINTS, *_BLOCK_HINTS, *self._probed}
+        self._beginnings = {*_HINTS, *_AWS_HINTS, *_TWILIO_HINTS, *_BLOCK_HINTS, *self._probed}
         # One expression is quicker, but takes as long to make as some hundred texts do without.
         self._any: _Probes | None = None
         self._looks = _MANY_LOOKS if is_many else 0
@@ -278,16 +366,12 @@ class _Finder:
         return self._any.is_in(data.lower())
 
     def spans(self, data: bytes, *, is_terminal: bool) -> Iterator[_Span]:
-        known = _shapes() if is_terminal else _all()
         lower = data.lower()
-        for hint, place in _hints().find(lower):
-            pattern = known.get(hint)
-            if pattern is not None and (secret := _pattern(pattern).match(data, place)):
-                start, end = secret.span(secret.lastindex or 0)
-                if end > start:
-                    yield start, end
+        yield from _begun(data, lower, _shapes() if is_terminal else _all())
         if b"A" in data:
             yield from (found.span() for found in _AWS.finditer(data))
+        if b"SK" in data:
+            yield from (found.span() for found in _TWILIO.finditer(data))
         for value in self._values:
             start = data.find(value)
             while start >= 0:
@@ -299,6 +383,27 @@ class _Finder:
                     yield place - cut, place - cut + len(value)
 
 
+def _begun(data: bytes, lower: bytes, known: dict[bytes, str]) -> Iterator[_Span]:
+    """Secrets that are known by how they begin."""
+    word = word_end = looks = 0
+    for hint, place in _hints().find(lower):
+        pattern = known.get(hint)
+        if pattern is None:
+            continue
+        if not word <= place < word_end:
+            behind = _BEHIND_WORD.search(data, place)
+            word, word_end, looks = place, behind.start() if behind else len(data), 0
+        looks += 1
+        if looks > _MOST_IN_WORD:
+            # Made to keep us busy: each look may go through the whole word.
+            if looks == _MOST_IN_WORD + 1:
+                yield place, word_end
+        elif secret := _pattern(pattern).match(data, place):
+            start, end = secret.span(secret.lastindex or 0)
+            if end > start:
+                yield start, end
+
+
 @cache
 def _hints() -> _Probes:
     """Made when there is something to look at closely: that takes milliseconds."""
@@ -306,6 +411,24 @@ def _hints() -> _Probes:
 
 
 _LONG_COVER = pattern(re.escape(HIDDEN) + rb"\*+")
+
+
+def _way(probe: bytes, at: int) -> bytes:
+    """An expression for a probe whose character at this place was just found."""
+    before, behind = re.escape(probe[: at + 1]), re.escape(probe[at + 1 :])
+    return (b"(?<=%b)" % before if at else b"") + b"(?=%b)()" % behind
+
+
+def _within(
+    entry: tuple[bytes, int], entries: Iterable[tuple[bytes, int]]
+) -> list[tuple[bytes, int]]:
+    """Shorter probes that are there wherever this one is, around the same character."""
+    probe, at = entry
+    return [
+        (other, place)
+        for other, place in entries
+        if len(other) < len(probe) and place <= at and probe.startswith(other, at - place)
+    ]
 
 
 def _rarest(text: bytes) -> int:

@@ -42,6 +42,7 @@ _HEADER = pattern(rb"\s*[A-Za-z-]{3,20}: ")
 _ALL_BASE64 = pattern(rb"[ \t]*(?P<run>[A-Za-z0-9+/=]*)[ \t\r]*")
 _LEAST_GUESSED = 8
 _LEAST_MIXED = 16
+_LONGEST_SENTENCE = 300
 
 Span = tuple[int, int]
 
@@ -113,7 +114,7 @@ def _go_on(data: bytes, place: int, block: Block) -> tuple[int, Block | None]:
             size = block.size + end - place
             return end, None if is_over or size > LONGEST_BLOCK else block._replace(size=size)
         line_end = _line_end(data, place)
-        is_ended = line_end < len(data)
+        is_ended = data[line_end : line_end + 1] == b"\n"
         stop = min(line_end + is_ended, place + max(0, LONGEST_BLOCK - block.size))
         depth = block.depth
         for found in _EITHER.finditer(data, place, stop):
@@ -154,7 +155,7 @@ def _is_guessed(run: bytes, *, is_first: bool) -> bool:
 
 def _is_sentence(data: bytes, place: int, line_end: int) -> bool:
     """Whether the BEGIN line only speaks of a key."""
-    rest = data[place:line_end]
+    rest = data[place : min(line_end, place + _LONGEST_SENTENCE)]
     if _HEADER.match(rest) or _END.search(rest) or any(map(_is_mixed, _MATERIAL.findall(rest))):
         return False
     return _SENTENCE.match(rest) is not None
@@ -165,5 +166,7 @@ def _is_mixed(run: bytes) -> bool:
 
 
 def _line_end(data: bytes, place: int) -> int:
-    end = data.find(b"\n", place)
-    return len(data) if end < 0 else end
+    """Where the line ends, or as far as a block may reach."""
+    last = min(len(data), place + LONGEST_BLOCK)
+    end = data.find(b"\n", place, last)
+    return last if end < 0 else end
