@@ -91,6 +91,10 @@ class _Settings:
         self.now = now
 
 
+class _NoPolicies:
+    advanced = None
+
+
 class Desk:
     """What the handlers of files, search and git use of a context."""
 
@@ -110,6 +114,7 @@ class Desk:
         )
         self.settings = _Settings(Settings(files=self.spec, git=git or GitSpec()))
         self.files = _Files(Roots(self.spec, str(self.project), self._never), str(self.project))
+        self.authority = _NoPolicies()
         self.tasks = LocalTasks()
         self.logs = str(folder / "logs")
         self.searches = asyncio.Semaphore(4)

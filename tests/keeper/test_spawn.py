@@ -41,6 +41,21 @@ def test_bad_directory(keeper: KeeperProcess, way: Message) -> None:
     assert error["message"] == "entering directory /no/such/place: No such file or directory"
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_folder_that_leads_elsewhere(keeper: KeeperProcess, tmp_path: Path, way: Message) -> None:
+    """A program that must run below a folder is not started where a link leads out of it."""
+    project, outside = tmp_path / "project", tmp_path / "project-outside"
+    project.mkdir()
+    outside.mkdir()
+    (project / "link").symlink_to(outside)
+    for folder in (project / "link", outside, project / ".."):
+        error = _failure(keeper, "true", cwd=str(folder), beneath=str(project), **way)
+        assert (error["stage"], error["errno"]) == ("directory", errno.EXDEV)
+        assert f"not below {project}" in error["message"]
+    request = keeper.request("true", cwd=str(project), beneath=str(project), **way)
+    assert keeper.link.ask("spawn", **request)["ok"]
+
+
 def test_a_failure_is_told_whatever_number_readiness_has(keeper: KeeperProcess) -> None:
     """The descriptor to say «ready» on may have any number, also that of a pipe of the keeper's."""
     reader, writer = os.pipe()

@@ -26,6 +26,7 @@ def hold() -> Iterator[Hold]:
                 ],
                 "security": {"filters": {"forbid": ["*rm -rf*"]}},
                 "commands": {"allowed_types": ["binary"]},
+                "mcp": {"run": True},
             }
         )
         for name in ("app/secrets/deep/key.txt", "secrets/key.txt"):
@@ -163,3 +164,34 @@ def test_an_operator_reloads_only_what_an_admin_has_loaded(hold: Hold) -> None:
     config.write_text(before)
     (hold.project / "pool.env").unlink()
     hold.ask("reload")
+
+
+def test_a_program_does_not_run_outside_through_a_link(hold: Hold) -> None:
+    """Neither by `run` nor by a command with a folder of the caller's, nor after a restart."""
+    outside = hold.folder / "outside"
+    outside.mkdir()
+    inside = hold.project / "inside"
+    inside.mkdir()
+    (hold.project / "leads").symlink_to(outside)
+    (hold.project / "stays").symlink_to(inside)
+    session = hold.ask("open_session", client="an assistant")["token"]
+    caller = {"token": session, "door": "mcp"}
+    touch = ["sh", "-c", "touch been-here; exec sleep 100"]
+    for folder, said in (("leads", "leads out"), ("..", "not below"), (".git/hooks", "denied")):
+        (hold.project / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+        with pytest.raises(HoldfastError, match=said):
+            hold.ask("run", argv=touch, service="walker", working_dir=folder, caller=caller)
+    hold.ask("run", argv=touch, service="walker", working_dir="stays", caller=caller)
+    wait_for(lambda: (inside / "been-here").exists())
+    (hold.project / "stays").unlink()
+    (hold.project / "stays").symlink_to(outside)
+    hold.ask("restart", services=["walker"], wait=False)
+    why = wait_for(lambda: hold.service("walker").get("reason"), what="a failed start")
+    assert "not below" in str(why)
+    hand = token(hold, "walking hand", "operator")
+    for folder in ("leads", str(outside), "../outside"):
+        command = {"command": "touch been-here", "working_dir": folder}
+        result = hold.ask("execute_command", custom_command=command, caller=through(hand))
+        assert result["outcome"] == "failed", result
+    assert list(outside.iterdir()) == []
+    hold.ask("remove", services=["walker"])

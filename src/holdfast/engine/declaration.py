@@ -84,6 +84,8 @@ def spawn_message(
         message["cols"], message["rows"] = DEFAULT_COLUMNS, DEFAULT_ROWS
         # The caller's terminal is not the one that the service gets.
         message["env"].setdefault("TERM", DEFAULT_TERM)
+    if spec.confined_to is not None:
+        message["beneath"] = spec.confined_to
     if spec.sockets:
         message["pass_fds"] = list(spec.sockets)
     if spec.origin == "gate":

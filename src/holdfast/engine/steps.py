@@ -86,8 +86,10 @@ class CommandStep(Step):
         *,
         part: str = "",
         env: dict[str, str] | None = None,
+        beneath: str | None = None,
     ) -> None:
         super().__init__(prepared.what, part)
+        self._beneath = beneath
         self._tasks = tasks
         self.run_id = new_run_id()
         self._prepared = prepared
@@ -105,6 +107,7 @@ class CommandStep(Step):
             env={**around.env, **prepared.env, **self._env},
             environ=around.environ,
             user=around.user,
+            beneath=self._beneath,
             on_output=(told := CoveredOutput(on_output)).add,
             run_id=self.run_id,
         )

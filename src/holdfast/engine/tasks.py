@@ -39,6 +39,8 @@ class Task(msgspec.Struct, frozen=True):
     environ: str | None = None
     """Key of an environment in the keeper's memory that it starts from."""
     user: str | None = None
+    beneath: str | None = None
+    """The folder that it must run below, wherever links lead."""
     on_output: Callable[[str, bytes], bool | None] | None = None
     """Told what it prints: stream (out, err) and bytes. True says that this is enough: the task
     is ended, and its result says killed."""
@@ -231,6 +233,8 @@ def _spawn_message(task: Task, run_id: str) -> dict[str, Any]:
         message["environ"] = task.environ
     if task.user is not None:
         message["user"] = task.user
+    if task.beneath is not None:
+        message["beneath"] = task.beneath
     return message
 
 

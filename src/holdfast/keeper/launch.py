@@ -94,6 +94,7 @@ class Launch:
 
     __slots__ = (
         "argv",
+        "beneath",
         "cgroup",
         "cwd",
         "env",
@@ -124,6 +125,8 @@ class Launch:
         self.cwd = cwd
         self.stdio = stdio
         self.slave = slave
+        self.beneath: str | None = None
+        """The folder that `cwd` must lie below, wherever links lead."""
         self.user: User | None = None
         self.rlimits: dict[int, Limits] = {}
         self.cgroup: str | None = None
@@ -140,7 +143,8 @@ class Launch:
         """To be set last: until then, descriptors beyond it may be needed."""
 
     def restrict(self, asked: dict[str, Any]) -> None:
-        """Take user, limits, umask and niceness from a request."""
+        """Take user, limits, umask, niceness and confinement from a request."""
+        self.beneath = asked.get("beneath")
         if user := asked.get("user"):
             self.user = User(str(user))
             if self.user.uid == os.geteuid() and self.user.gid == os.getegid():

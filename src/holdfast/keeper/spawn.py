@@ -104,7 +104,7 @@ def find_program(name: str, env: dict[str, str]) -> str:
 
 
 def _posix_spawn(launch: Launch) -> int:
-    _enter(launch.cwd)
+    _enter(launch)
     try:
         program = find_program(launch.argv[0], launch.env)
         actions: list[tuple[Any, ...]] = []
@@ -169,7 +169,7 @@ def _become(launch: Launch, writer: int) -> NoReturn:
             ("limits", "entering its cgroup", _enter_cgroup),
             ("limits", "setting limits", _limit),
             ("user", f"changing to user {launch.user.name if launch.user else ''}", _change_user),
-            ("directory", f"entering directory {launch.cwd}", lambda it: os.chdir(it.cwd)),
+            ("directory", f"entering directory {launch.cwd}", _change_directory),
             ("exec", f"running {launch.argv[0]}", _execute),
         ]
         for stage, doing, step in stages:  # noqa: B007 - the failing one is reported
@@ -263,11 +263,22 @@ def _execute(launch: Launch) -> None:
     os.execve(program, launch.argv, launch.env)
 
 
-def _enter(directory: str) -> None:
+def _change_directory(launch: Launch) -> None:
+    """What is asked is where one is afterwards: no link can be swapped in between."""
+    os.chdir(launch.cwd)
+    if launch.beneath is not None:
+        here = os.getcwd()
+        if not f"{here}/".startswith(f"{launch.beneath.rstrip('/')}/"):
+            raise OSError(errno.EXDEV, f"it leads to {here}, which is not below {launch.beneath}")
+
+
+def _enter(launch: Launch) -> None:
+    doing = f"entering directory {launch.cwd}"
     try:
-        os.chdir(directory)
+        _change_directory(launch)
     except OSError as error:
-        raise failure("directory", f"entering directory {directory}", error.errno or 0) from None
+        os.chdir("/")
+        raise failure("directory", doing, error.errno or 0, error.strerror or "") from None
     except ValueError as error:
         raise failure("directory", "entering directory", errno.EINVAL, str(error)) from None
 

@@ -30,7 +30,7 @@ class Applies(str, Enum):
 APPLIES: dict[str, Applies] = {
     **dict.fromkeys(
         (
-            *("argv", "working_dir", "env", "environment", "terminal", "stdin"),
+            *("argv", "working_dir", "confined_to", "env", "environment", "terminal", "stdin"),
             *("user", "umask", "rlimits", "notify", "sockets", "ports"),
             *("memory_limit", "cpu_limit", "process_limit"),
         ),

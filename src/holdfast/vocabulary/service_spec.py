@@ -107,6 +107,8 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     command_words: int = 1
     """How many words of `argv` are the command; `restart` with `args` replaces the rest."""
     working_dir: str
+    confined_to: str | None = None
+    """The folder that it must run below, wherever links lead; given for who is not the owner."""
     env: dict[str, str] = {}
     environment: Literal["inherit", "clean"] = "inherit"
     enabled: bool = True

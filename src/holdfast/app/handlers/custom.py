@@ -7,6 +7,7 @@ order, and who is told.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from holdfast.engine.followers import Follower
 from holdfast.engine.steps import CommandStep, OwnStep, Step, Surroundings
 from holdfast.engine.workflows import Activity, Procedure
 from holdfast.rules import command_words as rules
-from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import COMMANDS, Command
 from holdfast.vocabulary.commands.custom import (
     CancelWorkflow,
@@ -31,6 +32,7 @@ from holdfast.vocabulary.commands.custom import (
     Workflows,
 )
 from holdfast.vocabulary.commands.services import Restart
+from holdfast.vocabulary.custom_commands import CustomCommand
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.results import Done, Result, WorkflowInfo, WorkflowResult, WorkflowsResult
@@ -45,15 +47,15 @@ def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> An
     around, settings = Surroundings.of(runner), context.settings.now
     words = command.start_args if command.start_args is not None else command.args
     restart = Restart(service=runner.name, args=words, env_vars=command.env_vars)
-    steps: list[Step] = [
-        CommandStep(context.tasks, rules.prepare(one, settings), around, part="pre")
-        for one in command.pre_commands or ()
-    ]
+
+    def step(asked: CustomCommand, part: str) -> Step:
+        beneath = _confined(context, actor, around, asked.working_dir)
+        prepared = rules.prepare(asked, settings)
+        return CommandStep(context.tasks, prepared, around, part=part, beneath=beneath)
+
+    steps: list[Step] = [step(one, "pre") for one in command.pre_commands or ()]
     steps.append(OwnStep(_perform(context, actor), restart, f"restart {runner.name}", "restart"))
-    steps += [
-        CommandStep(context.tasks, rules.prepare(one, settings), around, part="post")
-        for one in command.post_commands or ()
-    ]
+    steps += [step(one, "post") for one in command.post_commands or ()]
     procedure = Procedure(
         name=f"custom restart of {runner.name}",
         steps=steps,
@@ -76,9 +78,10 @@ def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> 
             around = replace(around, env=command.environment)
         if command.working_dir is not None:
             around = replace(around, working_dir=command.working_dir)
+    beneath = _confined(context, actor, around, command.asked.working_dir)
     procedure = Procedure(
         name="command",
-        steps=[CommandStep(context.tasks, prepared, around)],
+        steps=[CommandStep(context.tasks, prepared, around, beneath=beneath)],
         by=actor.name,
         service=command.service,
         is_single=True,
@@ -162,6 +165,17 @@ def _told(spec: StepSpec, settings: Settings) -> str:
         words = {"log": f'prints "{what}"', "silent": f"prints nothing for {what} s"}
         return f"wait until {names} {words.get(kind, f'is {kind}')}"
     return f"{spec.action.replace('_', ' ')} {names}"
+
+
+def _confined(
+    context: Context, actor: Actor, around: Surroundings, working_dir: str | None
+) -> str | None:
+    """The folder that a command must run below, if its caller chose another than usual: the
+    project, or where the service runs. The owner goes where he likes."""
+    if working_dir is None or actor.role is Role.OWNER:
+        return None
+    project, usual = os.path.realpath(context.project or "/"), os.path.realpath(around.working_dir)
+    return project if f"{usual}/".startswith(f"{project.rstrip('/')}/") else usual
 
 
 def _project(context: Context) -> Surroundings:
