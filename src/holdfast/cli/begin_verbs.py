@@ -28,6 +28,7 @@ BEGIN_VERBS = (
         options=(
             Option("-d --detach", "return when they run, instead of showing their output"),
             Option("--unless-stopped", "leave off what was stopped by hand; for the start at boot"),
+            Option("--trust", "start a configuration that an assistant may have written"),
             NO_WAIT,
             TIMEOUT,
             TIMESTAMPS,
@@ -43,7 +44,10 @@ BEGIN_VERBS = (
             "(twice: at once); in one that joined it, it only detaches. So does closing the\n"
             "terminal: services go on, and `holdfast up` shows them again.\n"
             "The one that started Holdfast shows its log, too, on standard error: warnings,\n"
-            "or all of it if you give a --log-level, or log_level in the configuration."
+            "or all of it if you give a --log-level, or log_level in the configuration.\n"
+            "A configuration that was found inside the project of another Holdfast is named.\n"
+            "If it was written while that one ran, you are asked before its first start;\n"
+            "where nobody can be asked, it is refused (exit code 5) without --trust."
         ),
         examples=(
             ("holdfast up", "start everything and show its output"),

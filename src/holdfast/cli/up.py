@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from holdfast.cli import trust
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.client.reach import SupervisorAway
@@ -26,6 +27,7 @@ def up(call: Call) -> int:
     is_detached = bool(call.options.get("detach"))
     check_there_is_something(call)
     tell_unread(call, call.places.config)
+    trust.check(call)
     if is_detached:
         return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
     from holdfast.cli.interrupts import heed_sigterm
@@ -91,6 +93,7 @@ def _shown(call: Call, result: dict[str, Any]) -> list[str]:
 def start_quietly(call: Call) -> None:
     """Start Holdfast and its services without a word, for who speaks another language."""
     check_there_is_something(call)
+    trust.check(call)
     try:
         launch(call, lambda: call.ask("up", **_fields(call, is_detached=False)))
     finally:
