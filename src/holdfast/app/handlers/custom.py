@@ -7,7 +7,6 @@ order, and who is told.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from holdfast.app.context import Context
 from holdfast.app.followed import Followed
 from holdfast.app.handlers.chosen import the_service
+from holdfast.app.working_folders import confinement
 from holdfast.engine import caller
 from holdfast.engine.followers import Follower
 from holdfast.engine.steps import CommandStep, OwnStep, Step, Surroundings
@@ -170,12 +170,11 @@ def _told(spec: StepSpec, settings: Settings) -> str:
 def _confined(
     context: Context, actor: Actor, around: Surroundings, working_dir: str | None
 ) -> str | None:
-    """The folder that a command must run below, if its caller chose another than usual: the
-    project, or where the service runs. The owner goes where he likes."""
+    """The folder that a command must run below, if its caller chose another than usual. The owner
+    goes where he likes."""
     if working_dir is None or actor.role is Role.OWNER:
         return None
-    project, usual = os.path.realpath(context.project or "/"), os.path.realpath(around.working_dir)
-    return project if f"{usual}/".startswith(f"{project.rstrip('/')}/") else usual
+    return confinement(context, working_dir, around.working_dir)
 
 
 def _project(context: Context) -> Surroundings:

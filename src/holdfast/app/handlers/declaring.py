@@ -16,6 +16,7 @@ from holdfast.app.handlers.reloading import (
     use_settings,
 )
 from holdfast.app.handlers.requests import claim
+from holdfast.app.working_folders import confinement
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
 from holdfast.engine.declaration import Declaration, environ_digest, recording
@@ -114,7 +115,9 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     if runner is not None:
         _check_the_name_is_free(runner, command, actor)
     if runner is None or runner.run is None:
-        confined_to = await context.in_thread(_confinement, context, command, actor)
+        confined_to = None
+        if actor.door is not Door.CLI:
+            confined_to = await context.in_thread(confinement, context, command.working_dir)
         as_task: dict[str, Any] = {"start_seconds": 0.0, "success_exit_codes": EVERY_CODE}
         spec = ServiceSpec(
             name=name,
@@ -135,29 +138,6 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     outcomes = await context.roster.start([name], wait=command.wait)
     told = await with_last_lines(context, outcomes)
     return RunResult(service=name, outcome=told[name])
-
-
-def _confinement(context: Context, command: Run, actor: Actor) -> str | None:
-    """The folder that it must run below; None: the user at this machine runs it. Raises Refused
-    for a folder that is elsewhere, or denied. The keeper looks again when it is there."""
-    if actor.door is Door.CLI:
-        return None
-    project = os.path.realpath(context.project or "/")
-    folder = os.path.realpath(os.path.join(project, command.working_dir))
-    above = f"{project.rstrip('/')}/"
-    if not f"{folder}/".startswith(above):
-        raise Refused(
-            f'"{command.working_dir}" leads out of the project, to {folder}',
-            "name a folder below the project",
-        )
-    from holdfast.rules.file_access import Located, Root
-
-    parts = tuple(part for part in folder[len(above) :].split("/") if part)
-    denials = context.files.roots.denials
-    reason = denials.reason(Located(Root("project", project, project), parts))
-    if reason is not None:
-        raise Refused(f'"{command.working_dir}" is denied: {reason}', "run it elsewhere")
-    return project
 
 
 def _check_the_name_is_free(runner: ServiceRunner, command: Run, actor: Actor) -> None:
