@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import IO, Any, cast
@@ -19,6 +20,7 @@ from holdfast.engine.known_status import KnownStatus
 from holdfast.engine.repositories import Repositories
 from holdfast.engine.searches import Searches
 from holdfast.engine.tasks import TAIL_BYTES, Task, TaskResult, Tasks
+from holdfast.landlock import restrict
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.codec import command_from
 from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
@@ -37,14 +39,25 @@ class LocalTasks(Tasks):
 
     async def run(self, task: Task) -> TaskResult:
         self.ran.append(task)
+        confined, env = task.confinement, dict(task.env)
+        held = {} if confined is None else {
+            name: os.open(path, os.O_RDONLY) for name, path in confined.open.items()
+        }  # fmt: skip
+        env |= {name: f"/proc/self/fd/{folder}" for name, folder in held.items()}
         process = subprocess.Popen(  # noqa: ASYNC220
             task.argv,
             cwd=task.working_dir,
-            env=task.env,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            pass_fds=tuple(held.values()),
+            preexec_fn=None
+            if confined is None
+            else partial(restrict, confined.read, confined.write),
         )
+        for folder in held.values():
+            os.close(folder)
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(None, _listen, process, task)

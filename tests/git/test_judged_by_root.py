@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -146,21 +147,24 @@ def test_paths_within_the_limits_are_still_served(house: House) -> None:
     assert "secrets/plan.txt" in house.ask(bot(), "git_status", repository="src")
 
 
-def test_a_repository_within_the_limits_is_its_own(house: House) -> None:
+def test_a_repository_within_the_limits_is_its_own(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its own root counts, and not another's that takes its place after it was judged."""
     house.desk.git("init", "-q", "src")
     mine = bot("src/**")
     assert '"repository":"src"' in house.ask(mine, "git_status", repository="src")
-    find = house.desk.repositories.find
+    opened = house.desk.repositories.opened
     seen: list[int] = []
 
-    async def swapped(*arguments: Any, **options: Any) -> Any:
-        found = await find(*arguments, **options)
-        if not seen:
-            os.rename(house.desk.project / "src/.git", house.desk.project / "moved")
-        seen.append(1)
-        return found
+    @asynccontextmanager
+    async def swapped(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
+        async with opened(*arguments, **options) as found:
+            if not seen:
+                os.rename(house.desk.project / "src/.git", house.desk.project / "moved")
+            seen.append(1)
+            yield found
 
-    house.desk.repositories.find = swapped  # type: ignore[method-assign]
+    monkeypatch.setattr(house.desk.repositories, "opened", swapped)
     with pytest.raises(HoldfastError, match="another repository"):
         house.ask(mine, "git_log", repository="src")

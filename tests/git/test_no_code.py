@@ -349,7 +349,10 @@ def test_a_work_tree_is_where_it_lies(hostile: Hostile, tmp_path: Path) -> None:
     assert "secret" not in hostile.desk.ask("git_diff").text
 
 
-@pytest.mark.parametrize("kind", ["file", "link", "common", "alternates", "packed-refs"])
+@pytest.mark.parametrize(
+    "kind",
+    ["file", "link", "common", "alternates", "packed-refs", "objects", "refs", "HEAD", "include"],
+)
 def test_data_outside_the_roots_are_refused(tmp_path: Path, kind: str) -> None:
     """A repository whose data lie elsewhere would tell of files that nobody offered."""
     hostile = Hostile(tmp_path)
@@ -366,13 +369,45 @@ def test_data_outside_the_roots_are_refused(tmp_path: Path, kind: str) -> None:
             (inner / "commondir").write_text(f"{outside}\n")
         elif kind == "alternates":
             (inner / "objects/info/alternates").write_text(f"{outside}/objects\n")
-        else:
+        elif kind == "include":
+            hostile.desk.git("config", "include.path", str(outside / "config"))
+        elif kind == "packed-refs":
             (inner / "packed-refs").symlink_to("/etc/passwd")
+        else:
+            os.rename(inner / kind, inner / f"{kind}.old")
+            (inner / kind).symlink_to(outside / kind)
     with pytest.raises(Refused, match="below no root"):
         hostile.desk.ask("git_status")
     if kind in ("file", "link"):
         allowed = Desk(tmp_path, git=GitSpec(allow_outside=True))
         assert allowed.ask("git_status").branch == "main"
+
+
+@pytest.mark.parametrize("kind", ["packed-refs", "include", "info/grafts"])
+def test_data_that_are_a_denied_file_are_refused(tmp_path: Path, kind: str) -> None:
+    """Git quotes what it does not understand, and takes names of people from what it includes."""
+    hostile = Hostile(tmp_path)
+    hostile.desk.write(".env", "[user]\n\tname = hunter2\n")
+    if kind == "include":
+        hostile.config("include.path", "../.env")
+    else:
+        (hostile.project / ".git/info").mkdir(exist_ok=True)
+        (hostile.project / ".git" / kind).symlink_to(hostile.project / ".env")
+    for name in ("git_status", "git_log", "git_branches"):
+        with pytest.raises(Refused, match="which is denied") as caught:
+            hostile.desk.ask(name)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_includes_below_a_root_are_read(tmp_path: Path) -> None:
+    """As git reads them; they are no reason to refuse a repository."""
+    hostile = Hostile(tmp_path)
+    hostile.desk.write("shared.gitconfig", "[user]\n\tname = Bea\n")
+    hostile.config("--unset", "user.name")
+    hostile.config("include.path", "../shared.gitconfig")
+    hostile.desk.write("a.txt", "two\n")
+    hostile.desk.ask("git_commit", message="m", paths=["a.txt"])
+    assert hostile.desk.git("log", "-1", "--format=%an").strip() == "Bea"
 
 
 def test_a_repository_above_the_root_is_not_found(tmp_path: Path) -> None:
@@ -390,17 +425,14 @@ def test_who_owns_a_repository_matters_if_it_may_run_programs(
 ) -> None:
     """Another user's hooks are never run."""
     desk = Desk(tmp_path, git=GitSpec(allow_hooks=True))
-    real = os.stat
+    real = os.fstat
 
-    def fake(path: Any, *more: Any, **options: Any) -> os.stat_result:
-        found = real(path, *more, **options)
-        if str(path).endswith(".git"):
-            values = list(found)
-            values[stat.ST_UID] = 4242
-            return os.stat_result(values)
-        return found
+    def fake(descriptor: int) -> os.stat_result:
+        values = list(real(descriptor))
+        values[stat.ST_UID] = 4242
+        return os.stat_result(values)
 
-    monkeypatch.setattr(os, "stat", fake)
+    monkeypatch.setattr(os, "fstat", fake)
     with pytest.raises(Refused, match="another user"):
         desk.ask("git_branches")
 
@@ -428,11 +460,11 @@ def test_a_configuration_that_changes_meanwhile(tmp_path: Path) -> None:
 
     async def story() -> None:
         roots = desk.files.roots
-        found = await desk.repositories.find(roots.locate("."), roots.roots)
-        await desk.repositories.check(found, "status")
-        hostile.config("filter.later.clean", str(hostile.script))
-        desk.write("a.txt", "another\n")
-        await desk.repositories.check(found, "add", "--", "a.txt")
+        async with desk.repositories.opened(roots.locate("."), roots) as found:
+            await desk.repositories.check(found, "status")
+            hostile.config("filter.later.clean", str(hostile.script))
+            desk.write("a.txt", "another\n")
+            await desk.repositories.check(found, "add", "--", "a.txt")
 
     asyncio.run(story())
     assert not hostile.marker.exists()

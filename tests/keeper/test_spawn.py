@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import landlock
 from tests.keeper.conftest import KeeperProcess, Message
 
 pytestmark = pytest.mark.unprivileged
@@ -316,3 +317,36 @@ def test_hold_over_253(make_keeper: Callable[..., KeeperProcess]) -> None:
     keeper.link.do("hello", protocol=1, role="supervisor")
     keeper.link.notice("spares_done")
     assert len(keeper.link.held) == 1 + 300
+
+
+@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+def test_a_confined_run_reaches_its_folders_and_no_others(
+    keeper: KeeperProcess, folder: Path
+) -> None:
+    """Nor does what it starts, nor through a link; a folder that is open for it is named to it."""
+    mine, other = folder / "mine", folder / "other"
+    for one in (mine, other):
+        one.mkdir()
+        (one / "file").write_text(f"of {one.name}\n")
+    (mine / "link").symlink_to(other)
+    system = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+    confine = {
+        "read": [path for path in system if os.path.exists(path)],
+        "write": [str(mine), "/dev/null"],
+        "open": {"FOLDER": str(mine)},
+    }
+    script = (
+        "cat file $FOLDER/file ../other/file link/file; sh -c 'cat ../other/file'; "
+        "echo x > ../other/new; echo x > link/new; echo written > new; cat new"
+    )
+    said = _says(keeper, script, cwd=str(mine), confine=confine)
+    assert said.split("\n") == ["of mine", "of mine", "written"]
+    assert not (other / "new").exists()
+
+
+@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+def test_what_cannot_be_confined_is_not_run(keeper: KeeperProcess) -> None:
+    """The failure says at which stage."""
+    confine = {"read": ["/"], "write": [], "open": {"FOLDER": "/no/such/place"}}
+    error = _failure(keeper, "true", confine=confine)
+    assert (error["stage"], error["errno"]) == ("confinement", errno.ENOENT)

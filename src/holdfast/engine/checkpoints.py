@@ -64,7 +64,7 @@ class Checkpoints:
 
     async def ensure(self, repository: Repository, session: str) -> Checkpoint | None:
         """The first checkpoint of a session; None: it has one."""
-        key = (session, repository.work_tree)
+        key = (session, repository.tree.name)
         if key in self._begun:
             return None
         async with self._git.turn(repository):
@@ -138,7 +138,7 @@ class Checkpoints:
         await self._run(repository, seen, *words, may_fail=lambda _: True)
         # Refuses, and changes nothing, if a file is another one than in the tree just taken.
         await self._run(repository, seen, "read-tree", "-m", "-u", seen.tree, tree)
-        await self._in_thread(shadow.keep_modes, top, modes)
+        await self._in_thread(shadow.keep_modes, repository, self._roots().opener, modes)
         return saved, files
 
     async def _refuse_overwriting(

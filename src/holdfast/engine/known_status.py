@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import unchanged
 from holdfast.adapters.git.answers import WorkTree, parse_status, text_of
 from holdfast.adapters.git.repository import Repository, under_way_in
 from holdfast.adapters.git.unchanged import RACY_NANOSECONDS, Mark, Scope, Seen
 from holdfast.adapters.own_log import logger
 from holdfast.engine.repositories import Output, Repositories, failure_of
-from holdfast.rules.file_access import Located, Root
+from holdfast.rules.file_access import Located
 from holdfast.vocabulary.errors import HoldfastError
 
 STATUS = (
@@ -79,15 +80,20 @@ class KnownStatus:
         self._in_thread = in_thread
         self._all: dict[tuple[object, ...], _Known] = {}
 
-    async def ask(self, start: Located, roots: Sequence[Root]) -> tuple[Repository, Answer]:
-        """The state of the work tree that a folder is in."""
-        repository, (known, before, under_way) = await self._git.find_and(start, roots, self._look)
-        if known.answer is not None and _is_same(before, known.before):
-            return repository, known.answer._replace(under_way=under_way)
-        output = await self._git.run(repository, *STATUS)
-        answer = _answer_of(output, under_way)
-        await self._remember(repository, known, before, answer)
-        return repository, answer
+    async def ask(
+        self, start: Located, roots: Roots, check: Callable[[Located], None] = lambda _: None
+    ) -> tuple[Repository, Answer]:
+        """The state of the work tree that a folder is in; `check` may refuse the one that is found.
+        The repository is told by its place only: it is open no more."""
+        async with self._git.opened_and(start, roots, self._look) as (repository, seen):
+            check(repository.place)
+            known, before, under_way = seen
+            if known.answer is not None and _is_same(before, known.before):
+                return repository, known.answer._replace(under_way=under_way)
+            output = await self._git.run(repository, *STATUS)
+            answer = _answer_of(output, under_way)
+            self._remember(repository, roots, known, before, answer)
+            return repository, answer
 
     def close(self) -> None:
         for known in self._all.values():
@@ -95,7 +101,7 @@ class KnownStatus:
                 known.learning.cancel()
 
     def _look(self, repository: Repository) -> tuple[_Known, _Before, str | None]:
-        name = (repository.work_tree, repository.signature, self._git.settings_key())
+        name = (repository.place, repository.signature, self._git.settings_key())
         known = self._all.get(name)
         if known is None:
             if len(self._all) >= _MOST_KNOWN:
@@ -103,16 +109,16 @@ class KnownStatus:
             known = self._all[name] = _Known()
         began = time.time_ns()
         key = unchanged.key_of(repository, known.rules)
-        refs = tuple(unchanged.marks_of(known.refs))
+        refs = tuple(unchanged.marks_of(repository.common.descriptor, known.refs))
         scope = known.scope
-        seen = unchanged.look(scope) if scope is not None and scope.key == key else None
+        seen = unchanged.look(repository, scope) if scope is not None and scope.key == key else None
         return known, _Before(key, refs, seen, began), under_way_in(repository)
 
-    async def _remember(
-        self, repository: Repository, known: _Known, before: _Before, answer: Answer
+    def _remember(
+        self, repository: Repository, roots: Roots, known: _Known, before: _Before, answer: Answer
     ) -> None:
         known.answer = None
-        refs = unchanged.refs_of(repository, answer.tree.branch, answer.tree.upstream)
+        refs = unchanged.refs_of(answer.tree.branch, answer.tree.upstream)
         scope = known.scope
         is_known = refs == known.refs and scope is not None and before.seen is not None
         known.refs = refs
@@ -122,9 +128,9 @@ class KnownStatus:
                 known.answer, known.before = answer, before
             if is_same_scope:
                 return
-        self._learn_soon(repository, known, unchanged.newest_in(before.key))
+        self._learn_soon(repository.place, roots, known, unchanged.newest_in(before.key))
 
-    def _learn_soon(self, repository: Repository, known: _Known, newest: int) -> None:
+    def _learn_soon(self, place: Located, roots: Roots, known: _Known, newest: int) -> None:
         """Find out what there is to look at, after the answer is given and things are settled."""
         now = time.monotonic()
         if known.learning is not None or now - known.learned_at < _RELEARN_SECONDS:
@@ -132,7 +138,7 @@ class KnownStatus:
         known.learned_at = now
         age = time.time_ns() - newest  # stamps of files are wall time
         wait = min(RACY_NANOSECONDS, RACY_NANOSECONDS - age) / 1e9
-        task = asyncio.get_running_loop().create_task(self._learn(repository, known, wait))
+        task = asyncio.get_running_loop().create_task(self._learn_later(place, roots, known, wait))
         known.learning = task
 
         def done(_: asyncio.Task[None]) -> None:
@@ -140,24 +146,28 @@ class KnownStatus:
 
         task.add_done_callback(done)
 
-    async def _learn(self, repository: Repository, known: _Known, wait: float) -> None:
+    async def _learn_later(self, place: Located, roots: Roots, known: _Known, wait: float) -> None:
         await asyncio.sleep(max(0.0, wait))
         try:
-            began = time.time_ns()
             known.scope = None
-            rules = await self._git.ignore_files(repository)
-            if rules is None:
-                return
-            known.rules = rules
-            key = await self._in_thread(unchanged.key_of, repository, known.rules)
-            staged = await self._git.check(repository, *_STAGED)
-            if staged.out.count(b"\0") > unchanged.MOST_ENTRIES:
-                return
-            listed = await self._git.check(repository, *_LISTED)
-            texts = text_of(staged.out), text_of(listed.out)
-            known.scope = await self._in_thread(unchanged.learn, repository, key, *texts, began)
+            async with self._git.opened(place, roots) as repository:
+                await self._learn(repository, known)
         except HoldfastError as error:
             _log.debug("what a status depends on could not be learned: %s", error.message)
+
+    async def _learn(self, repository: Repository, known: _Known) -> None:
+        began = time.time_ns()
+        rules = await self._git.ignore_files(repository)
+        if rules is None:
+            return
+        known.rules = rules
+        key = await self._in_thread(unchanged.key_of, repository, known.rules)
+        staged = await self._git.check(repository, *_STAGED)
+        if staged.out.count(b"\0") > unchanged.MOST_ENTRIES:
+            return
+        listed = await self._git.check(repository, *_LISTED)
+        texts = text_of(staged.out), text_of(listed.out)
+        known.scope = await self._in_thread(unchanged.learn, repository, key, *texts, began)
 
 
 def _answer_of(output: Output, under_way: str | None) -> Answer:

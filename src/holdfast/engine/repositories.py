@@ -1,24 +1,37 @@
-"""Git as a task: finds the repository, keeps it from running code, and runs one command.
+"""Git as a task: opens the repository, keeps it from running code, and runs one command.
 
 Owns what is known of each repository's configuration, read anew whenever its files change, and
 the turn of those who change one repository. Decides nothing about who may ask.
+
+Git is given descriptors instead of names (its folder, GIT_DIR, GIT_COMMON_DIR and the objects), so
+that a folder that is swapped for a link leads it nowhere else. But git asks for the name of its
+folder and goes there again, and follows paths below it. So the kernel keeps it, by Landlock, to
+what was opened. Where there is no Landlock, the names are compared before and afterwards: what
+happens in between is not seen.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
+from holdfast import landlock
+from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import repository as places
 from holdfast.adapters.git.answers import RawChange
 from holdfast.adapters.git.repository import Repository
-from holdfast.engine.tasks import Task, TaskResult, Tasks
+from holdfast.adapters.own_log import logger
+from holdfast.engine.tasks import Confinement, Task, TaskResult, Tasks
 from holdfast.rules import git_safety as safety
 from holdfast.rules.excerpts import Excerpt
-from holdfast.rules.file_access import Located, Root
+from holdfast.rules.file_access import Located
 from holdfast.rules.git_safety import Allowed, Entry
 from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.git_spec import GitSpec
@@ -35,6 +48,21 @@ _MOST_OVERRIDES = 1000
 _MOST_LINKS = 200
 _LONGEST_LINK = 4096
 T = TypeVar("T")
+_INDEX = "GIT_INDEX_FILE"
+_DEVICES = ("/dev/null", "/dev/zero")
+_SYSTEM = (
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec"),
+    *("/usr/share", "/usr/local/bin", "/usr/local/lib", "/usr/local/libexec", "/usr/local/share"),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"),
+    *("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+    *("/etc/localtime", "/etc/hosts", "/etc/host.conf", "/etc/resolv.conf", "/etc/gai.conf"),
+    *("/dev/urandom", "/sys/devices/system/cpu/online"),
+)
+"""No folder in which somebody keeps repositories."""
+_HELD = re.compile(r"/proc/self/fd/\d+")
+_HELD_STORE = re.compile(_HELD.pattern + r"(?=/(?:[0-9a-f]{2}|pack|info/alternates)\b)")
+"""How git calls the folders that it found open: its objects, and all others."""
+_log = logger("repositories")
 _PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
 
@@ -62,6 +90,8 @@ class NoGit(Failed):
 class _Known(NamedTuple):
     entries: list[Entry]
     filters: list[str]
+    files: tuple[str, ...]
+    """That its configuration includes."""
 
 
 class Repositories:
@@ -83,36 +113,59 @@ class Repositories:
         self._users_key: tuple[object, ...] = ()
         self._turns: dict[str, asyncio.Lock] = {}
         self._program: str | None = None
+        self._system: tuple[str, ...] | None = None
+        """What git needs of the system to run; None: it is not confined."""
 
-    async def find(
-        self, start: Located, roots: Sequence[Root], *, may_be_missing: bool = False
-    ) -> Repository:
-        """The repository of a folder, or of a file that may not be there yet."""
-        return (await self.find_and(start, roots, lambda _: None, may_be_missing=may_be_missing))[0]
+    @asynccontextmanager
+    async def opened(
+        self, start: Located, roots: Roots, *, may_be_missing: bool = False
+    ) -> AsyncIterator[Repository]:
+        """The repository of a folder, or of a file that may not be there yet, while it is open."""
+        looking = self.opened_and(start, roots, lambda _: None, may_be_missing=may_be_missing)
+        async with looking as (repository, _):
+            yield repository
 
-    async def find_and(
+    @asynccontextmanager
+    async def opened_and(
         self,
         start: Located,
-        roots: Sequence[Root],
+        roots: Roots,
         look: Callable[[Repository], T],
         *,
         may_be_missing: bool = False,
-    ) -> tuple[Repository, T]:
+    ) -> AsyncIterator[tuple[Repository, T]]:
         """The same, and what else is to be seen there, in the same thread."""
         users_files, spec = _users_files(self._home(), self._passed()), self._spec()
 
-        def find() -> tuple[Repository, T]:
-            found, self._users_key = _find(start, roots, spec, may_be_missing, users_files)
-            return found, look(found)
+        def find() -> tuple[ExitStack, Repository, T]:
+            with ExitStack() as stack:
+                found = places.find(
+                    start,
+                    roots,
+                    stack,
+                    allow_outside=spec.allow_outside,
+                    may_be_missing=may_be_missing,
+                )
+                self._users_key = tuple((path, _stamp(path)) for path in users_files)
+                return stack.pop_all(), found, look(found)
+            raise AssertionError("unreachable")
 
-        both: tuple[Repository, T] = await self._in_thread(find)
-        return both
+        finding = asyncio.ensure_future(self._in_thread(find))
+        try:
+            stack, repository, seen = await asyncio.shield(finding)
+        except asyncio.CancelledError:
+            finding.add_done_callback(_close_unused)
+            raise
+        try:
+            yield repository, seen
+        finally:
+            stack.close()
 
     def turn(self, repository: Repository) -> asyncio.Lock:
         """Held by who changes it: git's own locks fail instead of waiting."""
         if len(self._turns) > _MOST_KNOWN:
             self._turns = {key: lock for key, lock in self._turns.items() if lock.locked()}
-        return self._turns.setdefault(repository.common_dir, asyncio.Lock())
+        return self._turns.setdefault(repository.common.name, asyncio.Lock())
 
     async def filters(self, repository: Repository) -> list[str]:
         """Filters of its configuration that are not run."""
@@ -140,7 +193,7 @@ class Repositories:
         named = [text.replace("~", home, 1) if text[:2] == "~/" else text for text in given if text]
         if any(text.startswith(("~", "%")) for text in named):
             return None
-        named = [os.path.join(repository.work_tree, text) for text in named]
+        named = [os.path.join(repository.place.absolute, text) for text in named]
         return [*named, f"{place}/git/ignore", f"{place}/git/attributes"]
 
     def settings_key(self) -> tuple[object, ...]:
@@ -163,24 +216,37 @@ class Repositories:
     ) -> Output:
         """One command of git, to its end, or until there is enough of it. Not `is_guarded`:
         with no configuration of the repository in play."""
+        known = await self._learn(repository)
+        users = await self._users_entries(repository)
+        spec = self._spec()
         if is_guarded:
-            known = await self._learn(repository)
-            spec = self._spec()
             allowed = Allowed(spec.allow_hooks, spec.allow_programs)
             config = [
-                *safety.users_own(await self._users_entries(repository), known.entries),
+                *safety.users_own(users, known.entries),
                 *safety.overrides(known.entries, allowed),
                 *config,
             ]
         env = safety.environment(
             git_dir=repository.git_dir,
-            work_tree=repository.work_tree,
+            work_tree=".",
             path=self._path(),
             home=self._home(),
             config=config,
-            more={**self._passed(), **(more or {})},
+            more={**_places(repository), **self._passed(), **(more or {})},
         )
-        return await self._run(words, repository.work_tree, env, seconds, excerpt, most)
+        confinement = None
+        if not spec.allow_hooks and not spec.allow_programs:
+            files = [
+                *self._pattern_files([*users, *known.entries], repository),
+                *known.files,
+            ]
+            confinement = self._confinement(repository, files, more or {})
+        if confinement is None:
+            await self._in_thread(repository.check_same)
+        output = await self._run(words, repository, env, seconds, excerpt, most, confinement)
+        if confinement is None:
+            await self._in_thread(repository.check_same)
+        return output
 
     async def check(self, repository: Repository, *words: str, **options: Any) -> Output:
         """The same; raises if git says no."""
@@ -222,17 +288,19 @@ class Repositories:
         await self._find_program()
         env = safety.environment(
             git_dir=repository.git_dir,
-            work_tree=repository.work_tree,
+            work_tree=".",
             path=self._path(),
             home=self._home(),
             config=(),
+            more=_places(repository),
         )
-        words = ("config", "--list", "-z", "--includes")
-        output = await self._run(words, repository.work_tree, env, READ_SECONDS, None, MOST_PARSED)
+        words = ("config", "--list", "-z", "--includes", "--show-origin")
+        output = await self._run(words, repository, env, READ_SECONDS, None, MOST_PARSED)
         if output.code != 0 or output.is_cut:
             raise failure_of(output, "config")
-        entries = safety.parse_listing(output.out)
+        entries, origins = safety.parse_listing(output.out)
         spec = self._spec()
+        files = await self._in_thread(self._check_origins, repository, origins)
         if len(safety.overrides(entries, Allowed())) > _MOST_OVERRIDES:
             raise Refused("the configuration of this repository names too many programs")
         if safety.is_unsteady(entries) and not spec.allow_programs:
@@ -242,13 +310,49 @@ class Repositories:
             )
         if spec.allow_hooks or spec.allow_programs:
             await self._in_thread(_check_owner, repository)
-        known = _Known(entries, safety.filters_of(entries))
+        known = _Known(entries, safety.filters_of(entries), files)
         if not safety.has_includes(entries):
             # What is included may change without a trace in the repository itself.
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[repository.signature] = known
         return known
+
+    def _check_origins(self, repository: Repository, origins: Sequence[str]) -> tuple[str, ...]:
+        """Files that the configuration includes; Refused for one below no root, or denied."""
+        own = tuple(f"{folder}/" for folder in (repository.git_dir, repository.common_dir))
+        found = []
+        for origin in origins:
+            path = os.path.join(repository.place.absolute, origin)
+            if not origin.startswith(own) or "/../" in origin:
+                why = f"its configuration includes {os.path.realpath(path)}"
+                places.check_file(repository, path, why, allow_outside=self._spec().allow_outside)
+                found.append(os.path.realpath(path))
+        return tuple(found)
+
+    def _confinement(
+        self, repository: Repository, files: Sequence[str], more: Mapping[str, str]
+    ) -> Confinement | None:
+        """What git may reach: the system's programs, what was opened, and our own files."""
+        if self._system is None:
+            return None
+        own = [more["GIT_DIR"]] if "GIT_DIR" in more else []
+        own += [os.path.dirname(more[_INDEX])] if _INDEX in more else []
+        opened = dict.fromkeys(anchor.path for anchor in repository.anchors)
+        held = {"GIT_DIR": repository.git_dir, **_places(repository)}
+        held = {name: path for name, path in held.items() if name not in more}
+        return Confinement((*self._system, *files), (*_DEVICES, *opened, *own), held)
+
+    def _pattern_files(self, entries: Sequence[Entry], repository: Repository) -> list[str]:
+        """Files that say what is ignored, and which attributes files have."""
+        home = self._home()
+        place = self._passed().get("XDG_CONFIG_HOME") or f"{home}/.config"
+        found = [f"{place}/git/ignore", f"{place}/git/attributes"]
+        for key, value in entries:
+            if key in ("core.excludesfile", "core.attributesfile") and value:
+                path = value.replace("~", home, 1) if value[:2] == "~/" else value
+                found.append(os.path.join(repository.place.absolute, path))
+        return found
 
     async def _users_entries(self, repository: Repository) -> list[Entry]:
         """What the user's own configuration says for this repository, as far as it runs nothing;
@@ -259,11 +363,10 @@ class Repositories:
         home, passed = self._home(), self._passed()
         env = {"PATH": self._path(), "HOME": home, "LC_ALL": "C", **passed}
         env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_DIR": repository.git_dir}
-        env["GIT_WORK_TREE"] = repository.work_tree
-        words = ("config", "--global", "--list", "-z", "--includes")
-        folder = repository.work_tree
-        output = await self._run(words, folder, env, READ_SECONDS, None, MOST_PARSED)
-        entries = safety.parse_listing(output.out) if output.code == 0 else []
+        env["GIT_WORK_TREE"] = "."
+        words = ("config", "--global", "--list", "-z", "--includes", "--show-origin")
+        output = await self._run(words, repository, env, READ_SECONDS, None, MOST_PARSED)
+        entries = safety.parse_listing(output.out)[0] if output.code == 0 else []
         found = [it for it in entries if it[0] in safety.USERS_OWN or safety.has_includes([it])]
         if not safety.has_includes(found):
             self._users = {self._users_key: found}
@@ -272,11 +375,12 @@ class Repositories:
     async def _run(
         self,
         words: Sequence[str],
-        folder: str,
+        repository: Repository,
         env: dict[str, str],
         seconds: float,
         excerpt: Excerpt | None,
         most: int,
+        confinement: Confinement | None = None,
     ) -> Output:
         kept = bytearray()
         is_cut = False
@@ -294,9 +398,11 @@ class Repositories:
 
         program = self._program or await self._find_program()
         argv = (program, "--no-pager", *words)
-        result = await self._tasks.run(Task("git", argv, folder, seconds, env, on_output=take))
+        folder = repository.work_tree
+        task = Task("git", argv, folder, seconds, env, on_output=take, confinement=confinement)
+        result = await self._tasks.run(task)
         _raise_for(result, is_cut, words[0])
-        err = redact(result.err.decode("utf-8", "replace"))
+        err = redact(_with_names(result.err.decode("utf-8", "replace"), repository))
         return Output(result.code, bytes(kept), err, is_cut)
 
     async def _find_program(self) -> str:
@@ -312,6 +418,15 @@ class Repositories:
             needed = ".".join(map(str, OLDEST_GIT))
             raise Failed(f"{text or 'this git'} is too old to be kept from running code",
                          f"install git {needed} or newer")  # fmt: skip
+        if self._system is None and await self._in_thread(landlock.version):
+            # A git in an unusual place may need more than we know of: then it is not confined.
+            where = (await self._tasks.run(replace(task, argv=(found, "--exec-path")))).out
+            system: tuple[str, ...] = await self._in_thread(_system, found, os.fsdecode(where))
+            confined = replace(task, confinement=Confinement(system, _DEVICES))
+            if (await self._tasks.run(confined)).is_success:
+                self._system = system
+            else:
+                _log.warning("git does not run confined by Landlock: it is run without")
         self._program = found
         return found
 
@@ -363,19 +478,33 @@ def _users_files(home: str, passed: Mapping[str, str]) -> tuple[str, ...]:
     return f"{home}/.gitconfig", f"{place}/git/config"
 
 
-def _find(
-    start: Located,
-    roots: Sequence[Root],
-    spec: GitSpec,
-    may_be_missing: bool,
-    users_files: Sequence[str],
-) -> tuple[Repository, tuple[object, ...]]:
-    if start.parts and not may_be_missing and not os.path.isdir(start.absolute):
-        if not os.path.lexists(start.absolute):
-            raise NotFound(f'no folder "{start.relative}"')
-        start = Located(start.root, start.parts[:-1])
-    found = places.find(start, roots, allow_outside=spec.allow_outside)
-    return found, tuple((path, _stamp(path)) for path in users_files)
+def _close_unused(finding: asyncio.Future[Any]) -> None:
+    """Nobody waits for this repository any more."""
+    if not finding.cancelled() and finding.exception() is None:
+        finding.result()[0].close()
+
+
+def _places(repository: Repository) -> dict[str, str]:
+    """Where git finds the data of a repository, whatever a file of it says."""
+    return {
+        "GIT_COMMON_DIR": repository.common_dir,
+        "GIT_OBJECT_DIRECTORY": repository.store.path,
+    }
+
+
+def _with_names(text: str, repository: Repository) -> str:
+    """What git says, with names of folders instead of descriptors."""
+    for anchor in repository.anchors:
+        text = text.replace(anchor.path, anchor.name)
+    text = _HELD_STORE.sub(lambda _: repository.store.name, text)
+    return _HELD.sub(lambda _: repository.data.name, text)
+
+
+def _system(program: str, libraries: str) -> tuple[str, ...]:
+    """Folders and files of the system that git needs."""
+    wanted = [os.path.dirname(os.path.realpath(program)), libraries.strip(), *_SYSTEM]
+    found = (os.path.realpath(path) for path in wanted if path.startswith("/"))
+    return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
 
 
 def _check_owner(repository: Repository) -> None:

@@ -27,6 +27,17 @@ _END_SECONDS = 10.0
 _PIPE_SECONDS = 0.5
 
 
+class Confinement(msgspec.Struct, frozen=True):
+    """The only files and folders that a task may reach, enforced by the kernel (Landlock)."""
+
+    read: tuple[str, ...]
+    """Also to be executed."""
+    write: tuple[str, ...]
+    """Also to be read, not to be executed."""
+    open: dict[str, str] = {}
+    """Folders that it finds open, by the environment variable that says where."""
+
+
 class Task(msgspec.Struct, frozen=True):
     """A command to run to its end."""
 
@@ -46,6 +57,8 @@ class Task(msgspec.Struct, frozen=True):
     is ended, and its result says killed."""
     run_id: str | None = None
     """Given by who wants to find it again after a supervisor's death."""
+    confinement: Confinement | None = None
+    """None: it may reach whatever the user may."""
 
 
 class TaskResult(msgspec.Struct, frozen=True):
@@ -235,6 +248,8 @@ def _spawn_message(task: Task, run_id: str) -> dict[str, Any]:
         message["user"] = task.user
     if task.beneath is not None:
         message["beneath"] = task.beneath
+    if task.confinement is not None:
+        message["confine"] = msgspec.to_builtins(task.confinement)
     return message
 
 

@@ -96,6 +96,7 @@ class Launch:
         "argv",
         "beneath",
         "cgroup",
+        "confine",
         "cwd",
         "env",
         "keeps_high_limits",
@@ -131,6 +132,9 @@ class Launch:
         self.rlimits: dict[int, Limits] = {}
         self.cgroup: str | None = None
         """To be entered before the program is executed: it has limits."""
+        self.confine: dict[str, Any] | None = None
+        """Paths that it may `read`, and that it may `write`, and no others; and folders that are
+        `open` for it, by the variable that tells where."""
         self.umask: int | None = None
         self.nice: int | None = None
         self.passed: list[tuple[str, int]] = []
@@ -156,6 +160,7 @@ class Launch:
             self.umask = int(umask, 8) if isinstance(umask, str) else int(umask)
         if asked.get("nice") is not None:
             self.nice = int(asked["nice"])
+        self.confine = asked.get("confine")
 
     @property
     def needs_fork(self) -> bool:
@@ -169,6 +174,7 @@ class Launch:
             or self.ready
             or self.umask is not None
             or self.nice is not None
+            or self.confine is not None
         )
 
 

@@ -170,6 +170,7 @@ def _become(launch: Launch, writer: int) -> NoReturn:
             ("limits", "setting limits", _limit),
             ("user", f"changing to user {launch.user.name if launch.user else ''}", _change_user),
             ("directory", f"entering directory {launch.cwd}", _change_directory),
+            ("confinement", "confining it to its folders", _confine),
             ("exec", f"running {launch.argv[0]}", _execute),
         ]
         for stage, doing, step in stages:  # noqa: B007 - the failing one is reported
@@ -253,6 +254,19 @@ def _within_ceiling(pair: Limits) -> Limits:
 def _change_user(launch: Launch) -> None:
     if launch.user:
         launch.user.become()
+
+
+def _confine(launch: Launch) -> None:
+    if launch.confine is None:
+        return
+    from holdfast import landlock
+
+    # Opened first: who is confined does not reach the descriptors of another process.
+    for name, path in (launch.confine.get("open") or {}).items():
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        os.set_inheritable(folder, True)
+        launch.env[name] = f"/proc/self/fd/{folder}"
+    landlock.restrict(launch.confine.get("read") or (), launch.confine.get("write") or ())
 
 
 def _execute(launch: Launch) -> None:

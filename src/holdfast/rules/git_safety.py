@@ -38,6 +38,8 @@ ALWAYS: tuple[Entry, ...] = (
     ("log.showSignature", FALSE),
     ("merge.verifySignatures", FALSE),
     ("blame.ignoreRevsFile", ""),
+    ("mailmap.file", ""),
+    ("mailmap.blob", ""),
     ("diff.orderFile", "/dev/null"),
     ("gc.auto", "0"),
     ("maintenance.auto", FALSE),
@@ -90,14 +92,21 @@ class Allowed(NamedTuple):
     """Filters, merge drivers and signing."""
 
 
-def parse_listing(data: bytes) -> list[Entry]:
-    """Entries as `git config --list -z` tells them; keys are in lower case but for the middle."""
-    entries = []
-    for item in data.split(b"\0"):
-        if item:
-            key, _, value = item.decode("utf-8", "surrogateescape").partition("\n")
-            entries.append((key, value))
-    return entries
+def parse_listing(data: bytes) -> tuple[list[Entry], list[str]]:
+    """Entries as `git config --list -z --show-origin` tells them, and the files that they are in.
+    Keys are in lower case but for the middle."""
+    entries: list[Entry] = []
+    origins: dict[str, None] = {}
+    items = iter(data.decode("utf-8", "surrogateescape").split("\0"))
+    for origin in items:
+        if not origin:
+            continue
+        kind, _, path = origin.partition(":")
+        if kind == "file":
+            origins[path] = None
+        key, _, value = next(items, "").partition("\n")
+        entries.append((key, value))
+    return entries, list(origins)
 
 
 def has_includes(entries: Iterable[Entry]) -> bool:

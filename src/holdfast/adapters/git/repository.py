@@ -1,4 +1,8 @@
-"""Which repository a folder belongs to, looked for below its root only. Blocking: use a thread.
+"""Which repository a folder belongs to, opened beneath its root. Blocking: use a thread.
+
+A repository is reached through descriptors from then on: a folder that is renamed, or swapped for
+a link, leads neither us nor git elsewhere. Where the system has no `/proc`, it is reached by the
+names that were verified, and whoever runs git compares them before and afterwards.
 
 A repository whose data lie elsewhere (a `.git` file, a link, a common folder, borrowed objects)
 is refused if that is below no root, unless the configuration allows it: reading it would tell of
@@ -7,17 +11,22 @@ files that nobody offered.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
-from holdfast.rules.file_access import Located, Root
+from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
+from holdfast.adapters.files.roots import Roots
+from holdfast.rules.file_access import REPOSITORIES, Located, Root
 from holdfast.vocabulary.errors import NotFound, Refused
 
 _LONGEST_POINTER = 4096
+_LONGEST_LIST = 65536
 _DEEPEST_ALTERNATES = 5
 _MOST_ALTERNATES = 100
+_MOST_LINKS = 200
 UNDER_WAY = (
     ("MERGE_HEAD", "merge"),
     ("rebase-merge", "rebase"),
@@ -26,21 +35,66 @@ UNDER_WAY = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
+_LINKED = ("", "info", "refs", "logs", "objects", "objects/info", "objects/pack")
+"""Folders of a repository's data in which links are looked for."""
 _HINT = "`git: {allow_outside: true}` admits it"
+_ANYTHING = getattr(os, "O_PATH", os.O_NONBLOCK) | os.O_NOFOLLOW
+_HAS_PROC = os.path.isdir("/proc/self/fd")
+
+
+class Anchor(NamedTuple):
+    """A folder that is held open, and the name by which it was found."""
+
+    descriptor: int
+    name: str
+
+    @property
+    def path(self) -> str:
+        """How this folder is reached, whatever has its name by now."""
+        return f"/proc/{os.getpid()}/fd/{self.descriptor}" if _HAS_PROC else self.name
+
+    def is_same(self) -> bool:
+        """Whether the name still means this folder."""
+        try:
+            found = os.stat(self.name, follow_symlinks=False)
+        except OSError:
+            return False
+        held = os.fstat(self.descriptor)
+        return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
 
 
 class Repository(NamedTuple):
-    """A work tree with its repository."""
+    """A work tree with its repository, as long as it is open."""
 
     place: Located
-    git_dir: str
-    common_dir: str
-    signature: tuple[object, ...]
+    tree: Anchor
+    data: Anchor
+    common: Anchor
+    """The data that several work trees share; the same as `data` where there is one."""
+    store: Anchor
+    """Its objects."""
+    roots: Roots
+    """Beneath which it was opened."""
+    beside: tuple[Anchor, ...] = ()
+    """What else belongs to it: where its links lead, and objects that it borrows."""
+    signature: tuple[object, ...] = ()
     """Other than before if its configuration may be."""
 
     @property
     def work_tree(self) -> str:
-        return self.place.absolute
+        return self.tree.path
+
+    @property
+    def git_dir(self) -> str:
+        return self.data.path
+
+    @property
+    def common_dir(self) -> str:
+        return self.common.path
+
+    @property
+    def anchors(self) -> tuple[Anchor, ...]:
+        return (self.tree, self.data, self.common, self.store, *self.beside)
 
     @property
     def root(self) -> Root:
@@ -62,19 +116,39 @@ class Repository(NamedTuple):
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         return Located(self.place.root, (*self.place.parts, *parts))
 
+    def check_same(self) -> None:
+        """Raises Refused if one of its folders was moved or replaced."""
+        if not all(anchor.is_same() for anchor in self.anchors):
+            raise Refused(
+                "a folder of this repository was replaced while git was at work",
+                "ask once more when nobody moves it",
+            )
 
-def find(start: Located, roots: Sequence[Root], *, allow_outside: bool = False) -> Repository:
-    """The repository that a folder of a root is in; raises NotFound if there is none."""
-    for depth in range(len(start.parts), -1, -1):
-        place = Located(start.root, start.parts[:depth])
-        try:
-            found = os.lstat(f"{place.absolute}/.git")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise Refused(f"{place.absolute}/.git: {error.strerror}") from None
-        _refuse_links(place)
-        return _open(place, found, roots, allow_outside)
+
+def find(
+    start: Located,
+    roots: Roots,
+    stack: ExitStack,
+    *,
+    allow_outside: bool = False,
+    may_be_missing: bool = False,
+) -> Repository:
+    """The repository that a folder of a root is in, open until the stack is closed; raises NotFound
+    if there is none."""
+    opening = _Opening(roots, stack, allow_outside)
+    with roots.explained(start):
+        top = opening.root(start.root)
+        for depth in range(len(start.parts), -1, -1):
+            place = Located(start.root, start.parts[:depth])
+            is_named = depth == len(start.parts) and not may_be_missing
+            folder = opening.below(top, place, may_be_missing=not is_named)
+            if folder is None:
+                continue
+            try:
+                found = os.stat(".git", dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            return opening.repository(place, folder, found)
     shown = start.relative or start.root.path
     raise NotFound(
         f'"{shown}" is in no git repository of its root',
@@ -82,88 +156,229 @@ def find(start: Located, roots: Sequence[Root], *, allow_outside: bool = False) 
     )
 
 
-def _refuse_links(place: Located) -> None:
-    if place.parts and os.path.realpath(place.absolute) != place.absolute:
-        raise Refused(f'"{place.relative}" is reached through a link', "name the folder itself")
+class _Opening:
+    """Opens the folders of one repository, each beneath a root."""
+
+    def __init__(self, roots: Roots, stack: ExitStack, allow_outside: bool) -> None:
+        self._roots = roots
+        self._open: Opener = roots.opener
+        self._stack = stack
+        self._allow_outside = allow_outside
+        self._tops: dict[str, int] = {}
+
+    def root(self, root: Root) -> int:
+        if root.path not in self._tops:
+            self._tops[root.path] = self._stack.enter_context(self._roots.opened_root(root))
+        return self._tops[root.path]
+
+    def below(self, top: int, place: Located, *, may_be_missing: bool) -> int | None:
+        """The descriptor of a folder; None: there is no folder, but there may be one above."""
+        try:
+            return self._keep(self._open(top, place.parts, FOLDER))
+        except OSError as error:
+            if error.errno == errno.ELOOP and not may_be_missing:
+                raise Refused(
+                    f'"{place.relative}" is reached through a link', "name the folder itself"
+                ) from None
+            is_file = error.errno == errno.ENOTDIR
+            if is_file and os.path.lexists(place.absolute):
+                return None
+            if error.errno == errno.ENOENT and not may_be_missing:
+                raise NotFound(f'no folder "{place.relative}"') from None
+            if may_be_missing and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+
+    def repository(self, place: Located, folder: int, found: os.stat_result) -> Repository:
+        tree = Anchor(folder, place.absolute)
+        pointer = f"{place.absolute}/.git"
+        if stat.S_ISDIR(found.st_mode):
+            data = self._within(tree, ".git")
+        else:
+            name = self._pointed_at(tree, pointer, found)
+            data = self._elsewhere(name, f"the data of {pointer} are in {name}")
+        common = self._common(data, pointer)
+        for anchor, needed in ((data, "HEAD"), (common, "objects"), (common, "config")):
+            if not _is_there(anchor, needed):
+                raise NotFound(f"{pointer} is no git repository: it has no {needed}")
+        store = self._store(common)
+        beside = [
+            *self._links(data),
+            *(self._links(common) if common != data else ()),
+            *self._alternates(store, _DEEPEST_ALTERNATES),
+        ]
+        return as_it_is(Repository(place, tree, data, common, store, self._roots, tuple(beside)))
+
+    def _pointed_at(self, tree: Anchor, pointer: str, found: os.stat_result) -> str:
+        if stat.S_ISLNK(found.st_mode):
+            return os.path.realpath(pointer)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LONGEST_POINTER:
+            raise NotFound(f"{pointer} is no git repository")
+        text = self._text(tree, ".git") or ""
+        if not text.startswith("gitdir:"):
+            raise NotFound(f"{pointer} is no git repository")
+        return os.path.realpath(os.path.join(tree.name, text[len("gitdir:") :].strip()))
+
+    def _common(self, data: Anchor, pointer: str) -> Anchor:
+        text = self._text(data, "commondir")
+        if text is None:
+            return data
+        name = os.path.realpath(os.path.join(data.name, text.strip()))
+        return self._elsewhere(name, f"the common data of {pointer} are in {name}")
+
+    def _store(self, common: Anchor) -> Anchor:
+        found = os.stat("objects", dir_fd=common.descriptor, follow_symlinks=False)
+        if not stat.S_ISLNK(found.st_mode):
+            return self._within(common, "objects")
+        link = f"{common.name}/objects"
+        return self._elsewhere(os.path.realpath(link), f"{link} is a link")
+
+    def _links(self, folder: Anchor) -> list[Anchor]:
+        """Where links lead that are in the data of a repository."""
+        found = []
+        for inner in _LINKED:
+            for name in self._links_in(folder, inner):
+                link = "/".join(filter(None, (folder.name, inner, name)))
+                try:
+                    target = os.path.realpath(link)
+                except OSError as error:  # it was a link a moment ago
+                    raise Refused(f"{link}: {error.strerror}", "ask once more") from None
+                anchor = self.anything(target, f"{link} is a link to {target}")
+                if anchor is not None:
+                    found.append(anchor)
+        if len(found) > _MOST_LINKS:
+            raise Refused("this repository is refused: its data are links, too many of them")
+        return found
+
+    def _links_in(self, folder: Anchor, inner: str) -> list[str]:
+        try:
+            opened = self._open(folder.descriptor, tuple(filter(None, inner.split("/"))), FOLDER)
+        except OSError:
+            return []  # it is not there, or is a link itself, and counts as such
+        try:
+            with os.scandir(opened) as entries:
+                return [entry.name for entry in entries if entry.is_symlink()]
+        finally:
+            os.close(opened)
+
+    def _alternates(self, store: Anchor, depth: int) -> list[Anchor]:
+        """Objects that are borrowed from other repositories."""
+        text = self._text(store, "info/alternates") or ""
+        found: list[Anchor] = []
+        for line in text.splitlines()[:_MOST_ALTERNATES]:
+            given = line.strip().strip('"')
+            if not given or given.startswith("#"):
+                continue
+            name = os.path.realpath(os.path.join(store.name, given))
+            other = self.anything(name, f"it borrows objects from {name}", FOLDER)
+            if other is None:
+                continue
+            found.append(other)
+            if depth > 0:
+                found += self._alternates(other, depth - 1)
+        return found
+
+    def _within(self, folder: Anchor, name: str) -> Anchor:
+        """A folder in a folder."""
+        try:
+            opened = self._open(folder.descriptor, (name,), FOLDER)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                what = f"{folder.name}/{name} became a link"
+                raise Refused(f"this repository is refused: {what}", "ask once more") from None
+            raise Refused(f"{folder.name}/{name}: {error.strerror}") from None
+        return Anchor(self._keep(opened), f"{folder.name}/{name}")
+
+    def _elsewhere(self, name: str, why: str) -> Anchor:
+        """The folder that a pointer or a link leads to, by its real name."""
+        found = self.anything(name, why, FOLDER)
+        if found is None:
+            raise NotFound(f"{name} is no git repository: it is not there")
+        return found
+
+    def anything(self, name: str, why: str, flags: int = _ANYTHING) -> Anchor | None:
+        """The same, of a file, too; None: there is nothing."""
+        within = [root for root in self._roots.roots if _is_below(name, root.path)]
+        try:
+            if within:
+                root = max(within, key=lambda one: len(one.path))
+                rest = name[len(root.path.rstrip("/")) :]
+                parts = tuple(part for part in rest.split("/") if part)
+                self._refuse_denied(Located(root, parts), why)
+                return Anchor(self._keep(self._open(self.root(root), parts, flags)), name)
+            if not self._allow_outside:
+                raise Refused(f"this repository is refused: {why}, below no root", _HINT)
+            return Anchor(self._keep(os.open(name, flags | os.O_CLOEXEC)), name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Refused(f"this repository is refused: {why}: {error.strerror}") from None
+
+    def _refuse_denied(self, located: Located, why: str) -> None:
+        """Git would quote a file that it does not understand. What belongs to a repository may be
+        reached from another one."""
+        if any(part.casefold() in REPOSITORIES for part in located.parts):
+            return
+        reason = self._roots.denials.reason(located)
+        if reason is not None:
+            raise Refused(f"this repository is refused: {why}, which is denied: {reason}")
+
+    def _text(self, folder: Anchor, name: str) -> str | None:
+        """What is in a file; None: there is no file."""
+        try:
+            opened = self._open(folder.descriptor, tuple(name.split("/")), FILE)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno == errno.ENOTDIR:
+                return None
+            if error.errno == errno.ELOOP:
+                return self._linked_text(f"{folder.name}/{name}")
+            raise Refused(f"{folder.name}/{name}: {error.strerror}") from None
+        with open(opened, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(_LONGEST_LIST)
+
+    def _linked_text(self, link: str) -> str | None:
+        name = os.path.realpath(link)
+        folder, _, last = name.rpartition("/")
+        anchor = self._elsewhere(folder or "/", f"{link} is a link to {name}")
+        try:
+            opened = self._open(anchor.descriptor, (last,), FILE)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Refused(f"{link}: {error.strerror}") from None
+        with open(opened, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(_LONGEST_LIST)
+
+    def _keep(self, descriptor: int) -> int:
+        self._stack.callback(os.close, descriptor)
+        return descriptor
 
 
-def _open(
-    place: Located, found: os.stat_result, roots: Sequence[Root], allow_outside: bool
-) -> Repository:
-    pointer = f"{place.absolute}/.git"
-    git_dir = pointer if stat.S_ISDIR(found.st_mode) else _pointed_at(pointer, found)
-    git_dir = os.path.realpath(git_dir)
-    common_dir = _common_dir(git_dir)
-    for needed in (f"{git_dir}/HEAD", f"{common_dir}/objects", f"{common_dir}/config"):
-        if not os.path.lexists(needed):
-            raise NotFound(f"{pointer} is no git repository: it has no {os.path.basename(needed)}")
-    if not allow_outside:
-        _check_inside(git_dir, common_dir, roots, pointer)
-    return as_it_is(Repository(place, git_dir, common_dir, ()))
+def _is_below(name: str, folder: str) -> bool:
+    return f"{name}/".startswith(folder.rstrip("/") + "/")
 
 
-def _pointed_at(pointer: str, found: os.stat_result) -> str:
-    if stat.S_ISLNK(found.st_mode):
-        return pointer
-    if not stat.S_ISREG(found.st_mode) or found.st_size > _LONGEST_POINTER:
-        raise NotFound(f"{pointer} is no git repository")
-    text = _read(pointer)
-    if not text.startswith("gitdir:"):
-        raise NotFound(f"{pointer} is no git repository")
-    return os.path.join(os.path.dirname(pointer), text[len("gitdir:") :].strip())
-
-
-def _common_dir(git_dir: str) -> str:
+def _is_there(folder: Anchor, name: str) -> bool:
     try:
-        text = _read(f"{git_dir}/commondir").strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return git_dir
-    return os.path.realpath(os.path.join(git_dir, text))
-
-
-def _check_inside(git_dir: str, common_dir: str, roots: Sequence[Root], pointer: str) -> None:
-    for folder in {git_dir, common_dir}:
-        _check(folder, roots, f"the data of {pointer} are in {folder}, below no root")
-        for entry in [*_links(folder), *_links(f"{folder}/info"), *_links(f"{folder}/objects")]:
-            _check(os.path.realpath(entry), roots, f"{entry} is a link to below no root")
-    _check_alternates(f"{common_dir}/objects", roots, _DEEPEST_ALTERNATES)
-
-
-def _links(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.path for entry in entries if entry.is_symlink()]
+        os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
     except OSError:
-        return []
+        return False
+    return True
 
 
-def _check_alternates(objects: str, roots: Sequence[Root], depth: int) -> None:
-    """Objects that are borrowed from another repository."""
-    try:
-        lines = _read(f"{objects}/info/alternates").splitlines()[:_MOST_ALTERNATES]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for line in lines:
-        text = line.strip().strip('"')
-        if not text or text.startswith("#"):
-            continue
-        other = os.path.realpath(os.path.join(objects, text))
-        _check(other, roots, f"it borrows objects from {other}, below no root")
-        if depth > 0:
-            _check_alternates(other, roots, depth - 1)
-
-
-def _check(path: str, roots: Sequence[Root], why: str) -> None:
-    real = os.path.realpath(path) + "/"
-    if not any(real.startswith(os.path.realpath(root.path).rstrip("/") + "/") for root in roots):
-        raise Refused(f"this repository is refused: {why}", _HINT)
+def check_file(repository: Repository, path: str, why: str, *, allow_outside: bool) -> None:
+    """Raises Refused for a file that git reads, if it is below no root or denied."""
+    with ExitStack() as stack:
+        _Opening(repository.roots, stack, allow_outside).anything(os.path.realpath(path), why)
 
 
 def as_it_is(repository: Repository) -> Repository:
     """The same repository with its present signature: its configuration may have been changed
     since it was found."""
     files = f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"
-    signature = (repository.git_dir, *map(_signature, files))
+    signature = (repository.data.name, *map(_signature, files))
     return repository._replace(signature=signature)
 
 
@@ -175,20 +390,14 @@ def _signature(path: str) -> tuple[int, ...] | None:
     return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read(_LONGEST_POINTER * 16)
-
-
 def is_ours(repository: Repository) -> bool:
     """Whether nobody else could have written its configuration."""
-    owners = {os.geteuid(), 0}
-    return all(os.stat(folder).st_uid in owners for folder in (repository.git_dir,))
+    return os.fstat(repository.data.descriptor).st_uid in {os.geteuid(), 0}
 
 
 def under_way_in(repository: Repository) -> str | None:
     """What was begun and is not finished."""
     for name, what in UNDER_WAY:
-        if os.path.lexists(f"{repository.git_dir}/{name}"):
+        if _is_there(repository.data, name):
             return what
     return None

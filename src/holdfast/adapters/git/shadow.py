@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
+from holdfast.adapters.files.beneath import FILE, Opener
 from holdfast.adapters.git.repository import Repository
 from holdfast.rules.file_access import Denials
 
@@ -42,7 +43,7 @@ class Shadow(NamedTuple):
 def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool) -> Shadow:
     """Make the folder, or bring it up to date. `may_seed`: no attribute changes any file, so
     that the real index is a true beginning."""
-    key = f"{repository.git_dir}\0{repository.work_tree}".encode("utf-8", "surrogateescape")
+    key = f"{repository.data.name}\0{repository.tree.name}".encode("utf-8", "surrogateescape")
     folder = os.path.join(state, "git", blake2b(key, digest_size=12).hexdigest())
     os.makedirs(f"{folder}/refs", mode=0o700, exist_ok=True)
     os.makedirs(f"{folder}/info", mode=0o700, exist_ok=True)
@@ -58,7 +59,7 @@ def prepare(repository: Repository, state: str, objects: str, *, may_seed: bool)
     free(f"{folder}/index.lock")
     env = {
         "GIT_DIR": folder,
-        "GIT_OBJECT_DIRECTORY": f"{repository.common_dir}/objects",
+        "GIT_COMMON_DIR": folder,
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_AUTHOR_NAME": "Holdfast",
         "GIT_AUTHOR_EMAIL": "holdfast@localhost",
@@ -143,11 +144,11 @@ def modes_of(work_tree: str, paths: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def keep_modes(work_tree: str, modes: Mapping[str, int]) -> None:
+def keep_modes(repository: Repository, opener: Opener, modes: Mapping[str, int]) -> None:
     """Git knows only whether a file can be run: a private file stays private."""
     for path, old in modes.items():
         try:
-            descriptor = os.open(f"{work_tree}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = opener(repository.tree.descriptor, path.split("/"), FILE)
         except OSError:
             continue
         try:

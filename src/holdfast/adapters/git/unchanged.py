@@ -34,11 +34,11 @@ class Scope(NamedTuple):
     key: tuple[Mark, ...]
     """What it was learned for: the index, HEAD and the configuration."""
     folders: list[str]
-    """With all that git looks into; absolute."""
+    """With all that git looks into, from the top of the work tree."""
     rules: list[str]
-    """Files that say what is ignored; absolute."""
+    """Files that say what is ignored."""
     files: list[str]
-    """That git tracks; absolute."""
+    """That git tracks."""
     marks: list[Mark]
     """Of folders and rules, when it was learned."""
 
@@ -51,13 +51,20 @@ class Seen(NamedTuple):
     files: list[Mark]
 
 
-def marks_of(paths: Iterable[str]) -> list[Mark]:
-    return [_mark(path, os.lstat) for path in paths]
+def marks_of(folder: int, paths: Iterable[str]) -> list[Mark]:
+    """Of paths below a folder that is open."""
+    found: list[Mark] = []
+    for path in paths:
+        try:
+            found.append(_facts(os.stat(path, dir_fd=folder, follow_symlinks=False)))
+        except OSError:
+            found.append(None)
+    return found
 
 
-def _mark(path: str, look: Callable[[str], os.stat_result]) -> Mark:
+def _mark(path: str) -> Mark:
     try:
-        return _facts(look(path))
+        return _facts(os.stat(path))
     except OSError:
         return None
 
@@ -73,16 +80,16 @@ def key_of(repository: Repository, more: Iterable[str] = ()) -> tuple[Mark, ...]
         f"{common}/logs/refs/stash", f"{common}/info/grafts", f"{common}/reftable/tables.list",
         f"{own}/reftable/tables.list",
     )  # fmt: skip
-    return tuple(_mark(path, os.stat) for path in (*names, *more))
+    return tuple(_mark(path) for path in (*names, *more))
 
 
-def refs_of(repository: Repository, branch: str | None, upstream: str | None) -> list[str]:
-    """Files of the refs that a status depends on."""
+def refs_of(branch: str | None, upstream: str | None) -> list[str]:
+    """Files of the refs that a status depends on, below the common data."""
     found = [f"refs/heads/{branch}"] if branch else []
     # All that a short name can stand for.
     found += [f"refs/{kind}{upstream}" for kind in ("", "tags/", "heads/", "remotes/") if upstream]
     found += [f"refs/remotes/{upstream}/HEAD"] if upstream else []
-    return [f"{repository.common_dir}/{name}" for name in found]
+    return found
 
 
 def learn(
@@ -90,18 +97,17 @@ def learn(
 ) -> Scope | None:
     """From `ls-files --stage -z` and `status --ignored=matching -z`; None: this work tree is too
     large, not simple enough, or was changed too recently."""
-    top = repository.work_tree
     files = []
     for entry in staged.split("\0"):
         head, tab, path = entry.partition("\t")
         if tab:
             if head.startswith(_GITLINK) or not head.endswith(" 0"):
                 return None
-            files.append(f"{top}/{path}")
+            files.append(path)
     ignored = {
         entry[2:-1] for entry in listed.split("\0") if entry[:2] == "! " and entry[-1] == "/"
     }
-    found = _walk(top, ignored, MOST_ENTRIES - len(files))
+    found = _walk(repository, ignored, MOST_ENTRIES - len(files))
     if found is None:
         return None
     folders, rules, marks = found
@@ -110,25 +116,27 @@ def learn(
     return Scope(key, folders, rules, files, marks)
 
 
-def _walk(top: str, ignored: set[str], most: int) -> tuple[list[str], list[str], list[Mark]] | None:
+def _walk(
+    repository: Repository, ignored: set[str], most: int
+) -> tuple[list[str], list[str], list[Mark]] | None:
     """Folders and files of rules, each with its mark from before it was looked into."""
+    top = repository.tree.descriptor
     folders: list[str] = []
     rules: list[str] = []
     marks: list[Mark] = []
     waiting = [""]
     while waiting:
         folder = waiting.pop()
-        where = f"{top}/{folder}".rstrip("/")
-        folders.append(where)
-        marks += marks_of([where])
+        folders.append(folder or ".")
+        marks += marks_of(top, [folder or "."])
         if len(folders) > most:
             return None
         try:
-            with os.scandir(where) as entries:
+            with os.scandir(f"{repository.work_tree}/{folder}") as entries:
                 for entry in entries:
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.name in _RULES:
-                        rules.append(f"{top}/{path}")
+                        rules.append(path)
                     if entry.name == ".git":
                         if folder:
                             return None
@@ -136,11 +144,12 @@ def _walk(top: str, ignored: set[str], most: int) -> tuple[list[str], list[str],
                         waiting.append(path)
         except OSError:
             return None
-    return folders, rules, [*marks, *marks_of(rules)]
+    return folders, rules, [*marks, *marks_of(top, rules)]
 
 
-def look(scope: Scope) -> Seen:
-    return Seen(marks_of([*scope.folders, *scope.rules]), marks_of(scope.files))
+def look(repository: Repository, scope: Scope) -> Seen:
+    top = repository.tree.descriptor
+    return Seen(marks_of(top, [*scope.folders, *scope.rules]), marks_of(top, scope.files))
 
 
 def newest_in(marks: Iterable[Mark]) -> int:

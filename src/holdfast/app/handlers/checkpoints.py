@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -23,18 +24,21 @@ from holdfast.vocabulary.results import Result
 
 
 async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) -> Checkpoint:
-    repository = await chosen(context, command.repository)
-    async with context.repositories.turn(repository):
+    async with (
+        chosen(context, command.repository) as repository,
+        context.repositories.turn(repository),
+    ):
         made = await context.checkpoints.make(repository, command.note, actor.session)
     return msgspec.structs.replace(made, repository=named(context, repository))
 
 
 async def checkpoints(context: Context, command: Checkpoints) -> CheckpointsResult:
-    repository = await chosen(context, command.repository)
+    async with chosen(context, command.repository) as repository:
+        known = await context.checkpoints.known(repository)
     where = named(context, repository)
     found = [
         msgspec.structs.replace(one, repository=where)
-        for one in await context.checkpoints.known(repository)
+        for one in known
         if command.session in (None, one.session)
     ]
     return CheckpointsResult(checkpoints=found[: max(1, command.limit)])
@@ -43,8 +47,10 @@ async def checkpoints(context: Context, command: Checkpoints) -> CheckpointsResu
 async def restore_checkpoint(
     context: Context, command: RestoreCheckpoint, actor: Actor
 ) -> RestoredResult:
-    repository = await chosen(context, command.repository, is_changed=not command.dry_run)
-    async with context.repositories.turn(repository):
+    async with (
+        chosen(context, command.repository, is_changed=not command.dry_run) as repository,
+        context.repositories.turn(repository),
+    ):
         found = await context.checkpoints.find(repository, command.checkpoint, actor.session)
         saved, files = await context.checkpoints.restore(
             repository, found, actor.session, is_dry=command.dry_run
@@ -78,16 +84,18 @@ async def _before_change(context: Context, command: Command, session: str) -> No
     if not context.settings.now.git.checkpoints or getattr(command, "dry_run", False):
         return
     name = getattr(command, "repository", None) or getattr(command, "path", None)
-    try:
-        repository = await chosen(context, name, may_be_missing=True)
-    except (NotFound, Refused, UsageError):
-        return  # in no repository; or the command itself will say what is wrong
-    try:
-        await context.checkpoints.ensure(repository, session)
-    except NoGit:
-        return
-    except HoldfastError as error:
-        raise Failed(
-            f"nothing was changed, because no checkpoint could be made: {error.message}",
-            "`git: {checkpoints: false}` does without",
-        ) from error
+    async with AsyncExitStack() as stack:
+        try:
+            opening = chosen(context, name, may_be_missing=True)
+            repository = await stack.enter_async_context(opening)
+        except (NotFound, Refused, UsageError):
+            return  # in no repository; or the command itself will say what is wrong
+        try:
+            await context.checkpoints.ensure(repository, session)
+        except NoGit:
+            return
+        except HoldfastError as error:
+            raise Failed(
+                f"nothing was changed, because no checkpoint could be made: {error.message}",
+                "`git: {checkpoints: false}` does without",
+            ) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import answers
@@ -41,10 +42,12 @@ SETTLE = "edit these files, then git_add them"
 _STALE = "this text is another one by now"
 
 
+@asynccontextmanager
 async def chosen(
     context: Context, name: str | None, *, is_changed: bool = False, may_be_missing: bool = False
-) -> Repository:
-    """The repository that is meant; to be changed it must lie in a root that may be written."""
+) -> AsyncIterator[Repository]:
+    """The repository that is meant, while it is open; to be changed it must lie in a root that may
+    be written."""
     roots = await offered(context)
     located = roots.locate(name or ".")
     if is_changed and not located.root.is_writable:
@@ -52,10 +55,10 @@ async def chosen(
             f'the root "{located.root.name}" is read-only',
             "`files: {roots: {NAME: {path: …, write: true}}}` lets it be changed",
         )
-    find = context.repositories.find
-    found = await find(located, roots.roots, may_be_missing=may_be_missing)
-    check_judged(found.place)
-    return found
+    opened = context.repositories.opened(located, roots, may_be_missing=may_be_missing)
+    async with opened as repository:
+        check_judged(repository.place)
+        yield repository
 
 
 def inside(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
@@ -76,8 +79,7 @@ def named(context: Context, repository: Repository) -> str:
 async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
     roots = await offered(context)
     located = roots.locate(command.repository or ".")
-    repository, answer = await context.known_status.ask(located, roots.roots)
-    check_judged(repository.place)
+    repository, answer = await context.known_status.ask(located, roots, check_judged)
     tree, under_way, whole = answer
     return status_of(context, repository, tree, command.limit, under_way, is_whole=whole)
 
@@ -146,7 +148,11 @@ def _next(tree: answers.WorkTree, under_way: str | None) -> str | None:
 
 
 async def git_diff(context: Context, command: GitDiff) -> GitTextResult:
-    repository = await chosen(context, command.repository)
+    async with chosen(context, command.repository) as repository:
+        return await _diff(context, repository, command)
+
+
+async def _diff(context: Context, repository: Repository, command: GitDiff) -> GitTextResult:
     paths = inside(context, repository, command.paths)
     words, revision = await _compared(context, repository, command)
     first = ("diff", *PATCH, f"--unified={command.context}", *words)
@@ -175,7 +181,11 @@ async def _compared(
 
 
 async def git_show(context: Context, command: GitShow) -> GitTextResult:
-    repository = await chosen(context, command.repository)
+    async with chosen(context, command.repository) as repository:
+        return await _show(context, repository, command)
+
+
+async def _show(context: Context, repository: Repository, command: GitShow) -> GitTextResult:
     paths = inside(context, repository, command.paths)
     commit = await context.repositories.commit_of(repository, command.rev)
     words = ("show", *PATCH, "--no-show-signature", "--no-mailmap", "--no-notes")
@@ -240,7 +250,11 @@ def _hidden(files: Sequence[answers.Counted], repository: Repository, denials: D
 
 
 async def git_log(context: Context, command: GitLog) -> GitLogResult:
-    repository = await chosen(context, command.repository)
+    async with chosen(context, command.repository) as repository:
+        return await _log(context, repository, command)
+
+
+async def _log(context: Context, repository: Repository, command: GitLog) -> GitLogResult:
     paths = inside(context, repository, command.paths)
     git = context.repositories
     skip, revision = 0, "HEAD" if command.rev is None else command.rev
@@ -284,7 +298,11 @@ async def _is_empty(context: Context, repository: Repository) -> bool:
 
 
 async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
-    repository = await chosen(context, command.repository)
+    async with chosen(context, command.repository) as repository:
+        return await _blame(context, repository, command)
+
+
+async def _blame(context: Context, repository: Repository, command: GitBlame) -> GitTextResult:
     path = inside(context, repository, [command.path])[0]
     git = context.repositories
     if command.rev is None:
@@ -327,7 +345,13 @@ def _check_file(roots: Roots, located: Located) -> None:
 
 
 async def git_branches(context: Context, command: GitBranches) -> GitBranchesResult:
-    repository = await chosen(context, command.repository)
+    async with chosen(context, command.repository) as repository:
+        return await _branches(context, repository, command)
+
+
+async def _branches(
+    context: Context, repository: Repository, command: GitBranches
+) -> GitBranchesResult:
     refs = ("refs/heads", *(("refs/remotes",) if command.remote else ()))
     output = await context.repositories.check(
         repository, "for-each-ref", "--sort=-committerdate", f"--count={command.limit + 1}",

@@ -159,8 +159,10 @@ class Change:
 
 @asynccontextmanager
 async def changing(context: Context, name: str | None, *, is_dry: bool) -> AsyncIterator[Change]:
-    repository = await chosen(context, name, is_changed=not is_dry)
-    async with context.repositories.turn(repository):
+    async with (
+        chosen(context, name, is_changed=not is_dry) as repository,
+        context.repositories.turn(repository),
+    ):
         yield Change(context, repository, is_dry)
 
 
