@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.vocabulary.errors import HoldfastError
+from tests.git.test_swapped_folders import swapping
 from tests.harness import Hold, kill_9, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples/git"
@@ -152,3 +154,35 @@ def test_who_hangs_up_leaves_no_search_behind(hold: Hold) -> None:
 
     wait_for(lambda: not searching(), what="the search to end")
     assert hold.ask("git_status")["branch"] == "main"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="swaps by renameat2")
+def test_a_folder_that_is_swapped_for_a_link_leads_nowhere_else(hold: Hold) -> None:
+    """Through the real keeper: nothing of a repository outside is told, tagged or changed."""
+    inside, outside = hold.project / "nested", hold.folder / "outside"
+    for folder, text in ((inside, "open"), (outside, "hunter2")):
+        folder.mkdir()
+        (folder / "a.txt").write_text(f"{text}\n")
+        git(hold, "-C", str(folder), "init", "-q", "--initial-branch=main", "--template=")
+        git(hold, "-C", str(folder), "add", "a.txt")
+        git(hold, "-C", str(folder), "commit", "-qm", text)
+    link = hold.project / "link"
+    link.symlink_to(outside)
+    answered = 0
+    with swapping(inside, link):
+        for number in range(4):
+            for name, fields in (
+                *(("git_log", {}), ("git_show", {}), ("git_status", {}), ("git_branches", {})),
+                *(("git_tag", {"tag": f"v{number}"}), ("git_add", {"paths": ["nested"]})),
+            ):
+                try:
+                    said = str(hold.ask(name, repository="nested", **fields))
+                    answered += 1
+                except HoldfastError as error:
+                    said = f"{error.message} {error.hint}"
+                assert "hunter2" not in said, name
+    assert answered
+    assert git(hold, "-C", str(outside), "tag") == ""
+    assert git(hold, "-C", str(outside), "status", "--porcelain") == ""
+    link.unlink()
+    shutil.rmtree(inside)
