@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import holdfast
@@ -29,7 +30,7 @@ from holdfast.app.repeats import Repeats
 from holdfast.app.standing import SupervisedProcesses
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
-from holdfast.engine import chronicle
+from holdfast.engine import chronicle, security_tallies
 from holdfast.engine.admission import Admission
 from holdfast.engine.approvals import REPLACED, Approvals
 from holdfast.engine.attendants import Attendants
@@ -256,6 +257,7 @@ class Machinery:
         self._settings.listen(modes.on_settings)
         later, new_future = self._loop.call_later, self._loop.create_future
         lockdown = Lockdown(LockdownFile(self._state), link, store, clock)
+        lockdown.on_began = modes.tallies.locked_down
         self._file_watches.is_held = lambda: lockdown.now is not None
         approvals = Approvals(link, store, clock, later, new_future)
         approvals.on_decided = modes.count_decision
@@ -302,6 +304,11 @@ class Machinery:
         heads = (kept.get("audit_head"), loaded.meta.get("audit_head"))
         context.audit.open(max(heads, key=lambda text: Head.parse(text).seq))
         context.authority.modes.restore(kept)
+        context.authority.modes.tallies.restore(
+            loaded.meta.get(security_tallies.KEY),
+            partial(self._store.set_meta, security_tallies.KEY),
+            self._loop.call_later,
+        )
         context.authority.lockdown.restore(kept)
         for record in context.authority.approvals.restore(kept):
             context.auditor.void(record, REPLACED)
@@ -337,6 +344,7 @@ class Machinery:
         await self._line.close()
         await self._network.close()
         self._context.auditor.close()
+        self._context.authority.modes.tallies.save()
         self._trouble.close()
         self._store.close()
         self._write_chronicle()

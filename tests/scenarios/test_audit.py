@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Hold, kill_9, read_until, started
+from holdfast.vocabulary.errors import Refused, TooManyRequests
+from tests.harness import Hold, kill_9, read_until, started, wait_for
 
 
 @pytest.fixture
@@ -101,3 +104,45 @@ def test_following_goes_on_over_a_killed_supervisor(hold: Hold) -> None:
         kill_9(hold.supervisor_pid)
         hold.cli("stop", "web")
         assert read_until(following, b'"command": "stop"').count(b'"command": "up"') == 0
+
+
+def test_sessions_one_after_the_other_are_paced(hold: Hold) -> None:
+    """Who opens and closes sessions without end is told to wait, and fills no record."""
+    viewer = hold.ask("create_token", token_name="eyes", role="viewer")["text"]
+    caller = {"token": viewer, "door": "rest"}
+
+    def flood() -> None:
+        for _ in range(300):
+            opened = hold.ask("open_session", client="x", caller=caller)
+            hold.ask("close_session", caller={"token": opened["token"], "door": "rest"})
+
+    with pytest.raises(TooManyRequests) as failed:
+        flood()
+    assert failed.value.details["retry_after"] > 0
+    hold.ask("open_session", client="somebody else")
+
+
+def test_security_counts_go_on_over_a_killed_supervisor() -> None:
+    """What was refused and locked down before is still counted after a kill -9."""
+    with Hold() as hold:
+        hold.write({"services": {"web": ["sleep", "1000"]}, "runtime_mode": "advanced"})
+        hold.up()
+        viewer = hold.ask("create_token", token_name="eyes", role="viewer")["text"]
+        for _ in range(3):
+            with pytest.raises(Refused):
+                hold.ask("stop", services=["web"], caller={"token": viewer, "door": "rest"})
+        hold.ask("lockdown", reason="a test")
+        hold.ask("unlock")
+        before = hold.ask("metrics")["security"]
+        assert [one["count"] for one in before["refusals"]] == [3]
+        assert before["lockdowns"] == 1
+        stored = f"file:{hold.state / 'holdfast.db'}?mode=ro"
+        query = "SELECT value FROM meta WHERE key = 'security_tallies'"
+
+        def is_stored() -> bool:
+            with closing(sqlite3.connect(stored, uri=True)) as database:
+                return '"lockdowns":1' in str(database.execute(query).fetchone())
+
+        wait_for(is_stored)
+        kill_9(hold.supervisor_pid)
+        assert hold.ask("metrics")["security"] == before

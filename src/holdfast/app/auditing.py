@@ -1,7 +1,8 @@
 """What goes on record of a command: who, through which door, what, why, and how it ended.
 
 Every change, every refusal and every read of content is recorded, exactly once; what one actor
-does too often to tell each is counted, for nobody may push the rest off the record.
+does too often to tell each is counted, for nobody may push the rest off the record. How much of the
+record each may fill is in `audit_shares`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.audit_log import AuditLog, Head
+from holdfast.app.audit_shares import Folds, Later, Shares
 from holdfast.app.minutes import MINUTE_SECONDS, Minute, Minutes
-from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.errors import NOTHING_DONE, HoldfastError
@@ -35,6 +37,8 @@ _MOST_ITEMS = 50
 _MOST_BYTES = 8 * 1024
 """Of arguments in a record; of one argument in a record that has more."""
 _MOST_OF_ONE = 500
+_FRAME = 220
+"""Bytes that number, time and both hashes add to a record."""
 MOST_STRANGERS = 30
 """Refusals of unknown callers that are recorded in a minute."""
 MOST_REFUSALS = 600
@@ -85,12 +89,14 @@ class Auditor:
         log: AuditLog,
         clock: Callable[[], float] = time.monotonic,
         keep: Callable[[str, str | None], None] = lambda key, text: None,
+        call_later: Later | None = None,
     ) -> None:
         self._log = log
         self._clock = clock
         self._keep = keep
         """Elsewhere, over our death."""
-        self._minutes = Minutes(self._tell_minute)
+        self._minutes = Minutes(self._tell_minute, call_later)
+        self._shares, self._folds = Shares(), Folds(log.record, call_later)
         self._strangers, self._pages = _Budget(), _Budget()
         self._refusals, self._reads = _Budgets(), _Budgets()
 
@@ -117,7 +123,7 @@ class Auditor:
             more["unrecorded_before"], budget.unrecorded = budget.unrecorded, 0
         if count == MOST_REFUSALS:
             more["more"] = "counted, not recorded, for a minute"
-        self._record(actor, command, "refused", reason, outcome, 0.0, **more)
+        self._record(actor, command, "refused", reason, outcome, 0.0, True, **more)
 
     def void(self, facts: dict[str, Any], reason: str) -> None:
         """What an earlier supervisor had under way, by the facts that it left."""
@@ -147,6 +153,7 @@ class Auditor:
 
     def close(self) -> None:
         self._minutes.close()
+        self._folds.close()
 
     def turned_away(
         self, door: Door, asked: str, reason: str = "", by: str = "somebody unknown"
@@ -160,20 +167,24 @@ class Auditor:
         if count > MOST_STRANGERS:
             return
         more = {"more": "not recorded for a minute"} if count == MOST_STRANGERS else {}
-        self._log.record(
-            {
-                "actor": _printable(by),
-                "role": "stranger",
-                "door": door.value,
-                "command": _printable(asked),
-                "arguments": {},
-                "decision": "refused",
-                "reason": _printable(reason) or "no valid token",
-                "outcome": "refused",
-                "seconds": 0.0,
-                **more,
-            }
-        )
+        fields: dict[str, Any] = {
+            "actor": _printable(by),
+            "role": "stranger",
+            "door": door.value,
+            "command": _printable(asked),
+            "arguments": {},
+            "decision": "refused",
+            "reason": _printable(reason) or "no valid token",
+            "outcome": "refused",
+            "seconds": 0.0,
+            **more,
+        }
+        stranger = Actor(Role.STRANGER, "strangers", door=door)
+        size = len(_encode(fields)) + _FRAME
+        if self._shares.admits_account(stranger.account, size, self._clock(), noise=True):
+            self._log.record(fields)
+        else:
+            self._folds.add(stranger, "pages" if reason else "tokens", "refused")
 
     def done(
         self,
@@ -207,7 +218,8 @@ class Auditor:
         else:
             self._minutes.end_repeats()
         seconds = now - began
-        self._record(actor, command, "allowed", reason, outcome, seconds, **more)
+        is_noise = is_read or is_idle
+        self._record(actor, command, "allowed", reason, outcome, seconds, is_noise, **more)
         if is_idle:
             self._minutes.expect_repeats(actor, command, reason, outcome)
         self._over(request)
@@ -218,7 +230,7 @@ class Auditor:
 
     def _tell_minute(self, over: Minute) -> None:
         about = (over.actor, over.command, "allowed", over.reason, over.outcome)
-        self._record(*about, MINUTE_SECONDS, **over.more)
+        self._record(*about, MINUTE_SECONDS, True, **over.more)
 
     def _record(
         self,
@@ -228,11 +240,17 @@ class Auditor:
         reason: str,
         outcome: str,
         seconds: float,
+        is_noise: bool,
         **more: Any,
     ) -> None:
         end = {"decision": decision, "reason": _short(redact(reason)), "outcome": outcome}
         facts = self.facts(actor, command)
-        self._log.record({**facts, **end, "seconds": round(seconds, 6), **more})
+        fields = {**facts, **end, "seconds": round(seconds, 6), **more}
+        size = len(_encode(fields)) + _FRAME
+        if self._shares.admits(actor, command, size, self._clock(), noise=is_noise):
+            self._log.record(fields)
+        else:
+            self._folds.add(actor, command.name, outcome, int(more.get("times", 1)))
 
     def facts(self, actor: Actor, command: Command) -> dict[str, Any]:
         """What is known before it has ended: who asks what."""

@@ -137,7 +137,10 @@ def _line(call: Call, one: dict[str, Any]) -> str:
         return f"{one['seq']:>6} {moment} {one['gap']}"
     arguments = " ".join(f"{key}={value}" for key, value in (one.get("arguments") or {}).items())
     end = one["outcome"] if one["decision"] == "allowed" else f"refused: {one['reason']}"
-    if "times" in one:
+    if one["decision"] == "folded":
+        counts = ", ".join(f"{name} {count}" for name, count in one["commands"].items())
+        end = f"{one['times']} requests that are only counted: {counts}"
+    elif "times" in one:
         end += f" ({one['times']} times within a minute)"
     if "unrecorded_before" in one:
         end += f" (after {one['unrecorded_before']} that are only counted)"

@@ -33,8 +33,7 @@ class Lockdown:
         self._keeper = keeper
         self._recorder = recorder
         self._clock = clock
-        self.count = 0
-        """How many began since this supervisor did."""
+        self.on_began: Callable[[], None] = lambda: None
         self.now: LockdownInfo | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Called when one began or ended."""
@@ -55,7 +54,8 @@ class Lockdown:
                 "a lockdown needs a reason", f"at most {LONGEST_REASON} printable letters"
             )
         lockdown = LockdownInfo(reason=reason, by=by, since=round(self._clock.time(), 3))
-        self.now, self.count = lockdown, self.count + 1
+        self.now = lockdown
+        self.on_began()
         self._keeper.keep(KEPT, msgspec.json.encode(lockdown).decode())
         self._recorder.event(Kind.LOCKDOWN_BEGAN, reason=reason, by=by)
         self.on_change()

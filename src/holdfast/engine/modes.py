@@ -44,10 +44,10 @@ class AdvancedServices:
 
     names = ADVANCED
 
-    def __init__(self) -> None:
+    def __init__(self, tallies: SecurityTallies) -> None:
         self.policies: tuple[PolicySpec, ...] = ()
         self.filters = FilterSpec()
-        self.tallies = SecurityTallies()
+        self.tallies = tallies
 
     def use(self, settings: Settings) -> None:
         self.policies = settings.policies
@@ -57,10 +57,10 @@ class AdvancedServices:
 class ServiceContainer:
     """The services of one mode."""
 
-    def __init__(self, mode: Mode, doors: Mapping[str, str]) -> None:
+    def __init__(self, mode: Mode, doors: Mapping[str, str], tallies: SecurityTallies) -> None:
         self.runtime_mode = mode
         self._doors = doors
-        self.advanced_services = AdvancedServices() if mode == "advanced" else None
+        self.advanced_services = AdvancedServices(tallies) if mode == "advanced" else None
 
     @property
     def proxy_services(self) -> list[str]:
@@ -96,9 +96,10 @@ class Modes:
         self._recorder = recorder
         self._doors = doors
         self._settings = Settings()
+        self.tallies = SecurityTallies()
         found = next((environ[name] for name in VARIABLES if environ.get(name) in MODES), None)
         mode: Mode = "advanced" if found == "advanced" else "proxy"
-        self.container = ServiceContainer(mode, doors)
+        self.container = ServiceContainer(mode, doors, self.tallies)
 
     @property
     def now(self) -> Mode:
@@ -120,7 +121,7 @@ class Modes:
         )
         if wanted != self.now:
             self._recorder.event(Kind.MODE_SWITCHED, **{"from": self.now, "to": wanted})
-            self.container = ServiceContainer(wanted, self._doors)
+            self.container = ServiceContainer(wanted, self._doors, self.tallies)
             self._remember(wanted)
         if self.container.advanced_services is not None:
             self.container.advanced_services.use(settings)

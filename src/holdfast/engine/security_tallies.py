@@ -1,27 +1,89 @@
-"""What was refused and decided since this supervisor began: counts, nothing more."""
+"""What was refused and decided in this project: counts, nothing more.
+
+They only grow, also when the supervisor is replaced: they are stored, about once a second while
+they change. A supervisor that is killed loses at most the last second's.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
+import msgspec
+
+from holdfast.adapters.own_log import logger
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.authority import SecurityMetrics
 
+KEY = "security_tallies"
+"""The name that they are stored by."""
+SAVE_SECONDS = 1.0
+_log = logger("security_tallies")
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """The counts as they are stored."""
+
+    refusals: list[tuple[str, str, str, int]] = []
+    approvals: dict[str, int] = {}
+    lockdowns: int = 0
+
 
 class SecurityTallies:
-    """Counts that only grow; every label is one of a few words."""
+    """Every label is one of a few words."""
 
     def __init__(self) -> None:
         self._refusals: Counter[tuple[str, str, str]] = Counter()
         self._approvals: Counter[str] = Counter()
+        self._lockdowns = 0
+        self._is_saving = False
+        self._save: Callable[[str], None] | None = None
+        self._later: Callable[[float, Callable[[], None]], Any] | None = None
+
+    def restore(
+        self,
+        text: str | None,
+        save: Callable[[str], None],
+        later: Callable[[float, Callable[[], None]], Any],
+    ) -> None:
+        """Go on with the stored counts, and store every change from now on."""
+        self._save, self._later = save, later
+        try:
+            stored = msgspec.json.decode(text, type=Stored) if text else Stored()
+        except msgspec.MsgspecError as error:
+            _log.error("the stored security counts cannot be read: %s", error)
+            stored = Stored()
+        for cause, door, role, count in stored.refusals:
+            self._refusals[cause, door, role] += count
+        self._approvals.update(stored.approvals)
+        self._lockdowns += stored.lockdowns
 
     def refused(self, cause: str, actor: Actor) -> None:
         self._refusals[cause, actor.door.value, actor.role.value] += 1
+        self._changed()
 
     def decided(self, state: str) -> None:
         self._approvals[state] += 1
+        self._changed()
 
-    def told(self, *, waiting: int, lockdowns: int, locked_down: bool) -> SecurityMetrics:
+    def locked_down(self) -> None:
+        self._lockdowns += 1
+        self._changed()
+
+    def save(self) -> None:
+        self._is_saving = False
+        if self._save is not None:
+            refusals = [(*labels, count) for labels, count in self._refusals.items()]
+            stored = Stored(refusals, dict(self._approvals), self._lockdowns)
+            self._save(msgspec.json.encode(stored).decode())
+
+    def _changed(self) -> None:
+        if not self._is_saving and self._later is not None:
+            self._is_saving = True
+            self._later(SAVE_SECONDS, self.save)
+
+    def told(self, *, waiting: int, locked_down: bool) -> SecurityMetrics:
         return SecurityMetrics(
             refusals=[
                 {"reason": cause, "door": door, "role": role, "count": count}
@@ -29,6 +91,6 @@ class SecurityTallies:
             ],
             approvals=dict(self._approvals),
             approvals_waiting=waiting,
-            lockdowns=lockdowns,
+            lockdowns=self._lockdowns,
             locked_down=locked_down,
         )

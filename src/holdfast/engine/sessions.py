@@ -20,15 +20,26 @@ from holdfast.adapters.session_store import SessionStore, StoredSession
 from holdfast.engine.ownership import Ownership, is_wanted
 from holdfast.engine.ports import Ports, Timer
 from holdfast.engine.roster import Roster
+from holdfast.rules import pacing
 from holdfast.rules import sessions as rules
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.errors import Failed, HoldfastError, Refused, UsageError
+from holdfast.vocabulary.errors import (
+    Failed,
+    HoldfastError,
+    Refused,
+    TooManyRequests,
+    UsageError,
+)
 from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.policies import RateLimit
 from holdfast.vocabulary.sessions import ClosedSession, Fate, Owner
 
 MOST_SESSIONS = 200
 MOST_OF_ONE = 50
 """Sessions of one opener, so that it cannot use up everybody's."""
+OPENINGS = RateLimit(requests_per_second=0.5, burst=100)
+"""Of one opener: each opening and closing is an event, and on record."""
+_MOST_OPENERS = 1000
 LONGEST_CLIENT = 100
 LEASE_MARGIN_SECONDS = 15.0
 """The keeper ends what runs for a session so much later, should this process be stuck."""
@@ -82,6 +93,7 @@ class Sessions:
         self._runs = runs
         self._new_future = new_future
         self._all: dict[str, Session] = {}
+        self._openings: dict[tuple[str | None, str | None], pacing.Bucket] = {}
         self._work: set[asyncio.Task[Any]] = set()
         self.ownership.on_owner = self._lend
         self.on_closed: Callable[[str], None] = lambda _: None
@@ -119,6 +131,7 @@ class Sessions:
         siblings = [one for one in self._all.values() if _opener(one.stored) == _opener_of(actor)]
         if len(siblings) >= MOST_OF_ONE:
             raise Refused(f"{actor.name} has {MOST_OF_ONE} sessions already", "close some")
+        self._pace(actor)
         identity = _new_id()
         text, digest = session_store.new_secret(identity)
         stored = StoredSession(
@@ -140,6 +153,20 @@ class Sessions:
             Kind.SESSION_OPENED, session=session.name, client=client, by=actor.name
         )
         return Opened(session, text)
+
+    def _pace(self, actor: Actor) -> None:
+        """Raises TooManyRequests for an opener that opens one session after the other."""
+        opener, now = _opener_of(actor), self._ports.clock.monotonic()
+        bucket, seconds = pacing.take(self._openings.get(opener), OPENINGS, now)
+        if len(self._openings) >= _MOST_OPENERS and opener not in self._openings:
+            del self._openings[next(iter(self._openings))]
+        self._openings[opener] = bucket
+        if seconds:
+            raise TooManyRequests(
+                f"{actor.name} opens too many sessions",
+                f"use one session for longer, or try again in {seconds:.0f} s",
+                {"retry_after": round(seconds, 1)},
+            )
 
     async def close(self, session: Session, why: str, fate: Fate | None = None) -> ClosedSession:
         """End it; its token is refused from now on. Answers when what must stop has stopped."""

@@ -78,7 +78,7 @@ class ApprovalResult(Result, frozen=True, kw_only=True):
 
 
 class SecurityMetrics(Result, frozen=True, kw_only=True):
-    """What was refused and decided since this supervisor began."""
+    """What was refused and decided in this project, also under earlier supervisors."""
 
     refusals: list[dict[str, Any]]
     """`reason`, `door`, `role` and `count`."""

@@ -129,7 +129,6 @@ def security_metrics(context: Context) -> dict[str, Any]:
     return {
         "security": authority.advanced.tallies.told(
             waiting=len(authority.approvals.waiting),
-            lockdowns=lockdown.count,
             locked_down=lockdown.now is not None,
         )
     }
