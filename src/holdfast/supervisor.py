@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import holdfast
 from holdfast.adapters import own_log
+from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
@@ -214,6 +215,12 @@ class Machinery:
             survivors=self._survivors,
         )
         audit = AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head)
+        self._anchors = Anchors(
+            os.path.basename(self._state),
+            lambda: audit.head,
+            lambda why: audit.record({"gap": why}),
+        )
+        self._settings.listen(lambda settings: self._anchors.use(settings.audit_anchor))
         self._shutdown = Shutdown(self._roster, self._store, self._link, self._gate)
         self._context = Context(
             roster=self._roster,
@@ -242,6 +249,7 @@ class Machinery:
             authority=self._authority(),
             audit=audit,
             auditor=Auditor(audit, keep=self._link.keep),
+            anchors=self._anchors,
             doors=self._doors,
             door_notes=self._door_notes,
             gate=self._gate,
@@ -344,6 +352,7 @@ class Machinery:
         await self._line.close()
         await self._network.close()
         self._context.auditor.close()
+        await self._anchors.close()
         self._context.authority.modes.tallies.save()
         self._trouble.close()
         self._store.close()
@@ -424,6 +433,7 @@ class Machinery:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
         self._link.keep("audit_head", head)
         self._store.set_meta("audit_head", head)
+        self._anchors.moved()
 
     def _on_database_replaced(self) -> None:
         self._tell_moved_aside()

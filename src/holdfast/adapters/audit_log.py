@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -150,8 +150,15 @@ class AuditLog:
                 if isinstance(seq, int) and seq > since:
                     yield entry
 
-    def verify(self, kept_head: str | None = None) -> Verdict:
-        """Look at every record: none altered, none missing, none behind the head cut off."""
+    def verify(
+        self, kept_head: str | None = None, anchored: Mapping[int, str] | None = None
+    ) -> Verdict:
+        """Look at every record: none altered, none missing, none behind the head cut off.
+
+        `anchored` are hashes by number as somebody else has them: the only ones that tell if log
+        and head were both put back to an earlier moment.
+        """
+        anchored = anchored or {}
         count, first, before = 0, 0, Head(0, "")
         known = Head.parse(kept_head) if kept_head else self._head
         for path in self._files():
@@ -165,11 +172,17 @@ class AuditLog:
                 if before.seq == known.seq and before.digest != known.digest:
                     why = f"record {known.seq} is not the one that was written"
                     return Verdict(False, count, first, before.seq, why)
+                if anchored.get(before.seq, before.digest) != before.digest:
+                    why = f"record {before.seq} is not the one whose hash is in the anchor"
+                    return Verdict(False, count, first, before.seq, why)
         if first > known.first:
             why = f"records {known.first} to {first - 1} are missing at the beginning"
             return Verdict(False, count, first, before.seq, why)
         if before.seq < known.seq:
             why = f"records {before.seq + 1} to {known.seq} are cut off at the end"
+            return Verdict(False, count, first, before.seq, why)
+        if (newest := max(anchored, default=0)) > before.seq:
+            why = f"rolled back: the anchor knows records up to {newest}, not only {before.seq}"
             return Verdict(False, count, first, before.seq, why)
         if before.seq > self._begun:
             why = f"records {self._begun + 1} to {before.seq} are of somebody else"

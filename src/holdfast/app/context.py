@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.port_registry import PortRegistry
@@ -82,6 +83,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     authority: Authority
     audit: AuditLog
     auditor: Auditor
+    anchors: Anchors
     doors: dict[str, str]
     """Where each open network door listens."""
     door_notes: dict[str, str]

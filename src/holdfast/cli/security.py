@@ -100,6 +100,12 @@ def _tell_verdict(call: Call, verdict: dict[str, Any]) -> int:
         call.say(f"whole: {verdict['records']} records, {verdict['first']} to {verdict['last']}")
     else:
         call.say(f"NOT whole: {verdict['problem']}")
+    if not call.is_json:
+        for one in verdict.get("anchors", ()):
+            if one["checked"]:
+                call.say(f"compared with {one['anchor']}, which knows record {one['last']}")
+            else:
+                call.say(f"not compared with {one['anchor']}: {one['why']}")
     return 0 if verdict["whole"] else 1
 
 

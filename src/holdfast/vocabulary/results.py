@@ -388,6 +388,8 @@ class AuditVerdict(Result, frozen=True, kw_only=True):
     first: int
     last: int
     problem: str | None = None
+    anchors: list[dict[str, Any]] = []
+    """Where the head is written as well, and whether each place was compared."""
 
 
 class AuditResult(Result, frozen=True, kw_only=True):

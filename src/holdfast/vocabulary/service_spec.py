@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.vocabulary.alerts import TargetSpec
+from holdfast.vocabulary.audit_spec import AnchorSpec
 from holdfast.vocabulary.file_spec import FilesSpec
 from holdfast.vocabulary.git_spec import GitSpec
 from holdfast.vocabulary.mcp_spec import McpSpec
@@ -232,6 +233,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mcp: McpSpec = McpSpec()
     secrets: tuple[str, ...] = ()
     """Further secrets: names of variables, or values."""
+    audit_anchor: AnchorSpec = AnchorSpec()
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

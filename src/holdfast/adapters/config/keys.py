@@ -6,6 +6,7 @@ The parser reads by this, the JSON Schema is made from it, and a test holds the 
 from __future__ import annotations
 
 from holdfast.adapters.config.alert_keys import ALERTS, LOG_FORMAT
+from holdfast.adapters.config.audit_keys import AUDIT
 from holdfast.adapters.config.blocks import Block, Key, ServiceOrCommand, WordOrBlock
 from holdfast.adapters.config.command_keys import GLOBAL_KEYS as COMMAND_GLOBALS
 from holdfast.adapters.config.command_keys import SERVICE_KEYS as COMMAND_KEYS
@@ -240,6 +241,7 @@ _GLOBAL = [
     ALERTS,
     Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
     POLICIES,
+    AUDIT,
     Key("security", SECURITY, "Who may do what from the network."),
     MCP,
     FILES,

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.adapters.config.audit_keys import anchor_of
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.command_settings import settings_of as settings_of_commands
 from holdfast.adapters.config.content import content_of, note_source, remedy_for
@@ -201,6 +202,7 @@ def _finish(
         services[TARGET] = _target(reading, builder, services.get(TARGET), target)
     about_commands = settings_of_commands(reading, values, services, {*written, *groups})
     about_requests = settings_of_requests(reading, values, chosen)
+    anchor = anchor_of(reading, values)
     if reading.problems:
         raise error_of(reading.problems, reading.file)
     return Configuration(
@@ -210,6 +212,7 @@ def _finish(
         services=services,
         declares="services" if "services" in values else "settings" if values else "nothing",
         settings=Settings(
+            audit_anchor=anchor,
             door=door,
             http=http,
             groups=groups,

@@ -11,6 +11,7 @@ from typing import Any
 
 import holdfast
 from holdfast.adapters.config.alert_keys import TARGET
+from holdfast.adapters.config.audit_keys import ANCHOR, AUDIT_BLOCK
 from holdfast.adapters.config.blocks import Block
 from holdfast.adapters.config.command_keys import COMMAND, POLICY, RECOVERY, STEP, WORKFLOW, Steps
 from holdfast.adapters.config.file_keys import BACKUPS, FILE_ROOT, FILES_BLOCK
@@ -38,7 +39,7 @@ BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, TLS, AUTHENTICATION),
     *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
     *(FILES_BLOCK, FILE_ROOT, BACKUPS),
-    *(POLICY_BLOCK, FILTERS_BLOCK, RATE_BLOCK),
+    *(POLICY_BLOCK, FILTERS_BLOCK, RATE_BLOCK, AUDIT_BLOCK, ANCHOR),
     *(MCP_BLOCK, GIT_BLOCK),
     *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters.audit_anchors import Checked
 from holdfast.adapters.tokens import Token
 from holdfast.app.context import Context
 from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
@@ -64,7 +65,14 @@ def audit(
 ) -> Awaitable[AuditResult] | AsyncGenerator[dict[str, Any], None]:
     if command.follow:
         return _follow(context, command)
+    if command.verify:
+        return _verify(context, command)
     return context.in_thread(_read_audit, context, command)
+
+
+async def _verify(context: Context, command: Audit) -> AuditResult:
+    checked = await context.anchors.check()
+    return await context.in_thread(_read_audit, context, command, checked)
 
 
 async def _follow(context: Context, command: Audit) -> AsyncGenerator[dict[str, Any], None]:
@@ -76,18 +84,19 @@ async def _follow(context: Context, command: Audit) -> AsyncGenerator[dict[str, 
         command = msgspec.structs.replace(command, since=result.last)
 
 
-def _read_audit(context: Context, command: Audit) -> AuditResult:
+def _read_audit(context: Context, command: Audit, checked: Checked | None = None) -> AuditResult:
     limit = max(1, min(command.limit, _MOST_RECORDS))
     head = context.audit.head
     verdict = None
-    if command.verify:
-        found = context.audit.verify(str(head))
+    if command.verify and checked is not None:
+        found = context.audit.verify(str(head), checked.heads)
         verdict = AuditVerdict(
             whole=found.is_whole,
             records=found.records,
             first=found.first,
             last=found.last,
             problem=found.problem,
+            anchors=checked.told,
         )
     # Without a number the newest are meant: those that fall out in front are older.
     wanted: deque[dict[str, Any]] = deque(maxlen=limit)

@@ -1,0 +1,227 @@
+"""Writes the head of the audit to places outside the project's state, and reads it back.
+
+The log of the audit and the copies of its head (database, memory of the keeper) are files and
+processes of one user. Whoever can replace all of them can go back to an earlier moment, and nothing
+there tells. An anchor does: a file elsewhere (best one that can only be appended to, or one of
+another user), the log of the system, or an address of another machine.
+
+Never blocks the loop: files and syslog are written in a thread, one head at a time. Only the newest
+head is written; what could not be written is tried again a few times, then with the next head.
+Nothing but number, hash, time and the name of the project's state is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.adapters.audit_log import Head
+from holdfast.adapters.own_log import logger
+from holdfast.vocabulary.audit_spec import AnchorSpec
+from holdfast.vocabulary.secrets import shown_address
+
+TRIES = 3
+RETRY_SECONDS = 2.0
+POST_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
+MOST_READ = 4 * 1024 * 1024
+"""Of the end of a file of anchors."""
+SYSLOG = "/var/run/syslog" if sys.platform == "darwin" else "/dev/log"
+_NOTICE_OF_AUTH = 10 * 8 + 5
+"""Facility authpriv, severity notice."""
+_log = logger("audit_anchors")
+
+
+class Anchored(msgspec.Struct, frozen=True):
+    """One head, as it stands in an anchor."""
+
+    state: str
+    seq: int
+    hash: str
+    time: float
+
+
+class Checked(NamedTuple):
+    """What the anchors know of the audit."""
+
+    heads: dict[int, str]
+    """Hashes by number, of this project."""
+    told: list[dict[str, Any]]
+    """Each anchor: where it is, and whether it could be read."""
+
+
+class Anchors:
+    """The anchors of one audit."""
+
+    def __init__(
+        self, state: str, head: Callable[[], Head], on_rolled_back: Callable[[str], None]
+    ) -> None:
+        """`on_rolled_back` is told if an anchor knows more records than there are."""
+        self._state = state
+        self._head = head
+        self._on_rolled_back = on_rolled_back
+        self._spec = AnchorSpec()
+        self._changed = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+        self._written = 0
+        self._failing: set[str] = set()
+
+    def use(self, spec: AnchorSpec) -> None:
+        """From now on write there."""
+        if spec == self._spec:
+            return
+        self._spec, self._written = spec, 0
+        if self._work is not None:
+            self._work.cancel()
+            self._work = None
+        if not spec.is_empty:
+            self._changed.set()
+            self._work = asyncio.get_running_loop().create_task(self._run(spec))
+
+    def moved(self) -> None:
+        """There is a new record."""
+        if self._work is not None:
+            self._changed.set()
+
+    async def close(self) -> None:
+        """Write the last head where that is quick; the next supervisor writes it everywhere."""
+        if self._work is None:
+            return
+        self._work.cancel()
+        self._work = None
+        if self._head().seq > self._written:
+            quick = msgspec.structs.replace(self._spec, url=None)
+            try:
+                await asyncio.wait_for(self._write(quick, tries=1), CLOSE_SECONDS)
+            except asyncio.TimeoutError:
+                _log.warning("the last head of the audit is not in every anchor yet")
+
+    async def check(self) -> Checked:
+        """What can be read back: the file. The others are named, for a person to look at."""
+        spec = self._spec
+        heads: dict[int, str] = {}
+        told: list[dict[str, Any]] = []
+        if spec.file is not None:
+            try:
+                heads = await asyncio.to_thread(read, spec.file, self._state)
+                told.append({"anchor": spec.file, "checked": True, "last": max(heads, default=0)})
+            except OSError as error:
+                told.append({"anchor": spec.file, "checked": False, "why": _why(error)})
+        why = "it cannot be read from here; compare it by hand"
+        if spec.syslog:
+            told.append({"anchor": "syslog", "checked": False, "why": why})
+        if spec.url is not None:
+            told.append({"anchor": shown_address(spec.url), "checked": False, "why": why})
+        return Checked(heads, told)
+
+    async def _run(self, spec: AnchorSpec) -> None:
+        known, _ = await self.check()
+        head = self._head()
+        if (newest := max(known, default=0)) > head.seq:
+            why = f"rolled back: the anchor knows records up to {newest}, not only {head.seq}"
+            _log.error("the audit was %s", why)
+            self._on_rolled_back(why)
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._head().seq:
+                await self._write(spec, TRIES)
+            await asyncio.sleep(spec.every)
+
+    async def _write(self, spec: AnchorSpec, tries: int) -> None:
+        head = self._head()
+        anchored = Anchored(self._state, head.seq, head.digest, round(time.time(), 3))
+        line = msgspec.json.encode(anchored)
+        if spec.file is not None:
+            await self._try("the file", tries, lambda: asyncio.to_thread(append, spec.file, line))
+        if spec.syslog:
+            await self._try("syslog", tries, lambda: asyncio.to_thread(tell_syslog, line))
+        if spec.url is not None:
+            await self._try(shown_address(spec.url), tries, lambda: _post(spec.url or "", line))
+        self._written = head.seq
+
+    async def _try(self, where: str, tries: int, write: Callable[[], Any]) -> None:
+        why = ""
+        for attempt in range(tries):
+            if attempt:
+                await asyncio.sleep(RETRY_SECONDS * attempt)
+            try:
+                await write()
+            except OSError as error:
+                why = _why(error)
+                continue
+            self._failing.discard(where)
+            return
+        if where not in self._failing:
+            self._failing.add(where)
+            _log.error("the head of the audit cannot be written to %s: %s", where, why)
+
+
+def append(path: str | None, line: bytes) -> None:
+    """One line more; never changes one that is there."""
+    assert path is not None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        data = line + b"\n"
+        if os.write(descriptor, data) < len(data):
+            raise OSError("no space for a whole line")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: str, state: str) -> dict[int, str]:
+    """Hashes by number, as far as the end of the file tells them."""
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        size = file.tell()
+        file.seek(max(0, size - MOST_READ))
+        lines = file.read(MOST_READ).split(b"\n")
+    found: dict[int, str] = {}
+    for line in lines[1 if size > MOST_READ else 0 :]:
+        try:
+            one = msgspec.json.decode(line, type=Anchored)
+        except msgspec.MsgspecError:
+            continue
+        if one.state == state:
+            # The first that was written: a later one of the same number is of a rolled back audit.
+            found.setdefault(one.seq, one.hash)
+    return found
+
+
+def tell_syslog(line: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(POST_SECONDS)
+        sock.connect(SYSLOG)
+        sock.send(b"<%d>holdfast: audit head %s" % (_NOTICE_OF_AUTH, line))
+
+
+async def _post(url: str, line: bytes) -> None:
+    from holdfast.adapters import http_client
+
+    headers = {"Content-Type": "application/json"}
+    try:
+        answer = await http_client.request(
+            url,
+            method="POST",
+            headers=headers,
+            body=line,
+            timeout_seconds=POST_SECONDS,
+            largest_body=0,
+        )
+    except http_client.HttpError as error:
+        raise OSError(str(error)) from None
+    if not answer.is_success:
+        raise OSError(f"it answered {answer.status}")
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)

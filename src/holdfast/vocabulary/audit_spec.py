@@ -1,0 +1,21 @@
+"""Where the head of the audit is written beside the project's own state."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AnchorSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Places that whoever changes the audit should not be able to change as well."""
+
+    file: str | None = None
+    """A file that is only appended to."""
+    syslog: bool = False
+    url: str | None = None
+    """Gets each head by POST."""
+    every: float = 60.0
+    """Seconds between two heads, while there are new records."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.file is None and not self.syslog and self.url is None
