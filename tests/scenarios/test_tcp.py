@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.doors.tcp import MOST_CONNECTIONS
+from holdfast.doors import lines
+from holdfast.doors.tcp import MOST_CONNECTIONS, MOST_OF_TOKEN
+from holdfast.vocabulary.errors import HoldfastError
 from tests.harness import Hold, kill_9, wait_for
 
 STRANGER = "stranger on this port"
@@ -154,6 +157,86 @@ def test_who_shows_no_token_keeps_nobody_out(opened: NetHold) -> None:
         assert "too many connections" in crowd[0].line()
         known.send("status")
         assert known.line().startswith("holdfast")
+
+
+def test_one_token_keeps_nobody_out(opened: NetHold) -> None:
+    """It has a share of the connections, and loses its own oldest one beyond it."""
+    viewer = opened.ask("create_token", token_name="many", role="viewer")["text"]
+    with contextlib.ExitStack() as stack:
+        crowd = []
+        for _ in range(MOST_OF_TOKEN + 5):
+            crowd.append(stack.enter_context(Wire(opened.port)))
+            crowd[-1].send(f"token {viewer}")
+            assert crowd[-1].line().startswith("hello")
+        assert "too many connections with this token" in crowd[0].line()
+        crowd[-1].send("status")
+        assert crowd[-1].line().startswith("holdfast")
+        assert piped(opened.port, f"token {opened.token}", "status").startswith("hello")
+
+
+def test_unfinished_lines_of_strangers_are_bounded(opened: NetHold) -> None:
+    """Forty halves of a long line: most are hung up on, and a token is heard."""
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(Wire(opened.port)) for _ in range(40)]
+        for wire in crowd:
+            with contextlib.suppress(OSError):
+                wire.sock.sendall(b"x" * 1_000_000)
+        assert piped(opened.port, f"token {opened.token}", "status").startswith("hello")
+        ended = 0
+        for wire in crowd:
+            wire.sock.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                ended += "without a token" in wire.line()
+        assert ended >= 30
+
+
+def test_lines_that_wait_are_bounded_in_bytes(opened: NetHold) -> None:
+    """Behind a request that takes long, no gigabyte is collected in the supervisor."""
+    with Wire(opened.port) as wire:
+        wire.send(f"token {opened.token}")
+        assert wire.line().startswith("hello")
+        wire.send('{"command": "wait", "service": "web", "condition": "exited", "timeout": 60}')
+        wire.send(*[f"status {'x' * 500_000}"] * 10)
+        assert "too many requests wait" in wire.line()
+
+
+def test_who_never_reads_is_not_kept(opened: NetHold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is to end, but whose client reads nothing, is cut off after a while."""
+    monkeypatch.setattr(lines, "LINGER_SECONDS", 0.05)
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        connections: set[Any] = set()
+        server = await loop.create_server(lambda: Deaf(connections), "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()):
+            deadline = loop.time() + 10
+            while not connections or not next(iter(connections)).is_told:
+                assert loop.time() < deadline
+                await asyncio.sleep(0.01)
+            while connections:
+                assert loop.time() < deadline, "kept for ever"
+                await asyncio.sleep(0.01)
+        server.close()
+
+    asyncio.run(scene())
+
+
+class Deaf(lines.LinesConnection):
+    """Tells much, and hangs up."""
+
+    is_told = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._write(b"x" * 50_000_000)
+        self.hang_up()
+        self.is_told = True
+
+    def _take(self, line: bytes) -> None:
+        raise AssertionError
+
+    def _turn_away(self, error: HoldfastError) -> None:
+        raise AssertionError
 
 
 def test_a_wrong_token_is_refused_and_then_hung_up_on(opened: NetHold) -> None:

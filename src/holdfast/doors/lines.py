@@ -12,6 +12,8 @@ from typing import Any, cast
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 MAX_LINE = 8 * 1024 * 1024
+LINGER_SECONDS = 10.0
+"""A client that is hung up on and reads nothing for so long is cut off."""
 
 
 class Lines:
@@ -31,6 +33,11 @@ class Lines:
         self._pieces, self._size = [], 0
         self._hold(lines.pop())
         return [line for line in lines if line and not line.isspace()]
+
+    @property
+    def held(self) -> int:
+        """Bytes of the line that is not finished."""
+        return self._size
 
     def _hold(self, rest: bytes) -> None:
         if rest:
@@ -91,7 +98,23 @@ class LinesConnection(asyncio.Protocol):
             self._take(line)
 
     def hang_up(self) -> None:
+        """Close it when everything is read; what is never read is not kept for ever."""
         self._transport.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        left = self._transport.get_write_buffer_size()
+        if left:
+            loop = asyncio.get_running_loop()
+            loop.call_later(LINGER_SECONDS, self._end_if_unread, left)
+
+    def _end_if_unread(self, before: int) -> None:
+        if self not in self._connections:
+            return
+        if self._transport.get_write_buffer_size() >= before:
+            self._transport.abort()
+        else:
+            self._linger()
 
     def _write(self, data: bytes) -> None:
         if not self._transport.is_closing():

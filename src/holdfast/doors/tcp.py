@@ -30,10 +30,15 @@ from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.results import Result
 
 MOST_CONNECTIONS = 200
+MOST_OF_TOKEN = 50
+"""Connections of one token; one more ends its oldest."""
 MOST_WAITING = 1000
+MOST_WAITING_BYTES = 4 * 1024 * 1024
 MOST_WRONG_TOKENS = 3
 LONGEST_LINE = 1024 * 1024
-SILENT_SECONDS = 30.0
+STRANGER_BYTES = 8 * 1024 * 1024
+"""Of unfinished lines of all connections that have shown no token."""
+SILENT_SECONDS = 10.0
 """How long a connection may stay without having shown a token."""
 _NO_HTTP = b"this is the control door, which does not speak HTTP\n"
 _VISITOR = Actor(Role.STRANGER, "somebody without a token", None, Door.TCP)
@@ -76,7 +81,10 @@ class TcpConnection(LinesConnection):
         """Whether it has ever shown a token."""
         self._is_new = True
         self._wrong_tokens = 0
+        self._account: str | None = None
+        """Whose share of the connections it uses."""
         self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker: asyncio.Task[None] | None = None
         self._has_ended = False
@@ -101,6 +109,17 @@ class TcpConnection(LinesConnection):
         for task in [*self._tasks, *([self._worker] if self._worker else [])]:
             task.cancel()
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_known or not self._lines.held:
+            return
+        strangers = [one for one in self._connections if not one._is_known]
+        if sum(one._lines.held for one in strangers) > STRANGER_BYTES:
+            largest = max(strangers, key=lambda one: one._lines.held)
+            largest._lines.rest()
+            largest._turn_away(Refused("too much is sent without a token", "show one first"))
+            largest.hang_up()
+
     def eof_received(self) -> bool:
         """`printf … | nc`: what was asked is still answered."""
         self._has_ended = True
@@ -121,6 +140,18 @@ class TcpConnection(LinesConnection):
         leaving.hang_up()
         return leaving is not self
 
+    def _keep_to_share(self) -> None:
+        """A token that opens too many connections loses its own oldest one."""
+        own = [
+            one
+            for one in self._connections
+            if one._account == self._account and not one._transport.is_closing()
+        ]
+        if len(own) > MOST_OF_TOKEN:
+            oldest = min(own, key=lambda one: one._since)
+            oldest._turn_away(Refused("too many connections with this token", "close some"))
+            oldest.hang_up()
+
     def _turn_away(self, error: HoldfastError) -> None:
         self._say_failure(None, error, is_json=False)
 
@@ -132,7 +163,8 @@ class TcpConnection(LinesConnection):
             self._write(head.encode() + b"Connection: close\r\n\r\n" + _NO_HTTP)
             self.hang_up()
             return
-        if len(self._waiting) >= MOST_WAITING:
+        self._waiting_bytes += len(line)
+        if len(self._waiting) >= MOST_WAITING or self._waiting_bytes > MOST_WAITING_BYTES:
             self._turn_away(Refused("too many requests wait", "await some first"))
             self.hang_up()
             return
@@ -144,6 +176,7 @@ class TcpConnection(LinesConnection):
         """One line after the other; those with an id go on by themselves."""
         while self._waiting and not self._transport.is_closing():
             line = self._waiting.popleft()
+            self._waiting_bytes -= len(line)
             try:
                 request = words.parse(line)
             except Exception as error:  # noqa: BLE001 - the border of the door
@@ -170,13 +203,13 @@ class TcpConnection(LinesConnection):
                     self._say(request, {"message": words.HELP})
                 case "quit":
                     self._say(request, {"message": "bye"})
-                    self._transport.close()
+                    self.hang_up()
                 case _:
                     await self._answer(request, actor)
         except Exception as error:  # noqa: BLE001 - the border of the door
             self._say_failure(request.id, told(error), request.is_json)
         if self._wrong_tokens >= MOST_WRONG_TOKENS:
-            self._transport.close()
+            self.hang_up()
 
     def _actor_of(self, request: Request) -> Actor:
         token = request.token or self._token
@@ -189,6 +222,9 @@ class TcpConnection(LinesConnection):
             self._wrong_tokens += 1
             raise
         self._is_known = True
+        if self._account != actor.account:
+            self._account = actor.account
+            self._keep_to_share()
         if request.name == "token":
             self._actor, self._token = actor, token
         if self._silence is not None:
@@ -233,8 +269,8 @@ class TcpConnection(LinesConnection):
 
     def _on_silence(self) -> None:
         if self._actor.role is Role.STRANGER:
-            self._transport.close()
+            self.hang_up()
 
     def _close_when_done(self) -> None:
         if self._has_ended and self._worker is None and not self._waiting and not self._tasks:
-            self._transport.close()
+            self.hang_up()
