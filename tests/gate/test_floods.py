@@ -391,3 +391,44 @@ def test_who_never_reads_is_ended(hasty: Gate, kind: str) -> None:
                 flood.send_what_is_taken(guest, flood.head(f"GET {path} HTTP/1.1", token) * 16)
         guest_is_answered(hasty)
         wait_for(lambda: descriptors(hasty.process.pid) < before + 8, 15)
+
+
+def test_one_token_leaves_streams_to_the_others(shared_hold: Hold) -> None:
+    """A token has a share of the streams; when one ends, another begins."""
+    viewer = shared_hold.ask("create_token", token_name="streams", role="viewer")["text"]
+    with (
+        gate_of(shared_hold, "import holdfast.gate.server_sent as s; s.MOST_OF_TOKEN = 5;") as gate,
+        Flood(gate) as flood,
+    ):
+
+        def status_of_stream(token: str) -> bytes:
+            guest = flood.connect()
+            head = flood.head(
+                "GET /api/events?follow=true HTTP/1.1", f"Authorization: Bearer {token}"
+            )
+            guest.sendall(head)
+            return guest.recv(65536).split(b" ")[1]
+
+        assert [status_of_stream(viewer) for _ in range(6)] == [b"200"] * 5 + [b"429"]
+        assert status_of_stream(gate.token) == b"200"
+        flood.sockets[0].close()
+        wait_for(lambda: status_of_stream(viewer) == b"200", what="a place for a stream")
+    shared_hold.ask("revoke_token", token="streams")
+
+
+def test_unfinished_bodies_of_one_token_are_bounded(shared_hold: Hold) -> None:
+    """A token that sends too much at once is told so; another one is answered."""
+    before = "import holdfast.gate.bodies as b; b.TOKEN_BYTES = 1_000_000;"
+    viewer = shared_hold.ask("create_token", token_name="bodies", role="viewer")["text"]
+    with gate_of(shared_hold, before) as gate, Flood(gate) as flood:
+        guests = []
+        for _ in range(3):
+            guest = flood.connect()
+            token = f"Authorization: Bearer {viewer}"
+            length = "Content-Length: 700000"
+            guest.sendall(flood.head("POST /api/files/write HTTP/1.1", token, length))
+            flood.send_what_is_taken(guest, b" " * 600_000)
+            guests.append(guest)
+        assert b" 429 " in guests[1].recv(65536)
+        guest_is_answered(gate)
+    shared_hold.ask("revoke_token", token="bodies")
