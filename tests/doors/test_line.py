@@ -105,6 +105,33 @@ def with_door(tmp_path: Path, story: Story, role: Role = Role.OWNER) -> None:
     asyncio.run(run())
 
 
+def test_who_comes_while_the_door_closes_is_hung_up_on(tmp_path: Path) -> None:
+    """It gets no answer, least of all an error of ours: the next supervisor is there for it."""
+
+    async def run() -> None:
+        application = FakeApplication()
+        door = line.LineDoor(application)  # type: ignore[arg-type]
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(tmp_path / "line.sock"))
+        await door.open(listener)
+        await door.close()
+        # As asyncio does it for a connection that was accepted just before.
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(door._connection, ours)
+        reader, writer = await asyncio.open_unix_connection(sock=theirs)
+        writer.write(b'{"id":1,"command":"status"}\n{"id":2,"command":"watch"}\n')
+        try:
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+        except ConnectionError:
+            pass  # hung up on before it was read
+        assert application.answered == 0
+        writer.close()
+        listener.close()
+
+    asyncio.run(run())
+
+
 def test_a_slow_command_holds_up_nobody(tmp_path: Path) -> None:
     """Answers come by id, in the order in which they are ready."""
 

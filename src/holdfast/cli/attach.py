@@ -18,6 +18,7 @@ from typing import Any
 
 from holdfast.cli import screen
 from holdfast.cli.call import Call
+from holdfast.cli.following import connect_again
 from holdfast.cli.history import ended_how
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.logbook.cursors import Cursor
@@ -128,8 +129,8 @@ class Attachment:
             self._walk.close()
 
     def _loop(self, stdin: int, wake: int) -> str:
+        connection = self._call.connect()
         while True:
-            connection = self._call.connect()
             try:
                 connection.send("watch", services=[self._service])
                 self._is_resized = True
@@ -137,7 +138,7 @@ class Attachment:
                     if end := self._step(connection, stdin, wake):
                         return end
             except ConnectionLost:
-                self._call.use(None)
+                connection = connect_again(self._call)
 
     def _step(self, connection: Connection, stdin: int, wake: int) -> str | None:
         self._show()

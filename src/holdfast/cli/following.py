@@ -6,7 +6,8 @@ nothing is missed and nothing is seen twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.cli.call import Call
@@ -14,10 +15,11 @@ from holdfast.cli.interrupts import patience
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.reach import Outlived, SupervisorAway
-from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, UsageError
+from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut, UsageError
 from holdfast.vocabulary.secrets import learn
 
 KEEPER_SECONDS = 2.0
+LEAST_SECONDS = 0.1
 
 Wake = tuple[str | None, bool]
 """(service, its run is over); no service: look at all."""
@@ -49,11 +51,31 @@ def say_it_is_down(call: Call) -> None:
         call.note("Holdfast is down; nothing more will come")
 
 
+def connect_again(call: Call, on_wait: Callable[[str], None] | None = None) -> Connection:
+    """A connection to the next supervisor, after one was lost. One that takes long to come, or
+    that failed and is tried again, is waited for: who follows something has time. `on_wait` is
+    told once what is waited for."""
+    call.use(None)
+    while True:
+        try:
+            return call.connect()
+        except TimedOut:
+            pass
+        except SupervisorAway as away:
+            next_in = (away.facts.get("supervisor") or {}).get("next_in")
+            if next_in is None:
+                raise  # it is off, or hangs: nobody will start another
+            if on_wait is not None:
+                on_wait(away.message)
+                on_wait = None
+            time.sleep(max(LEAST_SECONDS, next_in))
+        call.use(None)
+
+
 def is_there_again(call: Call) -> bool:
     """Connect to the next supervisor, after one was lost; when Holdfast is down, that is said."""
-    call.use(None)
     try:
-        call.connect()
+        connect_again(call, None if call.is_json else call.note)
     except (SupervisorAway, Outlived):
         raise
     except NoDaemon:
@@ -69,6 +91,10 @@ def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
             connection = call.connect()
         except SupervisorAway as away:
             yield from _keeper_wakes(call, away)
+            continue
+        except TimedOut:
+            yield None, False
+            call.use(None)
             continue
         except NoDaemon:
             yield None, False

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.first_process import reap_others
-from holdfast.cli.following import learn_secrets
+from holdfast.cli.following import connect_again, learn_secrets
 from holdfast.cli.interrupts import heed_sigterm, patience
 from holdfast.cli.output import Followed, Printer, Style, ends_of
 from holdfast.cli.screen import PLAIN
@@ -99,7 +99,7 @@ def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> i
             stopping[-1].send("stop", services=[service], **fields)
             call.use(None)
         except ConnectionLost:
-            call.use(None)
+            connect_again(call)
     shown.finish()
     for connection in stopping:
         connection.close()

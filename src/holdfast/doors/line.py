@@ -19,7 +19,7 @@ from holdfast.app.application import Application
 from holdfast.app.confirming import Waiting
 from holdfast.app.live_streams import LiveStream
 from holdfast.doors.failures import told
-from holdfast.doors.lines import LinesConnection
+from holdfast.doors.lines import Connections, LinesConnection
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
@@ -37,7 +37,7 @@ class LineDoor:
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._connections: set[LineConnection] = set()
+        self._connections = Connections()
         self._server: asyncio.AbstractServer | None = None
 
     async def open(self, sock: socket.socket) -> None:
@@ -53,7 +53,8 @@ class LineDoor:
         return LineConnection(self._application, self._connections)
 
     async def close(self) -> None:
-        """Hang up on everybody, after what was written has gone out."""
+        """Hang up on everybody, after what was written has gone out; also on who comes late."""
+        self._connections.is_closed = True
         if self._server is not None:
             self._server.close()
         leaving = list(self._connections)
@@ -70,7 +71,7 @@ class LineDoor:
 class LineConnection(LinesConnection):
     """One client."""
 
-    def __init__(self, application: Application, connections: set[LineConnection]) -> None:
+    def __init__(self, application: Application, connections: Connections) -> None:
         super().__init__(connections)
         self._application = application
         self._tasks: dict[object, asyncio.Task[None]] = {}

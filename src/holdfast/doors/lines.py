@@ -52,10 +52,19 @@ class Lines:
         return b"" if rest.isspace() else rest
 
 
+class Connections(set[Any]):
+    """The connections of one door."""
+
+    is_closed = False
+    """Whether who comes now is hung up on. A client that connects while its door closes would be
+    served by a supervisor that has let go of everything, and be told an error of ours; one that
+    is hung up on asks the next supervisor."""
+
+
 class LinesConnection(asyncio.Protocol):
     """One client that sends lines. A slow reader holds up only itself."""
 
-    def __init__(self, connections: set[Any], longest: int = MAX_LINE) -> None:
+    def __init__(self, connections: Connections, longest: int = MAX_LINE) -> None:
         self._connections = connections
         self._lines = Lines(longest)
         self._can_write = asyncio.Event()
@@ -73,6 +82,8 @@ class LinesConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
+        if self._connections.is_closed:
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
@@ -88,6 +99,8 @@ class LinesConnection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        if self._connections.is_closed:
+            return  # nobody is there any more to do it
         try:
             lines = self._lines.feed(data)
         except UsageError as error:

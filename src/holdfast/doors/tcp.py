@@ -20,7 +20,7 @@ from holdfast.app.confirming import Waiting
 from holdfast.app.live_streams import LiveStream
 from holdfast.doors import wording, words
 from holdfast.doors.failures import told
-from holdfast.doors.lines import LinesConnection
+from holdfast.doors.lines import Connections, LinesConnection
 from holdfast.doors.words import Request
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
@@ -49,11 +49,12 @@ class TcpDoor:
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._connections: set[TcpConnection] = set()
+        self._connections = Connections()
         self._server: asyncio.AbstractServer | None = None
 
     async def open(self, sock: socket.socket) -> None:
         await self.close()
+        self._connections.is_closed = False
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._connection, sock=sock)
@@ -62,6 +63,7 @@ class TcpDoor:
         return TcpConnection(self._application, self._connections)
 
     async def close(self) -> None:
+        self._connections.is_closed = True
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -72,7 +74,7 @@ class TcpDoor:
 class TcpConnection(LinesConnection):
     """One client."""
 
-    def __init__(self, application: Application, connections: set[TcpConnection]) -> None:
+    def __init__(self, application: Application, connections: Connections) -> None:
         super().__init__(connections, LONGEST_LINE)
         self._application = application
         self._actor = _VISITOR
