@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,3 +99,49 @@ def test_full_disk(hold: Hold, disk: Path, succession: str) -> None:
         hold.cli("down", "--now", expect=None)
         for pid in (keeper, *before.values()):
             wait_for(lambda pid=pid: not is_alive(pid), what=f"the end of {pid}")
+
+
+WRITE = """
+import os, sys, time
+for n in range(400):
+    os.write(1, b"%0690d\\n" % n)
+    if n in (100, 200, 300):
+        open(sys.argv[1] + str(n), "x").close()
+        while not os.path.exists(sys.argv[1] + "go" + str(n)):
+            time.sleep(0.01)
+time.sleep(1000)
+"""
+
+
+def test_recorded_and_lost_bytes_add_up(hold: Hold, disk: Path) -> None:
+    """Segments fill up, no new one can be begun, and the keeper is killed: what is recorded,
+    removed and told as lost adds up to what was printed, or a gap of unknown size is told."""
+    prefix = str(hold.folder / "at")
+    command = [sys.executable, "-I", "-S", "-c", WRITE, prefix]
+    hold.services(web={"command": command, "log": {"max_size": "96KiB", "total_size": "1MiB"}})
+    hold.cli("up", "-d")
+    old = hold.json("status")["supervisor"]
+    try:
+        wait_for(lambda: Path(prefix + "100").exists(), what="the first hundred lines")
+        _fill(disk)
+        Path(prefix + "go100").touch()
+        wait_for(lambda: Path(prefix + "200").exists(), what="lines on a full disk")
+        os.kill(old["keeper_pid"], signal.SIGKILL)
+        wait_for(
+            lambda: hold.cli("status", expect=None).returncode == 0, 30, "the supervisor to be it"
+        )
+        Path(prefix + "go200").touch()
+        wait_for(lambda: Path(prefix + "300").exists(), what="lines of the next keeper")
+        _empty(disk)
+        Path(prefix + "go300").touch()
+        logs = disk / "state" / "logs"
+        reader = Reader(str(logs), "web")
+        wait_for(lambda: b"%0690d" % 399 in b"".join(reader.raw()), what="the last line")
+        notes = [it for it in lines(reader) if isinstance(it, Note)]
+        lost = [it.lost for it in notes if it.kind in ("gap", "removed", "missing")]
+        assert (
+            None in lost or len(b"".join(reader.raw())) + sum(it or 0 for it in lost) == 400 * 691
+        )
+    finally:
+        _empty(disk)
+        hold.cli("down", "--now", expect=None)

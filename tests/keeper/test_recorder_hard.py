@@ -396,3 +396,78 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     count, grown = map(int, re.findall(rb"\d+", reader.communicate()[0]))
     assert count > 400_000
     assert grown < 4096
+
+
+@pytest.mark.parametrize("is_room_made", [True, False])
+def test_a_killed_keeper_that_could_begin_no_segment(tmp_path: Path, is_room_made: bool) -> None:
+    """Where no new file can be made, that a gap begins is said in the full segment: what is
+    recorded and what is told as lost add up, or the number is said to be unknown."""
+    with disk.small_disk(tmp_path / "disk", "2m,nr_inodes=8") as place:
+        ballast = [place / f"ballast{number}" for number in range(5)]
+        for path in ballast:
+            path.touch()
+        stage = Stage(str(place), max_size=4096)
+        stage.recorder.begin_run(1)
+        stage.say(b"x" * 10_000)
+        assert stage.recorder.position == 4096
+        for path in ballast if is_room_made else ():
+            path.unlink()
+        stage.lose_keeper()
+        stage.recorder.recover(1)
+        stage.say(b"y" * 1000)
+        for path in ballast:
+            path.unlink(missing_ok=True)
+        stage.recorder._retry_at = 0.0
+        stage.say(b"z" * 100)
+        assert gaps_of(stage) == ([None] if is_room_made else [None, 1000])
+        assert len(stage.raw()) == 4096 + (1100 if is_room_made else 100)
+        stage.close()
+
+
+def test_a_mark_that_needs_no_room(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no record can be added, the header says that a gap began; a successor that has room
+    again says that the number is unknown, once."""
+    stage.say(b"first\n")
+    stage.recorder.flush()
+    write = os.pwrite
+
+    def within(fd: int, data: bytes, offset: int) -> int:
+        if offset + len(data) > os.fstat(fd).st_size:
+            raise OSError(errno.ENOSPC, "full")
+        return write(fd, data, offset)
+
+    with monkeypatch.context() as full:
+        full.setattr("os.pwrite", within)
+        lose_some(stage, 7)
+    stage.lose_keeper()
+    stage.recorder.recover(0)
+    stage.say(b"kept\n")
+    assert gaps_of(stage) == [None]
+    with monkeypatch.context() as full:
+        full.setattr("os.pwrite", within)
+        lose_some(stage, 9)
+    stage.recorder._retry_at = 0.0
+    stage.say(b"kept too\n")
+    assert gaps_of(stage) == [None, 9]
+    stage.lose_keeper()
+    stage.say(b"and this\n")
+    assert gaps_of(stage) == [None, 9]
+
+
+def test_a_killed_keeper_that_could_make_no_file_at_all(stage: Stage) -> None:
+    """Its log says nothing; the supervisor, which was told that a gap began, does."""
+    stage.recorder.recover(1, is_within_gap=True)
+    stage.say(b"kept\n")
+    assert gaps_of(stage) == [None]
+    assert stage.gaps[-1][:2] == ("end", None)
+
+
+def test_the_size_of_a_gap_is_written_with_what_follows_it(stage: Stage) -> None:
+    """A keeper that is killed right after does not take the count along."""
+    stage.say(b"first\n")
+    stage.recorder.flush()
+    lose_some(stage, 7)
+    stage.recorder._retry_at = 0.0
+    stage.say(b"kept\n")
+    stage.lose_keeper()
+    assert [it.lost for it in stage.entries() if isinstance(it, Note) and it.kind == "gap"] == [7]

@@ -39,6 +39,8 @@ class Succession:
         self._room = limit - min(_OWN_DESCRIPTORS, limit // 4)
         self._ends: dict[str, _End] = {}
         self._asked: dict[str, Message] = {}
+        self._gaps: set[str] = set()
+        """Services whose output cannot be recorded now: a successor says that some is lost."""
 
     def begin(self, facts: Message) -> None:
         """Take over what the keeper's answer to hello lists."""
@@ -48,6 +50,8 @@ class Succession:
             self._began[run["run_id"]] = now - (run.get("age") or 0.0)
             if end := run.get("end"):
                 self._ends[run["run_id"]] = _End.of(end, now)
+            if run.get("is_within_gap"):
+                self._gaps.add(run["service"])
         for ended in facts.get("exits") or ():
             if ended["run_id"] in self.runs:
                 self.runs[ended["run_id"]]["exit"] = ended
@@ -96,6 +100,10 @@ class Succession:
                 if name in self.held:
                     os.close(self.held[name])
                 self.held[name] = fds[0]
+            case "gap" if message.get("state") == "begin":
+                self._gaps.add(message["service"])
+            case "gap":
+                self._gaps.discard(message["service"])
             case "exit" if message.get("empty", True):
                 self._drop_run(message["run_id"])
             case "exit" if message["run_id"] in self.runs:
@@ -116,6 +124,7 @@ class Succession:
                 "age": now - self._began.get(run_id, now),
                 "began": self._began.get(run_id, now),
                 "parts": self._spares.get(run_id, {}),
+                "is_within_gap": run.get("service") in self._gaps,
                 "end": self._ends[run_id].facts(now) if run_id in self._ends else None,
             }
             for run_id, run in self.runs.items()

@@ -204,7 +204,13 @@ class Children:
             run.exit = run.describe_exit(None, None, ())
         if run.kind != "task":
             printed = int(facts.get("log_bytes") or 0)
-            self._record(run, log_state or {}, is_recovery=log_state is None, printed=printed)
+            self._record(
+                run,
+                log_state or {},
+                is_recovery=log_state is None,
+                printed=printed,
+                is_within_gap=bool(facts.get("is_within_gap")),
+            )
         if (lease := facts.get("lease")) and run.exit is None:
             self.lease(run, lease["seconds"], lease["kind"], lease.get("remaining"))
         if run.feed is not None and (fed := facts.get("feed")):
@@ -260,10 +266,11 @@ class Children:
         *,
         is_recovery: bool = False,
         printed: int = 0,
+        is_within_gap: bool = False,
     ) -> None:
         run.recorder = self._logs.use(run.service, run.log, state or None)
         if is_recovery:
-            run.track = run.recorder.recover(run.number)
+            run.track = run.recorder.recover(run.number, is_within_gap=is_within_gap)
         elif state is None:
             run.track = run.recorder.begin_run(run.number)
         else:

@@ -46,6 +46,7 @@ class Gap:
     def begin(self, why: str) -> None:
         if not self.why:
             self.why = why
+            self._files.is_within_gap = True
             self._tell(self._service, "begin", 0, why)
 
     def inherit(self, why: str) -> None:
@@ -62,9 +63,18 @@ class Gap:
         try:
             self._write(index.pack(index.GAP_BEGINS, stamp(), files.position, 0, 0))
         except OSError:
-            return False
+            return self._flag()
         self._marked = files.number
         return True
+
+    def _flag(self) -> bool:
+        """Say it in the header, because no record can be added; always False."""
+        try:
+            self._files.flag_gap()
+        except OSError:
+            return False
+        self._marked = self._files.number
+        return False
 
     def close(self, now: int) -> None:
         """Bytes come again: the index says first how many did not."""
@@ -89,6 +99,8 @@ class Gap:
 
     def _end(self) -> None:
         lost, why = self.lost if self._is_counted else None, self.why
+        self._files.is_flag_over = bool(self._marked)
+        self._files.is_within_gap = False
         self.lost = self._marked = 0
         self.why = ""
         self._is_counted = True

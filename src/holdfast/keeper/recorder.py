@@ -169,12 +169,19 @@ class Recorder:
             **self._gap.state(),
         }
 
-    def recover(self, run_number: int) -> Track:
+    @property
+    def is_within_gap(self) -> bool:
+        """Whether output is being lost, or was and could not be said yet."""
+        return bool(self._gap.why)
+
+    def recover(self, run_number: int, *, is_within_gap: bool = False) -> Track:
         """The keeper before us died during this run: note it, index what it left behind,
-        and count what the run has printed."""
+        and count what the run has printed. `is_within_gap`: it had told that it could not
+        record; its log may not say so."""
         track = self.begin_run(run_number)
         try:
             self._files.locate()
+            self._files.has_mark = self._files.has_mark or is_within_gap
             if self._files.is_empty:
                 return track
             if not self._files.is_open:
@@ -287,7 +294,7 @@ class Recorder:
         """These bytes are in the file now."""
         files = self._files
         now = stamp()
-        if self._gap.why:
+        if was_within_gap := bool(self._gap.why):
             self._finish_chunk()
             self._gap.close(now)
         if track is not self._current or not track.is_marked:
@@ -307,7 +314,9 @@ class Recorder:
         while files.closed and files.closed_bytes + files.live_bytes > self._total_size:
             if not files.drop_oldest():
                 break
-        if self._flush_timer is None:
+        if was_within_gap:
+            self.flush()  # its size is known only here until it is written
+        elif self._flush_timer is None:
             wait = self._flushed_at + FLUSH_SECONDS - self._loop.now()
             if wait <= 0:
                 self.flush()

@@ -160,6 +160,7 @@ class Run:
             "lease": self.lease.facts() if self.lease is not None else None,
             "has_stdin": "stdin" in self.parts or "terminal" in self.parts,
             "log_bytes": self.log_bytes,
+            "is_within_gap": self.recorder is not None and self.recorder.is_within_gap,
             "hidden": self.hidden,
         }
 

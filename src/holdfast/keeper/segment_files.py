@@ -46,7 +46,9 @@ class SegmentFiles:
         "ends",
         "has_mark",
         "index_end",
+        "is_flag_over",
         "is_mark_known",
+        "is_within_gap",
         "number",
         "pending",
         "position",
@@ -72,6 +74,8 @@ class SegmentFiles:
         self.closed_bytes = 0
         # Whether the index ends within a gap, and whether who writes knows how large that is.
         self.has_mark = self.is_mark_known = False
+        # A segment that is begun now begins within a gap; the flag of the last gap can be cleared.
+        self.is_within_gap = self.is_flag_over = False
 
     @property
     def is_open(self) -> bool:
@@ -106,7 +110,9 @@ class SegmentFiles:
         extent = self._extent(self.number)
         if extent is None:
             before = (self._extent(number) for number in reversed(numbers[:-1]))
-            self.position = next((it.end for it in before if it is not None), 0)
+            last = next((it for it in before if it is not None), None)
+            if last is not None:
+                self.position, self.has_mark = last.end, last.has_mark
             self._is_damaged = self._size("idx") >= index.RECORD_SIZE
             return
         header = extent.header
@@ -124,9 +130,11 @@ class SegmentFiles:
         """Continue the newest segment, or begin the first. Returns why it is unknown how much is
         missing at its end: it was left within a gap, or it is damaged. The index says so now."""
         self.locate()
+        is_unknown = self.has_mark and not self.is_mark_known
         if not self.number:
-            self._create(1, now)
-            return ""
+            self._create(1, now, is_unknown=is_unknown)
+            self.has_mark = False
+            return _INTERRUPTED if is_unknown else ""
         if not self.run:
             self.run = self._last_run(self.number)
         sizes = [self._size("out"), self._size("err")]
@@ -135,9 +143,9 @@ class SegmentFiles:
             # Power was lost: the index knows of bytes that never reached the disk. Or something
             # that is no file has the name of one.
             self._retire(sum(sizes) + self.index_end)
-            self._create(self.number + 1, now)
-            return ""
-        is_unknown = self.has_mark and not self.is_mark_known
+            self._create(self.number + 1, now, is_unknown=is_unknown)
+            self.has_mark = False
+            return _INTERRUPTED if is_unknown else ""
         why = _DAMAGED if self._is_damaged else _INTERRUPTED if is_unknown else ""
         self._continue(sizes, now, is_replacement, is_unknown)
         self.has_mark = False
@@ -170,9 +178,24 @@ class SegmentFiles:
     def rotate(self, now: int) -> None:
         """Complete this segment's index, then begin the next: readers rely on that order."""
         self.write_index()
-        self._close_descriptors()
-        self._retire(self.live_bytes)
-        self._create(self.number + 1, now)
+        number, size = self.number, self.live_bytes
+        before = number, self.ends, self.index_end, self._index, self._files
+        self._index, self._files = -1, [-1, -1]
+        try:
+            self._create(number + 1, now)
+        except OSError:
+            # The full one stays open: that a gap begins can only be said there.
+            self.number, self.ends, self.index_end, self._index, self._files = before
+            raise
+        for fd in (*before[4], before[3]):
+            if fd >= 0:
+                os.close(fd)
+        self.closed.append((number, size))
+        self.closed_bytes += size
+
+    def flag_gap(self) -> None:
+        """Say in the header that a gap began: that needs no room, as a record does."""
+        os.pwrite(self._index, b"\1", index.FLAG_AT)
 
     def write_index(self) -> None:
         """Write the pending records at the end of the index; never half a record."""
@@ -184,6 +207,9 @@ class SegmentFiles:
             if not whole:
                 os.ftruncate(self._index, self.index_end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.is_flag_over:
+            os.pwrite(self._index, b"\0", index.FLAG_AT)
+            self.is_flag_over = False
 
     def drop_oldest(self) -> bool:
         """Delete the oldest closed segment; False if there is none, or if that is refused."""
@@ -296,14 +322,30 @@ class SegmentFiles:
         self.closed.append((self.number, size))
         self.closed_bytes += size
 
-    def _create(self, number: int, now: int) -> None:
+    def _create(self, number: int, now: int, *, is_unknown: bool = False) -> None:
         while not segments.is_free(self._directory, self._service, number):
             number += 1
         self._is_damaged, self._repaired_header = False, b""
         self.number = number
         self.ends = [0, 0]
         self.index_end = 0
-        self._open_index(number, self._header(now))
+        records = self._header(now)
+        if is_unknown:
+            records += index.pack(index.GAP_UNCOUNTED, now, self.position, 0, 0)
+        if self.is_within_gap:
+            records += index.pack(index.GAP_BEGINS, now, self.position, 0, 0)
+        try:
+            self._open_index(number, records)
+        except OSError:
+            # Nothing of a segment that could not be begun may stay: the next try begins it.
+            self._unlink(number)
+            raise
+
+    def _unlink(self, number: int) -> None:
+        try:
+            os.unlink(self._path(number, "idx"))
+        except OSError:
+            return  # it was not made, or stays empty
 
     def _header(self, now: int) -> bytes:
         return index.pack(index.HEADER, now, self.position, index.VERSION, self.run)
@@ -318,6 +360,8 @@ class SegmentFiles:
             if os.pwrite(fd, records, self.index_end) < len(records):
                 os.ftruncate(fd, self.index_end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self.has_mark and not self.is_mark_known:
+                os.pwrite(fd, b"\0", index.FLAG_AT)  # a record says it now
         except OSError:
             os.close(fd)
             raise

@@ -38,6 +38,11 @@ DAMAGED = 1
 VERSION = 1
 RECORD_SIZE = 24
 
+# Set in a header's `offset`, where it needs no room on a full disk: a gap began in this segment,
+# and nothing could be added to its index. FLAG_AT is the byte that holds it.
+WITHIN_GAP = 1 << 16
+FLAG_AT = 18
+
 # What an index may say at most: a count of bytes that no disk has ever held, and the size of a
 # segment. Beyond them a record is damaged.
 LARGEST_POSITION = 1 << 60
@@ -114,17 +119,27 @@ class Extent:
         self.end = end
         self.ends = ends
         self.size = size
-        self.has_mark = has_mark
+        self.has_mark = has_mark or header.is_within_gap
         self.is_damaged = is_damaged
 
 
 class Header:
     """What the first record says: when the segment was created, where it begins, which run was in
-    progress. `is_sound` is False where the base had to be taken from the records behind it."""
+    progress. `is_sound` is False where the base had to be taken from the records behind it.
+    `is_within_gap`: the segment was left within a gap."""
 
-    __slots__ = ("base", "created", "is_sound", "run")
+    __slots__ = ("base", "created", "is_sound", "is_within_gap", "run")
 
-    def __init__(self, created: int, base: int, run: int, *, is_sound: bool = True) -> None:
+    def __init__(
+        self,
+        created: int,
+        base: int,
+        run: int,
+        *,
+        is_sound: bool = True,
+        is_within_gap: bool = False,
+    ) -> None:
+        self.is_within_gap = is_within_gap
         self.created = created
         self.base = base
         self.run = run
@@ -265,12 +280,13 @@ def read_header(fd: int) -> Header | None:
     records = unpack_all(os.pread(fd, _HEAD_RECORDS * RECORD_SIZE, 0))
     if not records:
         return None
-    kind, created, base, _, run = records[0]
+    kind, created, base, version, run = records[0]
     is_header = kind == HEADER and base <= LARGEST_POSITION
     told = [record for record in records[1:] if stream_of(record[0]) >= 0][:2]
     if told and not (is_header and told[0][2] == base) and (found := _base_told_by(told)) >= 0:
         return Header(told[0][1], found, run if is_header else 0, is_sound=False)
-    return Header(created, base, run) if is_header else None
+    is_within_gap = bool(version & WITHIN_GAP)
+    return Header(created, base, run, is_within_gap=is_within_gap) if is_header else None
 
 
 def _base_told_by(told: list[Record]) -> int:
