@@ -206,7 +206,7 @@ def test_who_never_reads_is_not_kept(opened: NetHold, monkeypatch: pytest.Monkey
 
     async def scene() -> None:
         loop = asyncio.get_running_loop()
-        connections: set[Any] = set()
+        connections = lines.Connections()
         server = await loop.create_server(lambda: Deaf(connections), "127.0.0.1", 0)
         with socket.create_connection(server.sockets[0].getsockname()):
             deadline = loop.time() + 10
