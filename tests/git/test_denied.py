@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast import landlock
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, Refused
@@ -212,6 +213,12 @@ def test_every_git_command_is_tried() -> None:
         name for name, command in COMMANDS.items() if "repository" in command.__struct_fields__
     }
     assert known == set(FIELDS)
+
+
+@pytest.fixture(autouse=True)
+def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused is refused by us, not by the kernel; and without it git starts faster."""
+    monkeypatch.setattr(landlock, "version", lambda: 0)
 
 
 @pytest.fixture(scope="module")
