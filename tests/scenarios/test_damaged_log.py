@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Hold, wait_for
+from tests.harness import Hold, is_alive, wait_for
 
 TALK = ["sh", "-c", "echo begins; exec sleep 1000"]
 
@@ -56,3 +56,20 @@ def test_a_damaged_last_record(hold: Hold, kind: str) -> None:
     ended = hold.json("runs", "web")["runs"]
     assert [run["log_bytes"] for run in ended if run["number"] == 2] == [7]
     hold.cli("down", timeout=30)
+
+
+def test_the_output_of_a_run_that_ended_unseen_is_counted(hold: Hold) -> None:
+    """Keeper, supervisor and service are killed: `runs` still tells how much it had printed."""
+    hold.services(web=TALK)
+    hold.cli("up", "-d")
+    wait_for(lambda: "begins" in hold.cli("logs", "web").stdout, what="the first output")
+    told = hold.json("status")
+    service = told["services"]["web"]["pid"]
+    for pid in (told["supervisor"]["pid"], told["supervisor"]["keeper_pid"], service):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (service, told["supervisor"]["keeper_pid"], told["supervisor"]["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(service), what="its end")
+    hold.cli("up", "-d")
+    [ended] = [run for run in hold.json("runs", "web")["runs"] if run["number"] == 1]
+    assert (ended["unknown"], ended["log_bytes"]) == (True, 7)

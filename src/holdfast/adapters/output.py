@@ -80,6 +80,19 @@ def ends_of(directory: str, services: list[str]) -> dict[str, int]:
     return {service: max(Reader(directory, service).end()) for service in services}
 
 
+def printed_by(directory: str, service: str, runs: list[int]) -> dict[int, int]:
+    """How many bytes the log holds of each of these runs; while two runs overlapped, those of
+    both count for each."""
+    reader = Reader(directory, service)
+    end = reader.end().start
+    wanted = set(runs)
+    return {
+        span.run: max(0, (end if span.end is None else span.end) - span.start.start)
+        for span in reader.runs()
+        if span.run in wanted
+    }
+
+
 def bounds_of(directory: str, service: str) -> tuple[Cursor, Cursor]:
     """Where a log begins and ends now."""
     reader = Reader(directory, service)

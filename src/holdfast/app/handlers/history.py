@@ -12,7 +12,7 @@ from holdfast.app.context import Context
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.errors import UnknownService
 from holdfast.vocabulary.events import known_place
-from holdfast.vocabulary.results import EventsResult, RunsResult
+from holdfast.vocabulary.results import EventsResult, RunRecord, RunsResult
 
 _BATCH = 500
 _MOST = 10_000
@@ -88,6 +88,10 @@ async def _follow(context: Context, command: Events) -> AsyncGenerator[dict[str,
             await context.bus.newer_than(place)
 
 
+def _is_uncounted(run: RunRecord) -> bool:
+    return run.unknown and run.ended_at is not None and not run.log_bytes
+
+
 async def runs(context: Context, command: Runs) -> RunsResult:
     names = context.roster.names([command.service])
     await context.store.written()
@@ -103,6 +107,19 @@ async def runs(context: Context, command: Runs) -> RunsResult:
         else run
         for run in stored
     ]
+    # Nobody saw the end of these, nor counted what they printed: their log tells.
+    for name in names:
+        unseen = [run.number for run in found if run.service == name and _is_uncounted(run)]
+        if unseen:
+            from holdfast.adapters.output import printed_by
+
+            counted = await context.in_thread(printed_by, context.logs, name, unseen)
+            found = [
+                msgspec.structs.replace(run, log_bytes=counted.get(run.number, 0))
+                if run.service == name and _is_uncounted(run)
+                else run
+                for run in found
+            ]
     if len(names) > 1:
         found = sorted(found, key=lambda run: run.started_at, reverse=True)[:limit]
     return RunsResult(runs=found)
