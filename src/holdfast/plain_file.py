@@ -11,13 +11,17 @@ import os
 import stat
 
 
+class NotPlain(OSError):
+    """Something else lies in the place of a file of ours."""
+
+
 def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
     """A descriptor as `os.open` gives it, not inherited; OSError if this is no plain file."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
-    raise OSError(errno.EINVAL, "it is not a plain file; remove or rename it", path)
+    raise NotPlain(errno.EINVAL, "it is not a plain file; remove or rename it", path)
 
 
 def read_plain(path: str, largest: int = -1) -> bytes:

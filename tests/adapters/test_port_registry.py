@@ -126,7 +126,7 @@ def test_a_list_that_cannot_be_read_for_a_moment_is_not_begun_anew(
     def failing(*arguments: Any) -> Any:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(port_registry, "open", failing, raising=False)
+    monkeypatch.setattr(port_registry, "read_plain", failing)
     with pytest.raises(OSError, match="Too many"):
         two.lease("web", {"port": 0}, SPAN)
     with pytest.raises(Failed):

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
-from holdfast.plain_file import open_plain, read_plain
+from holdfast.plain_file import NotPlain, open_plain, read_plain
 from holdfast.rules import port_leases
 from holdfast.rules.port_leases import Asked, Holder, Lease
 from holdfast.vocabulary.errors import Failed
@@ -100,7 +100,7 @@ class PortRegistry:
             leases = _decode(read_plain(self._path))
         except FileNotFoundError:
             return []
-        except (OSError, msgspec.MsgspecError) as error:
+        except (NotPlain, msgspec.MsgspecError) as error:
             # What is leased is checked by binding, too: begin anew rather than start nothing.
             _log.error("%s cannot be read, leases begin anew: %s", self._path, error)
             return []
