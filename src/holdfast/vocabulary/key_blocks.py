@@ -88,7 +88,10 @@ def scan(data: bytes, block: Block | None = None) -> tuple[list[Span], Block | N
                 place = line_end
                 continue
             block = Block(place - start, 0)
-        place, block = _go_on(data, place, block)
+        if block.is_guess:
+            start, place, block = _guess(data, place, block)
+        else:
+            place, block = _go_on(data, place, block)
         if block is None or place >= len(data):
             spans.append((start, place))
             start = place
@@ -109,10 +112,6 @@ def uncut(data: bytes, place: int) -> int:
 def _go_on(data: bytes, place: int, block: Block) -> tuple[int, Block | None]:
     """Follow an open block from here to its end, or to the end of the bytes."""
     while place < len(data):
-        if block.is_guess:
-            end, is_over = _guess(data, place, is_first=block.size == 0)
-            size = block.size + end - place
-            return end, None if is_over or size > LONGEST_BLOCK else block._replace(size=size)
         line_end = _line_end(data, place)
         is_ended = data[line_end : line_end + 1] == b"\n"
         stop = min(line_end + is_ended, place + max(0, LONGEST_BLOCK - block.size))
@@ -133,24 +132,29 @@ def _go_on(data: bytes, place: int, block: Block) -> tuple[int, Block | None]:
     return place, block
 
 
-def _guess(data: bytes, place: int, *, is_first: bool) -> tuple[int, bool]:
-    """How far lines go on that are nothing but base64, and whether another line ends them. Of the
-    first line only the end may be left."""
+def _guess(data: bytes, place: int, block: Block) -> tuple[int, int, Block | None]:
+    """From where to where lines are nothing but base64, and the guess if it goes on. A first line
+    that is too short to tell anything of a key is shown, because it is most often a word; the
+    key's other lines may follow it."""
+    begin = start = place
     while place < len(data):
         line_end = _line_end(data, place)
         if found := _END.search(data, place, line_end):
-            return found.end(), True
+            return start, found.end(), None
         whole = _ALL_BASE64.fullmatch(data, place, line_end)
-        if whole is None or not _is_guessed(whole["run"], is_first=is_first):
-            return place, True
-        place, is_first = min(line_end + 1, len(data)), False
-    return place, False
+        follows = block.size + place > begin
+        next_line = min(line_end + 1, len(data))
+        if whole is not None and not follows and len(whole["run"]) < _LEAST_GUESSED:
+            start = next_line
+        elif whole is None or not _is_guessed(whole["run"], follows=follows):
+            return start, place, None
+        place = next_line
+    size = block.size + place - begin
+    return start, place, None if size > LONGEST_BLOCK else block._replace(size=size)
 
 
-def _is_guessed(run: bytes, *, is_first: bool) -> bool:
-    if len(run) < _LEAST_GUESSED:
-        return is_first
-    return len(run) < _LEAST_MIXED or _is_mixed(run)
+def _is_guessed(run: bytes, *, follows: bool) -> bool:
+    return len(run) >= _LEAST_GUESSED and (_is_mixed(run) or (follows and len(run) < _LEAST_MIXED))
 
 
 def _is_sentence(data: bytes, place: int, line_end: int) -> bool:
