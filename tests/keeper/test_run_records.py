@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,16 +19,26 @@ from tests.harness import program
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
 
 MakeKeeper = Callable[..., KeeperProcess]
+RUN = f"run-{os.urandom(6).hex()}"
+"""Of this process alone: tests run side by side, and a mark is found on the whole machine."""
 
 
 @pytest.fixture
-def left(make_keeper: MakeKeeper) -> Iterator[Callable[..., tuple[int, Path]]]:
+def pids() -> Iterator[list[int]]:
+    """Processes to be ended after the test."""
+    found: list[int] = []
+    yield found
+    for pid in found:
+        kill(pid)
+
+
+@pytest.fixture
+def left(make_keeper: MakeKeeper, pids: list[int]) -> Callable[..., tuple[int, Path]]:
     """Runs a service that overwrites its environment, and kills the keeper."""
-    pids: list[int] = []
 
     def leave(*, unmarked: bool = False) -> tuple[int, Path]:
         keeper = make_keeper(unmarked=unmarked)
-        run = keeper.spawn(*program("titled.py"), run_id="run-1", service="web", number=7)
+        run = keeper.spawn(*program("titled.py"), run_id=RUN, service="web", number=7)
         pids.append(run["pid"])
         environ = Path(f"/proc/{run['pid']}/environ")
         wait_for(lambda: environ.read_bytes()[:1] == b"x", what="its title")
@@ -35,9 +46,7 @@ def left(make_keeper: MakeKeeper) -> Iterator[Callable[..., tuple[int, Path]]]:
         keeper.process.wait()
         return run["pid"], keeper.state / "runs.jsonl"
 
-    yield leave
-    for pid in pids:
-        kill(pid)
+    return leave
 
 
 def strays(keeper: KeeperProcess) -> tuple[list[Message], list[Message]]:
@@ -54,14 +63,14 @@ def test_a_run_is_known_without_its_environment(left: Any, make_keeper: MakeKeep
     pid, _ = left()
     keeper = make_keeper()
     [found], doubts = strays(keeper)
-    assert (found["run_id"], found["service"], found["number"]) == ("run-1", "web", 7)
+    assert (found["run_id"], found["service"], found["number"]) == (RUN, "web", 7)
     assert (found["pid"], found["start_time"]) == (pid, host.start_time(pid))
     assert doubts == []
     facts = {key: found[key] for key in ("run_id", "service", "number", "pid", "start_time")}
     boot = keeper.hello["boot_id"]
     keeper.link.do("adopt", **facts, boot_id=boot, cookie=True, reopen=True)
     assert strays(keeper) == ([], [])
-    keeper.link.do("end", run_id="run-1")
+    keeper.link.do("end", run_id=RUN)
     keeper.link.notice("ended")
     wait_for(lambda: not (keeper.state / "runs.jsonl").read_bytes(), what="an empty list")
 
@@ -77,7 +86,7 @@ def test_a_start_that_was_cut_short(left: Any, make_keeper: MakeKeeper) -> None:
     pid, path = left()
     cut_short(path)
     found, doubts = strays(make_keeper())
-    assert [(it["run_id"], it["pid"], it["number"]) for it in found] == [("run-1", pid, 7)]
+    assert [(it["run_id"], it["pid"], it["number"]) for it in found] == [(RUN, pid, 7)]
     assert doubts == []
 
 
@@ -164,3 +173,118 @@ def test_the_list_stays_small(tmp_path: Path) -> None:
     # It has two runs of this very process, which lives.
     assert sorted(it["number"] for it in again.survivors()) == [0, 2999]
     again.close()
+
+
+def test_the_oldest_process_with_the_mark_is_the_run(
+    make_keeper: MakeKeeper, pids: list[int]
+) -> None:
+    """A daemon that the run has started leads a session of its own, and is younger."""
+    keeper = make_keeper()
+    daemon = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    both = f"setsid -f {sys.executable} -I -S -c '{daemon}'; exec sleep 600"
+    run = keeper.spawn("sh", "-c", both, run_id=RUN, service="web")
+    pids += [run["pid"], int(keeper.wait_output("web", b"\n"))]
+    keeper.process.kill()
+    keeper.process.wait()
+    cut_short(keeper.state / "runs.jsonl")
+    found, _ = strays(make_keeper())
+    assert [it["pid"] for it in found] == [run["pid"]]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_run_that_became_another_users_is_found(make_keeper: MakeKeeper, pids: list[int]) -> None:
+    """The mark of its run stays when a program gives its rights up."""
+    keeper = make_keeper()
+    code = "import os, time; os.setuid(65534); print('done', flush=True); time.sleep(600)"
+    run = keeper.spawn(sys.executable, "-I", "-S", "-c", code, run_id=RUN, service="web")
+    pids.append(run["pid"])
+    keeper.wait_output("web", b"done")
+    keeper.process.kill()
+    keeper.process.wait()
+    cut_short(keeper.state / "runs.jsonl")
+    found, _ = strays(make_keeper())
+    assert [it["pid"] for it in found if it["number"]] == [run["pid"]]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"begin": {"run_id": []}},
+        {"begin": {"at": "soon"}},
+        {"begin": {"service": 5}},
+        {"run": {"run_id": {}}},
+        {"run": {"pid": "1"}},
+        {"run": {"start_time": None}},
+        {"run": {"number": "seven"}},
+    ],
+    ids=str,
+)
+def test_a_damaged_line_costs_no_other(tmp_path: Path, damage: dict[str, dict[str, Any]]) -> None:
+    """Lines that no keeper wrote are passed over, whatever they say."""
+    path = tmp_path / "runs.jsonl"
+    records = RunRecords(str(path), {})
+    records.begin({"run_id": "begun", "service": "web"}, Launch(["true"], {}, "/"))
+    records.began(run_of(1))
+    records.close()
+    [kind] = damage
+    [sound] = [line[kind] for line in lines(path) if kind in line]
+    with path.open("a") as file:
+        file.write(json.dumps({kind: {**sound, "run_id": "other", **damage[kind]}}) + "\n")
+    again = RunRecords(str(path), {})
+    again.unfinished()
+    assert [it["run_id"] for it in again.survivors()] == ["run-1"]
+    again.close()
+
+
+def test_a_pipe_in_its_place_is_never_written_to(tmp_path: Path) -> None:
+    """Nobody reads it: a keeper that wrote there would wait for ever."""
+    path, refused = tmp_path / "runs.jsonl", []
+    os.mkfifo(path)
+    records = RunRecords(str(path), {}, is_inherited=True, on_refused=lambda: refused.append(True))
+    assert refused
+    records.mend()
+    assert path.is_file()
+    records.close()
+
+
+def test_a_start_decides_about_the_one_before_it(tmp_path: Path) -> None:
+    """What a person decided by a start is not asked again after the next death of a keeper."""
+    path = tmp_path / "runs.jsonl"
+    first = RunRecords(str(path), {})
+    first.begin({"run_id": "lost", "service": "web"}, Launch(["true"], {}, "/"))
+    first.close()
+    second = RunRecords(str(path), {})
+    assert [facts["run_id"] for facts, _ in second.unfinished()] == ["lost"]
+    second.began(run_of(1))
+    second.close()
+    third = RunRecords(str(path), {})
+    assert third.unfinished() == []
+    third.close()
+
+
+def test_an_end_that_nobody_knows_outlives_a_rewrite(tmp_path: Path) -> None:
+    """A run whose end is not in the history yet stays in the list, also when it is written anew."""
+    path = tmp_path / "runs.jsonl"
+    first = RunRecords(str(path), {})
+    gone = run_of(1)
+    gone.start_time = "1"
+    first.began(gone)
+    first.close()
+    second = RunRecords(str(path), {})
+    path.unlink()
+    second.renew()
+    second.close()
+    third = RunRecords(str(path), {})
+    assert [it["run_id"] for it in third.ended()] == ["run-1"]
+    third.close()
+
+
+def test_a_doubt_outlives_an_upgrade(left: Any, make_keeper: MakeKeeper) -> None:
+    """The next program image knows of starts that an earlier keeper had left open."""
+    pid, path = left(unmarked=True)
+    cut_short(path)
+    keeper = make_keeper(unmarked=True)
+    assert len(strays(keeper)[1]) == 1
+    keeper.link.do("upgrade")
+    _, [doubt] = strays(keeper)
+    assert pid in [it["pid"] for it in doubt["processes"]]

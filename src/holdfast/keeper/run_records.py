@@ -16,9 +16,11 @@ from __future__ import annotations
 import os
 import time
 
-from holdfast import kinship, lean_json
+from holdfast import kinship, lean_json, run_marks
 from holdfast.keeper import host
 from holdfast.keeper.files import replace_file
+from holdfast.keeper.tree import mark_of
+from holdfast.plain_file import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +31,15 @@ if TYPE_CHECKING:
     from holdfast.keeper.launch import Launch
     from holdfast.keeper.runs import Facts, Run
 
+    Kinds = dict[str, type | tuple[type, ...]]
+
 _COMPACT_ABOVE = 1 << 18
 _SPAWN_SECONDS = 2.0
 """A process is created so soon after its `begin`, even on a machine that is very busy."""
+
+_COMMON: Kinds = {"run_id": str, "service": str, "number": int, "boot_id": str}
+_BEGIN: Kinds = {**_COMMON, "namespace": int, "at": (int, float), "user": int}
+_RUN: Kinds = {**_COMMON, "pid": int, "start_time": str, "started_at": (int, float)}
 
 
 class RunRecords:
@@ -45,7 +53,8 @@ class RunRecords:
         is_inherited: bool = False,
         on_refused: Callable[[], None] | None = None,
     ) -> None:
-        """`is_inherited`: the program image before this one hands all its runs over."""
+        """`is_inherited`: the program image before this one hands all its runs over, and leaves
+        only unfinished starts to be read."""
         self._path = path
         self._runs = runs
         self._on_refused = on_refused
@@ -57,7 +66,9 @@ class RunRecords:
         self._compacted_size = 0
         self._is_stale = False
         self._fd = -1
-        self._try(lambda: self._open(is_inherited))
+        self._try(lambda: self._open(is_read=True))
+        if is_inherited:
+            self._earlier = {}
 
     # Writing.
 
@@ -81,6 +92,8 @@ class RunRecords:
         """It has a pid; what an earlier start of this service left open is decided with it."""
         for run_id in [it for it, facts in self._unfinished.items() if _is_of(facts, run)]:
             del self._unfinished[run_id]
+            if run_id != run.run_id:
+                self._append({"over": run_id})
         self._earlier.pop(run.run_id, None)
         self._append({"run": self._record(run)})
 
@@ -157,11 +170,11 @@ class RunRecords:
         is_busy = any(run.kind != "task" for run in self._runs.values())
         return not is_busy and not self._unfinished and not self._left()
 
-    def _open(self, is_inherited: bool) -> None:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    def _open(self, *, is_read: bool) -> None:
+        fd = open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             self._size = os.fstat(fd).st_size
-            if not is_inherited:
+            if is_read:
                 data = os.pread(fd, self._size, 0)
                 self._load(data)
                 if data and not data.endswith(b"\n"):
@@ -179,9 +192,9 @@ class RunRecords:
                 continue  # a torn line: the writer died inside it
             if not isinstance(entry, dict):
                 continue
-            if begun := _whole(entry.get("begin"), "namespace", "at", "user"):
+            if begun := _sound(entry.get("begin"), _BEGIN):
                 self._unfinished[begun["run_id"]] = begun
-            if run := _whole(entry.get("run"), "pid", "start_time", "started_at"):
+            if run := _sound(entry.get("run"), _RUN):
                 self._unfinished.pop(run["run_id"], None)
                 self._earlier[run["run_id"]] = run
             if isinstance(over := entry.get("over"), str):
@@ -233,19 +246,20 @@ class RunRecords:
     def _compact(self) -> None:
         """Replace the file by one without what is over."""
         entries: list[Facts] = [{"begin": facts} for facts in self._unfinished.values()]
-        entries += [{"run": facts} for facts in self.survivors()]
+        entries += [{"run": facts} for facts in self._left()]
         entries += [{"run": self._record(it)} for it in self._runs.values() if it.kind != "task"]
         replace_file(self._path, b"".join(lean_json.encoded(it) + b"\n" for it in entries))
         self.close()
-        self._open(is_inherited=True)
+        self._open(is_read=False)
         self._compacted_size, self._is_stale = self._size, False
 
 
-def _whole(facts: Any, *keys: str) -> Facts | None:
-    """The facts, if they have all that such a line says."""
-    wanted = ("run_id", "service", "number", "boot_id", *keys)
-    is_whole = isinstance(facts, dict) and all(key in facts for key in wanted)
-    return facts if is_whole else None
+def _sound(facts: Any, kinds: Kinds) -> Facts | None:
+    """The facts, if they are all that such a line says."""
+    if not isinstance(facts, dict):
+        return None
+    is_sound = all(isinstance(facts.get(key), kind) for key, kind in kinds.items())
+    return facts if is_sound else None
 
 
 def _is_of(begun: Facts, run: Run) -> bool:
@@ -258,11 +272,14 @@ def _is_alive(facts: Facts) -> bool:
 
 
 def _may_be(begun: Facts, process: Process) -> bool:
-    """Whether this session's leader was born right after that `begin`, and to its user."""
+    """Whether this session's leader was born right after that `begin`, and is of its user or has
+    the mark of its run: it may have become another user's."""
     seconds = (float(process.start_time) - begun["at"]) / _TICKS
     # A start time is rounded down.
     if not -1.5 / _TICKS <= seconds <= _SPAWN_SECONDS:
         return False
+    if mark_of(process) == run_marks.mark_of(begun["run_id"]):
+        return True
     return kinship.user_of(process.pid) in (begun["user"], os.geteuid())
 
 

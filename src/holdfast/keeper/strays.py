@@ -137,13 +137,14 @@ class Strays:
         records = self._children.records
         found = [_of_record(facts, facts["pid"]) for facts in records.survivors()]
         self.doubts = []
+        barred = self._barred()
         for begun, candidates in records.unfinished():
-            may_be = [it for it in candidates if it.pid not in self._barred()]
+            may_be = [it for it in candidates if it.pid not in barred]
             marked = [it for it in may_be if mark_of(it) == run_marks.mark_of(begun["run_id"])]
-            found += [_of_record({**begun, "start_time": it.start_time}, it.pid) for it in marked]
             if marked:
-                continue
-            if run_marks.can_mark() or not may_be:
+                main = min(marked, key=_age_order)
+                found.append(_of_record({**begun, "start_time": main.start_time}, main.pid))
+            elif run_marks.can_mark() or not may_be:
                 records.forget(begun["run_id"])
             else:
                 told = [{"pid": it.pid, "name": it.name} for it in may_be]
@@ -225,14 +226,15 @@ def _main_of(members: list[tuple[Process, Marks]]) -> Stray:
     """A run's main process leads the session it was born in; daemons of its own are younger."""
     leaders = [(it, marks) for it, marks in members if it.session == it.pid]
     if leaders:
-        process, marks = min(leaders, key=lambda it: (_order(it[0].start_time), it[0].pid))
+        process, marks = min(leaders, key=lambda it: _age_order(it[0]))
         return Stray(process.pid, process.start_time, marks)
     process, marks = members[0]
     return Stray(process.session, "", marks)
 
 
-def _order(start_time: str) -> float:
-    return float(start_time)
+def _age_order(process: Process) -> tuple[float, int]:
+    """The oldest first."""
+    return float(process.start_time), process.pid
 
 
 def _can_be_read(pid: int, number: int) -> bool:
