@@ -67,8 +67,10 @@ ABOUT_FILES = frozenset({
 })  # fmt: skip
 BELOW_FOLDERS = ABOUT_FILES - {"read_file", "write_file", "edit_file", "apply_patch"}
 """A folder that they name stands for what is below it."""
-LEAVES_OUT = frozenset({"list_files", "search", "file_changes"})
-"""They leave out of their answer what is denied; the others are refused."""
+LEAVES_OUT = frozenset(
+    {"list_files", "search", "file_changes", *(it for it in ABOUT_FILES if it.startswith("git_"))}
+)
+"""They decide about each path that they come to; the others are refused for a whole folder."""
 BY_NAME = frozenset({"run"})
 """What takes an admin, and may be given to an agent by its very name."""
 

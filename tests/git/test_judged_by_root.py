@@ -115,13 +115,69 @@ def test_a_token_for_a_folder_reaches_nothing_above_it(tmp_path: Path, name: str
     assert all(one["outcome"] == "refused" for one in house.records.all)
 
 
+CLOSED = PolicySpec(name="closed", effect="deny", paths=("*/secrets/*",))
+
+
 @pytest.mark.parametrize("name", sorted(WHOLE))
 def test_a_policy_about_a_folder_holds_from_everywhere(tmp_path: Path, name: str) -> None:
-    """A repository that is named by another folder is judged as the whole."""
-    house = House(tmp_path, PolicySpec(name="closed", effect="deny", paths=("secrets/*",)))
+    """A repository that is named by another folder is judged as the whole: what is denied in it is
+    neither told nor changed."""
+    house = House(tmp_path, CLOSED)
+    before = house.state()
+    if name in ("git_switch", "git_blame") or "checkpoint" in name:
+        with pytest.raises(Refused, match="closed"):
+            house.ask(bot(), name, repository="src", **WHOLE[name])
+    else:
+        answer = house.ask(bot(), name, repository="src", **WHOLE[name])
+        # Whoever would change it is told what was left out.
+        assert "plan.txt" not in answer or "denied (secrets/plan.txt)" in answer
+        assert f"+{SECRET}" not in answer
+    after = house.state()
+    assert (after[0], after[2]) == (before[0], before[2])
+
+
+def test_a_policy_leaves_other_files_of_a_repository_alone(tmp_path: Path) -> None:
+    """A pattern that could mean something below every folder refuses no command about files that
+    it does not mean."""
+    house = House(tmp_path, CLOSED)
+    house.desk.write("src/a.txt", "two\n")
+    house.desk.write("app/secrets/key.txt", "key\n")
+    assert "src/a.txt" in house.ask(bot(), "git_status")
+    assert "+two" in house.ask(bot(), "git_diff", paths=["src/a.txt"])
+    assert "first" in house.ask(bot(), "git_log", paths=["src/a.txt"])
+    assert "one" in house.ask(bot(), "git_blame", path="src/a.txt", rev="HEAD")
+    assert "1 file stashed" in house.ask(bot(), "git_stash", paths=["src/a.txt"])
+    assert "brought back" in house.ask(bot(), "git_stash", action="pop")
+    assert "1 file restored" in house.ask(bot(), "git_restore", paths=["src"])
+    house.desk.write("src/a.txt", "three\n")
+    assert "1 file staged" in house.ask(bot(), "git_add", paths=["."])
+    assert "key.txt" not in house.desk.git("ls-files")
+    answer = house.ask(bot(), "git_commit", message="m", paths=["src/a.txt"])
+    assert '"path":"src/a.txt"' in answer
+    assert house.desk.read("secrets/plan.txt") == f"{SECRET} changed\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("git_diff", {"paths": ["secrets"]}),
+        ("git_diff", {"paths": ["src", "SECRETS/plan.txt"]}),
+        ("git_add", {"paths": ["secrets/plan.txt"]}),
+        ("git_commit", {"message": "m"}),
+        ("git_stash", {"paths": ["src"]}),
+        ("git_stash", {"action": "pop"}),
+    ],
+)
+def test_a_policy_refuses_what_it_means(tmp_path: Path, name: str, fields: dict[str, Any]) -> None:
+    """By its name, because it is staged, or because a stash would bring it back."""
+    house = House(tmp_path, CLOSED)
+    if fields.get("action") == "pop":
+        house.desk.git("stash")
+    else:
+        house.desk.git("add", "--all")
     before = house.state()
     with pytest.raises(Refused, match="closed"):
-        house.ask(bot(), name, repository="src", **WHOLE[name])
+        house.ask(bot(), name, **fields)
     assert house.state() == before
 
 

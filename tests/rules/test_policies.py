@@ -192,7 +192,8 @@ def test_paths(pattern: str, paths: list[str], denied: bool, allowed: bool) -> N
         ("list_files", "app", False),  # what is below is left out of the answer
         ("list_files", "app/secrets", True),
         ("search", "app/secrets/deep", True),
-        ("git_status", "app", True),
+        ("git_status", "app", False),
+        ("git_status", "app/secrets", True),
         ("restore_checkpoint", "app", True),
     ],
 )

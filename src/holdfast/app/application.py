@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.app import file_targets, scoping
+from holdfast.app import file_targets, path_denials, scoping
 from holdfast.app.auditing import Auditor
 from holdfast.app.confirming import Confirmations
 from holdfast.app.followed import Followed
@@ -181,8 +181,9 @@ class Application:
                     verdict = Verdict(False, why, "approval", hint)
                 if not verdict.is_allowed:
                     raise self._refuse(actor, command, verdict)
-            answer = self._handle_judged(actor, command, reason)
-            return await answer if isinstance(answer, Awaitable) else answer
+            with path_denials.in_repository(self._context, actor, command):
+                answer = self._handle_judged(actor, command, reason)
+                return await answer if isinstance(answer, Awaitable) else answer
 
     def _handle_judged(self, actor: Actor, command: Command, reason: str) -> Answer:
         handler = handler_for(command, actor)

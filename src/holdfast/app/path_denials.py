@@ -6,7 +6,9 @@ folder may hold what the folder itself does not tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from holdfast.app.file_targets import target_of
@@ -22,16 +24,16 @@ if TYPE_CHECKING:
 
 Denial = Callable[["Located"], "str | None"]
 """The reason why a place is denied to the caller; None: it is not."""
+_in_repository: ContextVar[Denial | None] = ContextVar("denied_in_repository", default=None)
+"""What is denied to the caller of the git command under way."""
 
 
 def denial(context: Any, actor: Actor, command: Command) -> Denial | None:
     """None: nothing is denied to this caller beyond what is denied to everybody."""
-    advanced = context.authority.advanced
-    found = [] if advanced is None else [one for one in advanced.policies if one.paths is not None]
+    by_policies = _by_policies(context, actor, command)
     limits = _limits(actor)
-    if not found and not limits:
-        return None
-    every = advanced.policies if found else ()
+    if not limits:
+        return by_policies
     project = context.files.project
 
     def reason(located: Located) -> str | None:
@@ -39,7 +41,35 @@ def denial(context: Any, actor: Actor, command: Command) -> Denial | None:
         for patterns in limits:
             if not is_covered(target, patterns):
                 return f"the token is limited to {', '.join(patterns) or 'nothing'}"
-        request = Request(actor, command, (), (target,))
+        return None if by_policies is None else by_policies(located)
+
+    return reason
+
+
+@contextmanager
+def in_repository(context: Any, actor: Actor, command: Command) -> Iterator[None]:
+    """Carry out a git command of this caller. Only by policies: the paths that a token is limited
+    to have to cover all that the command names."""
+    token = _in_repository.set(_by_policies(context, actor, command))
+    try:
+        yield
+    finally:
+        _in_repository.reset(token)
+
+
+def now_in_repository() -> Denial | None:
+    """What is denied to the caller of the git command under way."""
+    return _in_repository.get()
+
+
+def _by_policies(context: Any, actor: Actor, command: Command) -> Denial | None:
+    advanced = context.authority.advanced
+    if advanced is None or not policies.is_by_path(advanced.policies):
+        return None
+    every, project = advanced.policies, context.files.project
+
+    def reason(located: Located) -> str | None:
+        request = Request(actor, command, (), (target_of(located, project),))
         policy = policies.decide(every, request, local)
         return policies.says(policy) if policy is not None and policy.effect == "deny" else None
 

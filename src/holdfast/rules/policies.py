@@ -155,13 +155,13 @@ def _is_about_services(policy: PolicySpec, targets: Sequence[Target]) -> bool:
 def _is_about_paths(policy: PolicySpec, request: Request) -> bool:
     """What restricts is about a request that touches one of its paths, what allows only about
     one that touches no other. A folder stands for what is below it, unless the command leaves
-    out of its answer what is denied."""
+    out what is denied there; approval is for the request as a whole."""
     if policy.paths is None:
         return True
     command, targets = request.command, request.paths
     if policy.effect == "allow":
         return bool(targets) and all(_is_allowed(target, policy.paths) for target in targets)
-    holds = command.is_recursive and not command.leaves_out
+    holds = command.is_recursive and (not command.leaves_out or policy.effect == "confirm")
     return any(_is_meant(target, policy.paths, holds=holds) for target in targets)
 
 

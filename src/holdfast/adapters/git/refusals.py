@@ -10,7 +10,7 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git.repository import Repository
 from holdfast.rules.file_access import Located, locate
 from holdfast.rules.path_scopes import shown
-from holdfast.vocabulary.errors import HoldfastError, Refused
+from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 
 def refused(roots: Roots, repository: Repository, paths: Iterable[str]) -> dict[str, Refused]:
@@ -23,6 +23,8 @@ def refused(roots: Roots, repository: Repository, paths: Iterable[str]) -> dict[
             admit(repository.place_of(path))
         except Refused as error:
             found[path] = error
+        except UsageError as error:  # a path that write_file does not take
+            found[path] = Refused(f'"{shown(path)}": {error.message}', error.hint)
     return found
 
 

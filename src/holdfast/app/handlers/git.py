@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import answers
 from holdfast.adapters.git.repository import Repository
 from holdfast.app.context import Context
 from holdfast.app.file_targets import check_judged
 from holdfast.app.handlers.offered import offered
+from holdfast.app.path_denials import Denial, now_in_repository
 from holdfast.engine.repositories import failure_of
 from holdfast.rules import excerpts
 from holdfast.rules import git_safety as safety
@@ -48,7 +51,7 @@ async def chosen(
 ) -> AsyncIterator[Repository]:
     """The repository that is meant, while it is open; to be changed it must lie in a root that may
     be written."""
-    roots = await offered(context)
+    roots = (await offered(context)).denying(now_in_repository())
     located = roots.locate(name or ".")
     if is_changed and not located.root.is_writable:
         raise Refused(
@@ -63,8 +66,7 @@ async def chosen(
 
 def inside(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
     """Paths of a request as git names them; raises for what is denied or elsewhere."""
-    roots = context.files.roots
-    return [repository.inside(roots.locate(path)) for path in paths]
+    return [repository.inside(repository.roots.locate(path)) for path in paths]
 
 
 def told(context: Context, repository: Repository, path: str) -> str:
@@ -81,7 +83,24 @@ async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
     located = roots.locate(command.repository or ".")
     repository, answer = await context.known_status.ask(located, roots, check_judged)
     tree, under_way, whole = answer
-    return status_of(context, repository, tree, command.limit, under_way, is_whole=whole)
+    seen = tree if (denied := now_in_repository()) is None else _without(tree, repository, denied)
+    result = status_of(context, repository, seen, command.limit, under_way, is_whole=whole)
+    is_clean = not (tree.staged or tree.changed or tree.conflicts)
+    return msgspec.structs.replace(result, clean=is_clean)
+
+
+def _without(tree: answers.WorkTree, repository: Repository, denied: Denial) -> answers.WorkTree:
+    """A status without the paths that a policy denies to its caller."""
+
+    def is_seen(*paths: str | None) -> bool:
+        return all(path is None or denied(repository.place_of(path)) is None for path in paths)
+
+    return tree._replace(
+        staged=[one for one in tree.staged if is_seen(one.path, one.old_path)],
+        changed=[one for one in tree.changed if is_seen(one.path, one.old_path)],
+        untracked=[path for path in tree.untracked if is_seen(path)],
+        conflicts=[one for one in tree.conflicts if is_seen(one.path)],
+    )
 
 
 def status_of(
@@ -216,7 +235,7 @@ async def _patch(
     if output.is_cut:
         raise Failed("these are too many files to be listed", "name `paths`")
     files = answers.parse_numstat(output.out)
-    hidden = _hidden(files, repository, context.files.roots.denials)
+    hidden = _hidden(files, repository, repository.roots.denials)
     wanted = safety.literal_paths(paths, sorted(hidden))
     place = excerpts.decode(cursor)
     excerpt = Excerpt(place, most)

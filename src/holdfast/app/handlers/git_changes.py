@@ -349,7 +349,7 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         wanted = inside(context, change.repository, command.paths)
         source = None if command.rev is None else await change.commit_of(command.rev)
-        left = await _left_alone(change, source)
+        left = await _left_alone(change, source, wanted)
         paths = safety.literal_paths(wanted, sorted(left))
         changes = await _differing(change, wanted, source, is_staged=command.staged)
         if denied := [one.path for one in changes if one.path in left]:
@@ -373,13 +373,16 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
         return msgspec.structs.replace(result, checkpoint=kept.id if kept is not None else None)
 
 
-async def _left_alone(change: Change, source: str | None) -> set[str]:
-    """All files that git knows and that may not be changed. Not only those that differ: git finds
-    no difference in a file that it was told not to look at, and overwrites it."""
+async def _left_alone(change: Change, source: str | None, wanted: Sequence[str]) -> set[str]:
+    """All files of these paths that git knows and that may not be changed. Not only those that
+    differ: git finds no difference in a file that it was told not to look at, and overwrites it."""
     listed = answers.parse_names((await change.check("ls-files", "-z")).out)
     if source is not None:
         words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", source)
         listed += answers.parse_names((await change.check(*words)).out)
+    folders = tuple(f"{path}/" for path in wanted if path)
+    if "" not in wanted:
+        listed = [path for path in listed if f"{path}/".startswith(folders)]
     return set(await change.refused(listed))
 
 

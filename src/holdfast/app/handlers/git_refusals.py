@@ -21,8 +21,9 @@ async def refused(
     context: Context, repository: Repository, paths: Sequence[str]
 ) -> dict[str, Refused]:
     """The paths, as git names them, that may not be changed, each with the reason."""
-    roots = context.files.roots
-    found: dict[str, Refused] = await context.in_thread(refusals.refused, roots, repository, paths)
+    found: dict[str, Refused] = await context.in_thread(
+        refusals.refused, repository.roots, repository, paths
+    )
     return found
 
 
@@ -50,7 +51,7 @@ async def refuse_changes(
     await refuse(context, repository, [one.path for one in changes], command)
     targets = await context.repositories.link_targets(repository, changes)
     for path, target in targets.items():
-        wrong = refusals.wrong_link(context.files.roots, repository, path, target)
+        wrong = refusals.wrong_link(repository.roots, repository, path, target)
         if wrong is not None:
             place = repository.place_of(path)
             raise Refused(

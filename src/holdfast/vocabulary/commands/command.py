@@ -75,8 +75,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     is_recursive: ClassVar[bool] = False
     """Whether a folder that it names stands for everything below that folder."""
     leaves_out: ClassVar[bool] = False
-    """Whether its answer leaves out paths that a policy denies to the caller. A folder that holds
-    such paths may then be named."""
+    """Whether it leaves out, or refuses by name, each path that a policy denies to the caller. A
+    folder that holds such paths may then be named."""
     path_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that name files or folders although the command is not about files."""
     carries_commands: ClassVar[bool] = False

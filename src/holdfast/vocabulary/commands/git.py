@@ -29,6 +29,7 @@ class GitRead(Command, frozen=True, kw_only=True):
     reads_content = True
     about_files = True
     is_recursive = True
+    leaves_out = True
     repository: str | None = None
 
 
@@ -38,6 +39,7 @@ class GitChange(Command, frozen=True, kw_only=True):
     changes_files = True
     about_files = True
     is_recursive = True
+    leaves_out = True
     repository: str | None = None
     dry_run: bool = False
 
