@@ -27,11 +27,13 @@ import resource
 import sys
 from binascii import crc32
 
+from holdfast import kinship
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from holdfast.kinship import Seen
+    from holdfast.kinship import One, Seen
 
 RLIMIT = 15
 """RLIMIT_RTTIME, which Python names on Linux only."""
@@ -131,28 +133,61 @@ def has_ceiling(ceiling: int) -> bool:
     return limits is not None and limits[1] == ceiling
 
 
+def is_beneath(ceiling: int) -> bool:
+    """Whether this process is bound by a ceiling, so that all that it starts is, too. Every process
+    of this user can lower the hard limit further."""
+    limits = read(os.getpid())
+    return limits is not None and limits[1] <= ceiling
+
+
 def _origin(pid: int, start_time: str) -> int:
     return (int(start_time) & _TICKS_MASK) << _TICKS_SHIFT | pid & _PID_MASK
 
 
-def is_outside(line: Sequence[Seen], ceilings: Collection[int]) -> bool | None:
+def is_outside(
+    line: Sequence[One], ceilings: Collection[int], look: Callable[[int], One | None]
+) -> bool | None:
     """Whether a process, given with its ancestors, was surely started by none of the keepers with
-    these ceilings. None where its limits cannot be read."""
+    these ceilings. None where its limits cannot be read. `look` sees a process."""
     if not ceilings:
         return True  # nothing is known that would speak against it
     limits = read(line[0].pid) if line else None
     if limits is None:
         return None
-    return all(limits[1] > ceiling or _is_beside(line, ceiling) for ceiling in ceilings)
+    binding = [ceiling for ceiling in ceilings if limits[1] <= ceiling]
+    if not binding:
+        return True
+    keepers = _possible_keepers(line, look)
+    return all(_is_beside(keepers, ceiling) for ceiling in binding)
 
 
-def _is_beside(line: Sequence[Seen], ceiling: int) -> bool:
-    """Whether an ancestor is the keeper of a Holdfast beside the one with this ceiling."""
-    for process in line:
+def _possible_keepers(line: Sequence[One], look: Callable[[int], One | None]) -> Sequence[One]:
+    """Those of a line that may be the keeper of a Holdfast beside ours. An ancestor of this process
+    is not: a Holdfast below a keeper has a lower level. Orphans of a killed keeper become children
+    of such an ancestor, and its limit may have been lowered by them to look like a keeper's."""
+    itself = look(os.getpid())
+    ours = {it.pid for it in kinship.lineage(itself, look)} if itself is not None else set()
+    return [it for it in line if it.pid not in ours] if ours else []
+
+
+def _is_beside(keepers: Sequence[Seen], ceiling: int) -> bool:
+    """Whether one of these is the keeper of a Holdfast beside the one with this ceiling."""
+    for process in keepers:
         limits = read(process.pid)
         if limits is not None and _is_other_keeper(process, limits[1], ceiling):
-            return True
+            return _is_keeper_program(process.pid)
     return False
+
+
+def _is_keeper_program(pid: int) -> bool:
+    """Whether a process was started as a keeper. Its arguments are its own to change, its limit is
+    not."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read()
+    except OSError:
+        return False
+    return b"holdfast" in words and b"keeper" in words
 
 
 def _is_other_keeper(process: Seen, hard: int, ceiling: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -99,6 +100,9 @@ def test_a_successor_has_a_ceiling_only_by_inheritance() -> None:
     fresh = _ceiling({})
     assert fresh is not None
     assert _ceiling({"version": 1, "ceiling": fresh}) == fresh
+    # A process of the same user can lower the limit of ours; that makes nobody a person.
+    resource.setrlimit(run_marks.RLIMIT, (1000, 1000))
+    assert _ceiling({"version": 1, "ceiling": fresh}) == fresh
 
 
 def test_every_process_of_a_run_has_its_mark(keeper: KeeperProcess) -> None:
@@ -190,26 +194,26 @@ def seen(pid: int) -> list[Process]:
 def test_who_is_outside(keeper: KeeperProcess) -> None:
     """We are, and an orphan of a run is not, also in the eyes of a successor of the keeper."""
     orphan, ceilings = leave(keeper), keeper.link.do("list")["host"]["ceilings"]
-    assert run_marks.is_outside(seen(os.getpid()), ceilings)
-    assert run_marks.is_outside(seen(orphan), ceilings) is False
+    assert run_marks.is_outside(seen(os.getpid()), ceilings, processes.process)
+    assert run_marks.is_outside(seen(orphan), ceilings, processes.process) is False
     stranger = host.process(orphan)
     assert stranger is not None
     stranger.ppid = 1
-    assert run_marks.is_outside([stranger], ceilings) is False
+    assert run_marks.is_outside([stranger], ceilings, host.process) is False
     assert is_supervised(stranger, {}, None, None, ceilings)
     gone = Process(1 << 22, "1", 1)
-    assert run_marks.is_outside([gone], ceilings) is None
+    assert run_marks.is_outside([gone], ceilings, processes.process) is None
 
 
 @pytest.fixture
-def pretenders() -> Iterator[Callable[[int], Process]]:
+def pretenders() -> Iterator[Callable[..., Process]]:
     """Processes of a tree with whatever limit they choose for themselves."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(hard: int) -> Process:
+    def start(hard: int, *words: str) -> Process:
         limit = f"import os, resource; resource.setrlimit(15, ({hard}, {hard}))"
         code = f"{limit}; print(flush=True); import time; time.sleep(600)"
-        argv = [sys.executable, "-I", "-S", "-c", code]
+        argv = [sys.executable, "-I", "-S", "-c", code, *words]
         started.append(subprocess.Popen(argv, stdout=subprocess.PIPE))
         assert started[-1].stdout is not None
         assert started[-1].stdout.readline()
@@ -224,19 +228,57 @@ def pretenders() -> Iterator[Callable[[int], Process]]:
 
 
 def test_only_a_keeper_began_when_its_limit_says(
-    pretenders: Callable[[int], Process], own_ceiling: int
+    pretenders: Callable[..., Process], own_ceiling: int
 ) -> None:
     """A process that lowered its limit to look like another Holdfast's is not taken for that; what
     a keeper beside ours started is."""
     level = min(own_ceiling >> 56, 64) - 1
     plain = pretenders((level << 56) + 1)
     ceiling = (level << 56) + (int(plain.start_time) << 22) + (1 << 21)
-    assert run_marks.is_outside([plain], [ceiling]) is False
+    assert run_marks.is_outside([plain], [ceiling], processes.process) is False
     # A keeper that is older than ours: its own start time and pid are in its limit.
     origin = int(plain.start_time) << 22 | plain.pid
     keeper = pretenders((level << 56) + 1)
     resource.prlimit(keeper.pid, run_marks.RLIMIT, (1, 1))
-    assert run_marks.is_outside([keeper], [ceiling]) is False
+    assert run_marks.is_outside([keeper], [ceiling], processes.process) is False
     assert run_marks._is_other_keeper(plain, (level << 56) + origin, ceiling)
     assert not run_marks._is_other_keeper(plain, (level - 1 << 56) + origin, ceiling), "inside ours"
     assert not run_marks._is_other_keeper(keeper, (level << 56) + origin, ceiling)
+
+
+def name_as_keeper(process: Process, level: int) -> int:
+    """Lower the limit of a process to the number that a keeper in its place would have."""
+    number = level << 56 | int(process.start_time) << 22 | process.pid
+    resource.prlimit(process.pid, run_marks.RLIMIT, (1, number))
+    return number
+
+
+def test_another_program_is_no_keeper_by_its_limit(
+    pretenders: Callable[..., Process], own_ceiling: int
+) -> None:
+    """Who lowers the limit of an older process, such as the user's service manager, gains nothing
+    by becoming its child."""
+    level = min(own_ceiling >> 56, 64) - 1
+    manager = pretenders((level + 1 << 56) - 1)
+    keeper = pretenders((level + 1 << 56) - 1, "holdfast/keeper/__main__.py")
+    ceiling = name_as_keeper(manager, level) + (1 << 40)
+    name_as_keeper(keeper, level)
+    assert run_marks.is_outside([manager], [ceiling], processes.process) is False
+    assert run_marks.is_outside([keeper], [ceiling], processes.process)
+
+
+@in_a_subreaper
+def test_an_ancestor_of_ours_is_no_keeper_beside_ours(own_ceiling: int) -> None:
+    """Orphans of a killed keeper go to an ancestor of its successor, whose limit may be forged."""
+    level = min(own_ceiling >> 56, 64) - 1
+    ancestor = seen(os.getpid())[0]
+    ceiling = name_as_keeper(ancestor, level) + (1 << 40)
+    orphan = os.fork()
+    if orphan == 0:
+        signal.pause()
+    judge = os.fork()
+    if judge == 0:
+        run_marks._is_keeper_program = lambda pid: True
+        is_outside = run_marks.is_outside(seen(orphan), [ceiling], processes.process)
+        os._exit(0 if is_outside is False else 1)
+    assert os.waitpid(judge, 0)[1] == 0

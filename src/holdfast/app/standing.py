@@ -52,7 +52,7 @@ class SupervisedProcesses:
         if link.keeper_pid in pids and os.getpid() not in pids:
             return Standing(True, claimed)
         # An orphan whose parents, session and environment tell nothing any more.
-        is_outside = run_marks.is_outside(line, link.ceilings)
+        is_outside = run_marks.is_outside(line, link.ceilings, processes.process)
         if not is_outside and process.pid != os.getpid():
             return Standing(None if is_outside is None else True, self._marked_run(process))
         # Asked last: of a process that ended meanwhile, nothing above was read for sure.

@@ -83,7 +83,7 @@ def _ceiling(table: Table) -> int | None:
     if not table:
         return run_marks.lower_ceiling(host.start_time(os.getpid()))
     ceiling: int | None = table.get("ceiling")
-    return ceiling if ceiling and run_marks.has_ceiling(ceiling) else None
+    return ceiling if ceiling and run_marks.is_beneath(ceiling) else None
 
 
 class Launcher:

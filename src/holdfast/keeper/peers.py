@@ -55,7 +55,7 @@ def is_supervised(
     if os.getpid() in pids and supervisor_pid not in pids:
         return True
     # An orphan whose parents, session and environment tell nothing any more.
-    if not run_marks.is_outside(line, ceilings) and peer.pid != supervisor_pid:
+    if not run_marks.is_outside(line, ceilings, host.process) and peer.pid != supervisor_pid:
         return True
     # Asked last: of a process that ended meanwhile, nothing above was read for sure.
     now = host.process(peer.pid)
