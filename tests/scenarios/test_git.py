@@ -45,7 +45,10 @@ class Assistant:
 
     def __init__(self, hold: Hold, *commands: str) -> None:
         made = hold.ask(
-            "create_token", token_name=f"a{len(commands)}", role="agent", commands=list(commands)
+            "create_token",
+            token_name=f"a{len(commands)}",
+            role="agent",
+            commands=["open_session", *commands],
         )
         opener = {"token": made["text"], "door": "mcp"}
         opened = hold.ask("open_session", client="assistant", caller=opener)

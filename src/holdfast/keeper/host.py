@@ -399,6 +399,12 @@ def marks_of(pid: int, patience_seconds: float = 0.001) -> dict[str, str]:
     return marks
 
 
+def is_environment_whole(pid: int) -> bool:
+    """Whether the initial environment of a process can be read and nothing was written over it."""
+    items = [it for it in (_environment(pid, 0.001) or b"").split(b"\0") if it]
+    return bool(items) and all(b"=" in item for item in items)
+
+
 def hides_marks(pid: int) -> bool:
     """Whether the system keeps the environment of this process to itself, as macOS does with
     its own programs."""

@@ -147,9 +147,12 @@ class Strays:
             elif run_marks.can_mark() or not may_be:
                 records.forget(begun["run_id"])
             else:
-                told = [{"pid": it.pid, "name": it.name} for it in may_be]
+                # A whole environment would name the run.
+                unnamed = [it for it in may_be if not host.is_environment_whole(it.pid)]
+                told = [{"pid": it.pid, "name": it.name} for it in unnamed]
                 keys = ("run_id", "service", "number")
-                self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})
+                if told:
+                    self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})
         return found
 
     def are_left(self) -> bool:
