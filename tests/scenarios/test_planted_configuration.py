@@ -68,6 +68,24 @@ def test_one_that_was_written_while_holdfast_ran_is_not_started_unasked(
             down(hold, folder)
 
 
+def test_a_command_that_was_run_there_vouches_for_nothing() -> None:
+    """`run` reads no configuration, so a Holdfast that it left there does not make one known."""
+    with Hold() as hold:
+        hold.services(web=quick())
+        hold.up()
+        folder = planted(hold)
+        try:
+            subprocess.run(
+                hold.command("run", "--", "sleep", "100"), cwd=folder, env=hold.environ,
+                capture_output=True, timeout=60, check=True,
+            )  # fmt: skip
+            refused = up(hold, folder)
+            assert refused.returncode == 5, refused
+            assert not (folder.parent / "been-here").exists()
+        finally:
+            down(hold, folder)
+
+
 def test_a_user_at_a_terminal_is_asked() -> None:
     """And `n` starts nothing."""
     with Hold() as hold:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from holdfast.cli.call import Call
 
 EXPLICIT = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
-ADMIN_TOKEN, SESSIONS, HISTORY = "admin.token", "sessions.json", "holdfast.db"
+ADMIN_TOKEN, SESSIONS = "admin.token", "sessions.json"
+NOTE = "trusted"
+"""In the state folder, once a configuration was started from there."""
 
 
 def check(call: Call) -> None:
@@ -33,17 +35,30 @@ def check(call: Call) -> None:
     if outer is None:
         return
     call.note(f"{config} is read ({_written(config)}); it lies inside the project {outer}")
-    is_known = os.path.exists(os.path.join(call.places.state, HISTORY))
-    if is_known or call.options.get("trust") or not _may_be_an_assistants(config, outer, call):
+    if os.path.exists(os.path.join(call.places.state, NOTE)):
+        return
+    if call.options.get("trust") or not _may_be_an_assistants(config, outer, call):
+        _remember(call)
         return
     why = f"{config} was written while Holdfast ran in {outer}: an assistant or a service may have"
     if _agrees(call, f"{why} written it"):
+        _remember(call)
         return
     raise Refused(
         f"{why} written it",
         "look at it; `holdfast up --trust` starts it, this once is enough",
         {"config": config, "inside": outer},
     )
+
+
+def _remember(call: Call) -> None:
+    """Ask no more. The history of the folder would not do: `run` leaves one, and reads no
+    configuration."""
+    from holdfast.client.launch import make_private
+
+    make_private(call.places.state)
+    with open(os.path.join(call.places.state, NOTE), "wb"):
+        pass
 
 
 def _around(call: Call) -> str | None:
