@@ -204,6 +204,20 @@ def test_what_a_folder_stands_for(command: str, path: str, is_denied: bool) -> N
     assert (found is not None) is is_denied
 
 
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*/cle\u0301s/*", "cl\u00e9s/key"),
+        ("*/cl\u00e9s/*", "cle\u0301s/key"),
+        ("*/\ufb01nance/*", "app/finance/key"),
+    ],
+)
+def test_a_name_has_several_spellings(pattern: str, path: str) -> None:
+    """Composed letters or not, in the pattern as in the path."""
+    request = Request(CI, COMMANDS["read_file"], (), [target(path)])
+    assert decide([policy(paths=(pattern,))], request, lambda _: MONDAY) is not None
+
+
 @given(
     st.text("ab/*?[]!", max_size=8),
     st.text("ab/", min_size=1, max_size=6),

@@ -179,7 +179,7 @@ def _is_meant(target: PathTarget, patterns: tuple[str, ...], *, holds: bool) -> 
     could mean something below it. Case does not count: on some file systems it means nothing."""
     for pattern in patterns:
         for path in _spellings(target, pattern):
-            folded = pattern.casefold()
+            folded = _folded(pattern)
             above = [path[:end] for end, letter in enumerate(path) if letter == "/" and end]
             for name in (path, *above):
                 if fnmatchcase(name, folded) or fnmatchcase(f"{name.rstrip('/')}/", folded):
@@ -193,8 +193,8 @@ def _spellings(target: PathTarget, pattern: str) -> list[str]:
     """The names of a path that a pattern may mean: `*/secrets/*` means the folder at the top of
     the project, too."""
     if target.relative is None or pattern.startswith("/"):
-        return [_folded(target.absolute)]
-    relative = _folded(target.relative)
+        return [_folded(_plain(target.absolute))]
+    relative = _folded(_plain(target.relative))
     return [relative] if relative == "." else [relative, f"/{relative}"]
 
 
@@ -245,12 +245,14 @@ def _tokens(pattern: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _folded(path: str) -> str:
-    plain = _plain(path).casefold()
-    if plain.isascii():
-        return plain
+@lru_cache(1024)
+def _folded(text: str) -> str:
+    """A path or a pattern, as the least careful file system would take it."""
+    if text.isascii():
+        return text.casefold()
     import unicodedata
 
+    plain = unicodedata.normalize("NFKC", text).casefold()
     return unicodedata.normalize("NFKC", plain)
 
 
