@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from ctypes import _NamedFuncPointer
+    from ctypes import CDLL, _NamedFuncPointer
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION = 1
@@ -27,8 +28,10 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 
+@cache
 def version() -> int:
-    """The version that the kernel offers; 0: none, or it is switched off."""
+    """The version that the kernel offers; 0: none, or it is switched off. A process that asks
+    before it forks spares its children to load what they need."""
     if sys.platform != "linux":
         return 0
     found = _syscall()(_CREATE_RULESET, None, 0, _ASK_VERSION)
@@ -52,7 +55,7 @@ def restrict(read: Iterable[str], write: Iterable[str]) -> None:
         for paths, rights in ((read, _READ), (write, handled & ~_EXECUTE)):
             for path in paths:
                 _allow(call, ruleset, path, rights)
-        _checked(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _checked(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(call(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
@@ -86,6 +89,13 @@ def _checked(answer: int) -> int:
 def _syscall() -> _NamedFuncPointer:
     import ctypes
 
-    call = ctypes.CDLL(None, use_errno=True).syscall
+    call = _libc().syscall
     call.restype = ctypes.c_long
     return call
+
+
+@cache
+def _libc() -> CDLL:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)

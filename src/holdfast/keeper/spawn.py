@@ -132,6 +132,10 @@ def _posix_spawn(launch: Launch) -> int:
 
 
 def _fork(launch: Launch) -> int:
+    if launch.confine is not None:
+        from holdfast import landlock
+
+        landlock.version()  # loads here, once, what every confined child needs
     reader, writer = os.pipe()
     everything = signal.valid_signals()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, everything)
