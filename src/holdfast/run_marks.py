@@ -31,7 +31,7 @@ from holdfast import kinship
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.kinship import One, Seen
 
@@ -110,6 +110,20 @@ def lower_ceiling(start_time: str | None) -> int | None:
     except (OSError, ValueError):
         return None
     return ceiling if has_ceiling(ceiling) else None
+
+
+def ceilings_of(note: Mapping[str, object]) -> list[int]:
+    """The ceilings that a keeper wrote into its note; anything else there is damage. A limit that
+    many processes have must not be taken for one: all that has a ceiling of ours is ended."""
+    told = note.get("ceilings")
+    return [it for it in told if _is_ceiling(it)] if isinstance(told, list) else []
+
+
+def _is_ceiling(value: object) -> bool:
+    if not isinstance(value, int):
+        return False
+    level, origin = divmod(value, 1 << _LEVEL_SHIFT)
+    return _LOWEST_LEVEL <= level <= _TOP_LEVEL and origin > 0
 
 
 def impose(pid: int, mark: int) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 
+from holdfast.plain_file import open_plain
+
 
 def make_folder(path: str) -> None:
     """A folder of ours, or one that was there; not where another user could replace it."""
@@ -20,7 +22,7 @@ def make_folder(path: str) -> None:
 def replace_file(path: str, data: bytes) -> None:
     """Readers see the old content or the new, also when the disk is full."""
     fresh = path + ".new"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = open_plain(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if os.write(fd, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

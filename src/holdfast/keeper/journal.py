@@ -188,9 +188,8 @@ class Journal:
         data = b"".join(
             lean_json.encoded({"exit": ended}) + b"\n" for ended in self._exits.values()
         )
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
-            fd = os.open(fresh, flags, 0o600)
+            fd = open_plain(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         except OSError:
             return False
         try:

@@ -11,7 +11,7 @@ import socket
 import time
 
 import holdfast
-from holdfast import lean_json
+from holdfast import lean_json, run_marks
 from holdfast.keeper import complaints, host, kernel_files, lock
 from holdfast.keeper.cgroups import Cgroups, hash_of
 from holdfast.keeper.children import Children
@@ -30,6 +30,7 @@ from holdfast.keeper.run_records import RunRecords
 from holdfast.keeper.runs import DEFAULT_GRACE_SECONDS
 from holdfast.keeper.unclaimed import Unclaimed
 from holdfast.keeper.words import Words
+from holdfast.plain_file import read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,14 +138,13 @@ class Keeper:
         if self._ceiling is None:
             return []
         try:
-            with open(self._description_path(), "rb") as file:
-                note = lean_json.loads(file.read())
+            note = lean_json.loads(read_plain(self._description_path()))
         except (OSError, ValueError):
             note = {}
         if not isinstance(note, dict) or note.get("boot_id") != host.boot_id():
             return [self._ceiling]
-        earlier = [it for it in note.get("ceilings") or () if isinstance(it, int)]
-        return [self._ceiling, *(it for it in earlier if it != self._ceiling)][:_MAX_CEILINGS]
+        earlier = [it for it in run_marks.ceilings_of(note) if it != self._ceiling]
+        return [self._ceiling, *earlier][:_MAX_CEILINGS]
 
     # Doors.
 

@@ -156,9 +156,8 @@ def do_stand_by(words: Words, connection: Connection, message: Message, fds: lis
 
 def do_ready(words: Words, connection: Connection, message: Message, fds: list[int]) -> Facts:
     """This supervisor has everything that it needs to take our place."""
-    keeper = words.keeper  # ready
-    if connection is keeper.link:
-        keeper.dismiss_standby()
+    if connection is words.keeper.link:
+        words.keeper.dismiss_standby()
     return {}
 
 

@@ -329,7 +329,7 @@ class Tree:
     def _is_sole_candidate(self, orphan: Process, others: Collection[Tree]) -> bool:
         """Whether an orphan without any mark can have come from no other run than this."""
         born = int(orphan.start_time)
-        if born < int(self.start_time):
+        if not self.start_time or born < int(self.start_time):
             return False
         rivals = [tree for tree in others if tree is not self and tree.is_child]
         if any(int(tree.start_time) <= born for tree in rivals):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.keeper.tree import Found
 
 _FRESH_SECONDS = 2.0
+_LARGEST_SHARE = 0.02
+"""Of the keeper's time, for looks at the whole machine."""
 _MOST_LOOKED_AT = 500
 
 
@@ -44,7 +46,7 @@ class Unclaimed:
         # Orphans of a keeper that died are not this one's children: they went to init.
         self._scans = bool(ceilings) if is_successor else len(ceilings) > 1
         self._scanned: list[Process] = []
-        self._scanned_at = -_FRESH_SECONDS
+        self._scan_due = 0.0
 
     def facts(self) -> list[Facts]:
         """As the protocol lists them; asked for often, so that only some orphans are looked at."""
@@ -52,7 +54,8 @@ class Unclaimed:
 
     def processes(self, *, is_rough: bool = False) -> list[Process]:
         """Each of them without its descendants. Rough: of very many orphans only the first; and
-        where the whole machine has to be searched, that may have been two seconds ago."""
+        where the whole machine has to be searched, that may have been two seconds ago, or as long
+        as its many processes make it cost too much."""
         if not host.is_subreaper():
             return []  # orphans do not come to us
         known = self._children.known_children()
@@ -85,9 +88,10 @@ class Unclaimed:
         return limits is not None and limits[1] > max(self._ceilings)
 
     def _beneath_ceiling(self, is_rough: bool) -> list[Process]:
-        now = time.monotonic()
-        if not is_rough or now - self._scanned_at >= _FRESH_SECONDS:
-            self._scanned_at, self._scanned = now, self._scan()
+        began = time.monotonic()
+        if not is_rough or began >= self._scan_due:
+            self._scanned, ended = self._scan(), time.monotonic()
+            self._scan_due = ended + max(_FRESH_SECONDS, (ended - began) / _LARGEST_SHARE)
         return [it for it in self._scanned if host.is_alive(it)]
 
     def _scan(self) -> list[Process]:
