@@ -52,6 +52,24 @@ def test_closing_writes_what_is_queued(tmp_path: Path) -> None:
     db.close()
 
 
+@pytest.mark.parametrize("size", [0, 100, 16384])
+def test_an_index_that_is_cut_in_use(tmp_path: Path, size: int) -> None:
+    """It ends nobody, and nothing of the history is lost."""
+    database = open_database(tmp_path / "db")
+    database.start()
+    for name in ("a", "b", "c"):
+        done = threading.Event()
+        database.submit([(ADD, (name,))], done.set)
+        assert done.wait(30)
+        os.truncate(tmp_path / "db-shm", size)
+    assert names(database) == ["a", "b", "c"]
+    os.truncate(tmp_path / "db-shm", size)
+    database.close()
+    again = open_database(tmp_path / "db")
+    assert names(again) == ["a", "b", "c"]
+    again.close()
+
+
 def test_a_corrupt_file_is_moved_aside_at_opening(tmp_path: Path) -> None:
     """Garbage is kept for the curious, and a new file is begun."""
     path = tmp_path / "db"

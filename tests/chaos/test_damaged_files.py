@@ -66,6 +66,7 @@ OWN_LOGS = ("keeper.err", "supervisor.err", "holdfast.log")
     ("name", "damage"),
     [
         ("holdfast.db-shm", _empty),
+        ("holdfast.db-shm", _halve),
         ("holdfast.db-shm", _remove),
         ("holdfast.db-shm", _folder),
         ("holdfast.db-wal", _halve),

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from holdfast.adapters.own_log import logger
+from holdfast.plain_file import open_plain
 
 T = TypeVar("T")
 Statement = tuple[str, tuple[Any, ...]]
@@ -32,6 +33,7 @@ _LOCK_SECONDS = 2.0
 _REMIND_SECONDS = 60.0
 _INDEX_BYTES = 32768
 """The index of a write-ahead log is never smaller."""
+_INDEX_HEADER_BYTES = 136
 _CORRUPT = ("malformed", "not a database", "encrypted", "decode to UTF-8")
 _FOREIGN = ("no such table", "no such column", "has no column")
 """Found at opening, these are no tables of ours either; later they would be a mistake of ours."""
@@ -63,6 +65,8 @@ class Database:
         self._found: sqlite3.Error | None = None
         """What the reader came across that only the writer can mend."""
         self._closing = threading.Event()
+        self._mending = threading.Lock()
+        self._index_size = _INDEX_BYTES
         self._connection: sqlite3.Connection | None = None
         """None while the file cannot be opened: history waits, services do not."""
         self._identity: tuple[int, int] | None = None
@@ -118,11 +122,6 @@ class Database:
 
     def close(self, timeout_seconds: float = 5.0) -> None:
         """Write what is queued, then close."""
-        if self._index_is_cut():
-            # SQLite has mapped it: touching it would end this process with SIGBUS, and this
-            # process may be the only one left that can hold the services.
-            _log.error("%s-shm was truncated; the last of the history is not written", self.path)
-            return
         if self._writer.is_alive():
             self._queue.put(None)
             self._closing.set()
@@ -130,6 +129,7 @@ class Database:
         self._reader.submit(self._close_reader)
         self._reader.shutdown(wait=True)
         if not self._writer.is_alive() and self._connection is not None:
+            self._mend_index()
             self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
@@ -188,13 +188,29 @@ class Database:
             return None
         return found.st_dev, found.st_ino
 
-    def _index_is_cut(self) -> bool:
-        """Whether somebody truncated the index of the write-ahead log. One that was deleted is
-        still whole for this process."""
-        try:
-            return os.stat(f"{self.path}-shm").st_size < _INDEX_BYTES
-        except OSError:
-            return False
+    def _mend_index(self) -> None:
+        """Give the index of the write-ahead log its length back if somebody truncated it.
+
+        SQLite has mapped the file: a byte beyond its end would end this process with SIGBUS, and
+        this process may be the only one left that can hold the services. An index without a
+        header is made anew by SQLite from the log itself. One that was deleted is still whole for
+        this process. Called before each use of the file; it takes about a microsecond."""
+        path = f"{self.path}-shm"
+        with self._mending:
+            try:
+                size = os.stat(path).st_size
+                if size >= self._index_size:
+                    self._index_size = size
+                    return
+                with open(open_plain(path, os.O_RDWR), "r+b", buffering=0) as file:
+                    os.ftruncate(file.fileno(), self._index_size)
+                    os.pwrite(file.fileno(), bytes(_INDEX_HEADER_BYTES), 0)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                _log.error("%s was truncated and cannot be mended: %s", path, error)
+            else:
+                _log.warning("%s was truncated; it is made anew", path)
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -203,6 +219,7 @@ class Database:
                 where = f"file:{_quoted(self.path)}?mode=rw"
                 self._read_connection = sqlite3.connect(where, uri=True, check_same_thread=False)
                 self._read_connection.execute("PRAGMA query_only=ON")
+            self._mend_index()
             return query(self._read_connection)
         except sqlite3.Error as error:
             self._found = error
@@ -211,6 +228,7 @@ class Database:
 
     def _close_reader(self) -> None:
         if self._read_connection is not None:
+            self._mend_index()
             self._read_connection.close()
             self._read_connection = None
 
@@ -261,6 +279,7 @@ class Database:
             self._let_go()
             self.moved_aside, self._is_untold = None, True
         connection = self._connection or self._open_or_replace()
+        self._mend_index()
         if self._is_untold:
             self._is_untold = False
             self._on_replaced()
@@ -270,6 +289,7 @@ class Database:
         """Close every connection: the last one to go deletes the log of whatever file is there."""
         self._reader.submit(self._close_reader).result()
         if self._connection is not None:
+            self._mend_index()
             self._connection.close()
             self._connection = None
 
