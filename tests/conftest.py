@@ -7,6 +7,7 @@ when the run ends fails the run, and is ended by its id.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import logging
 import os
@@ -176,6 +177,16 @@ def short_path() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp")).resolve()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def only_unmarked() -> Iterator[None]:
+    """For a test without marks, in which a process of another such test might be the run in doubt:
+    one at a time."""
+    path = Path(tempfile.gettempdir()) / f"holdfast-unmarked-{os.getuid()}.lock"
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(autouse=True)

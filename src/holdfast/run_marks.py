@@ -94,6 +94,19 @@ def can_mark() -> bool:
     return limits is not None and limits[1] >= _END_OF_MARKS
 
 
+def marks_all() -> bool:
+    """Whether this process is a keeper with a ceiling: all that it ever started has a mark."""
+    limits = read(os.getpid())
+    return limits is not None and _END_OF_MARKS <= limits[1] < UNLIMITED
+
+
+def is_above_own(pid: int) -> bool:
+    """Whether a process has a higher hard limit than this one: it cannot have come from a keeper
+    that was limited like this one."""
+    own, its = read(os.getpid()), read(pid)
+    return own is not None and its is not None and its[1] > own[1]
+
+
 def lower_ceiling(start_time: str | None) -> int | None:
     """Lower the hard limit of this process, which began at that time, for good. The ceiling, or
     None where the system does not let us have one."""

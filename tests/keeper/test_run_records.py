@@ -90,6 +90,7 @@ def test_a_start_that_was_cut_short(left: Any, make_keeper: MakeKeeper) -> None:
     assert doubts == []
 
 
+@pytest.mark.usefixtures("only_unmarked")
 def test_a_start_that_was_cut_short_and_left_no_mark(left: Any, make_keeper: MakeKeeper) -> None:
     """Where processes cannot be marked, one that may be the run is named until it ends."""
     pid, path = left(unmarked=True)
@@ -279,6 +280,7 @@ def test_an_end_that_nobody_knows_outlives_a_rewrite(tmp_path: Path) -> None:
     third.close()
 
 
+@pytest.mark.usefixtures("only_unmarked")
 def test_a_doubt_outlives_an_upgrade(left: Any, make_keeper: MakeKeeper) -> None:
     """The next program image knows of starts that an earlier keeper had left open."""
     pid, path = left(unmarked=True)

@@ -190,6 +190,18 @@ def test_what_belongs_to_no_run_is_listed_and_ended(leavers: Leavers, deaths: st
         _check_unclaimed(hold, leaver)
 
 
+def test_what_removed_its_mark_is_no_other_services(leavers: Leavers) -> None:
+    """Also if one service is left that it might have come from: only `down` ends it."""
+    with Hold(HOLDFAST_CGROUP="off") as hold:
+        hold.services(other=quick(["sleep", "601"]), web=quick(leavers.nameless()))
+        hold.up()
+        leaver = wait_for(leavers.pids)[0]
+        hold.cli("stop", "web")
+        assert str(leaver) not in hold.cli("ps", "other").stdout
+        hold.cli("stop", "other")
+        _check_unclaimed(hold, leaver)
+
+
 def _check_unclaimed(hold: Hold, leaver: int) -> None:
     hold.cli("stop", "web")
     assert is_alive(leaver), "somebody else's process may be ended by mistake"

@@ -299,6 +299,7 @@ def test_instances_and_undeclared_services_without_their_environment(hold: Hold)
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("only_unmarked")
 @pytest.mark.parametrize("verb", ["up", "start"])
 def test_in_doubt_nothing_is_started(hold: Hold, verb: str) -> None:
     """If processes cannot be marked, and one may be the run that was being started when both were

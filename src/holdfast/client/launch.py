@@ -180,7 +180,7 @@ def _spawn(words: list[str], given: dict[str, str], actions: list[tuple[Any, ...
 
 def _not_spawned(error: OSError, words: list[str], given: dict[str, str]) -> Failed:
     """Why the system created no keeper; of what is too long, the longest is named."""
-    why = f"the keeper could not be started: {error.strerror or error}"
+    why = f"the keeper could not be started with {words[0]}: {error.strerror or error}"
     if error.errno != E2BIG:
         return Failed(why, "`holdfast doctor` checks this host")
     sizes = {f"the variable {name}": len(os.fsencode(value)) for name, value in given.items()}

@@ -11,6 +11,7 @@ import os
 import sys
 
 from holdfast.lean_json import loads
+from holdfast.vocabulary.names import GATE_SERVICE
 
 if sys.platform == "darwin":
     from holdfast import darwin
@@ -26,7 +27,7 @@ def outlived(state: str) -> dict[str, int]:
     return {
         service: pid
         for service, pid, start_time, boot_id in sorted(runs)
-        if boot_id == boot and start_time_of(pid) == start_time
+        if service != GATE_SERVICE and boot_id == boot and start_time_of(pid) == start_time
     }
 
 

@@ -148,8 +148,11 @@ class Strays:
                 records.forget(begun["run_id"])
             else:
                 # A whole environment would name the run.
-                unnamed = [it for it in may_be if not host.is_environment_whole(it.pid)]
-                told = [{"pid": it.pid, "name": it.name} for it in unnamed]
+                told = [
+                    {"pid": it.pid, "name": it.name}
+                    for it in may_be
+                    if not host.is_environment_whole(it.pid) and not run_marks.is_above_own(it.pid)
+                ]
                 keys = ("run_id", "service", "number")
                 if told:
                     self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})

@@ -327,7 +327,10 @@ class Tree:
         return prints_to(orphan.pid, self.parts) or self._is_sole_candidate(orphan, others)
 
     def _is_sole_candidate(self, orphan: Process, others: Collection[Tree]) -> bool:
-        """Whether an orphan without any mark can have come from no other run than this."""
+        """Whether an orphan without any mark can have come from no other run than this. Never where
+        every run is marked: the orphan took its mark off on purpose, and may be of any."""
+        if run_marks.marks_all():
+            return False
         born = int(orphan.start_time)
         if not self.start_time or born < int(self.start_time):
             return False

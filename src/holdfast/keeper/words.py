@@ -136,7 +136,7 @@ class Words:
         if message["run_id"] in keeper.children.runs:
             raise Refusal("exists", f"a run {message['run_id']} exists already")
         found = host.process(pid)
-        if pid in (1, os.getpid(), keeper.supervisor.pid):
+        if pid in (1, os.getpid(), keeper.supervisor.pid, *keeper.children.others):
             raise Refusal("refused", f"process {pid} runs this machine or this Holdfast")
         if found is None or not found.is_alive or pid < 1:
             raise Refusal("not_found", f"no process {pid} is here")
