@@ -33,7 +33,10 @@ POINTS = {
     "launch": ("keeper/launch_supervisor.py", "        self._on_link(ours)\n"),
     "hello": ("keeper/words.py", "        connection.is_greeted = True\n"),
     "spares": ("keeper/words.py", "            self.keeper.hand_spares(connection)\n"),
-    "ready": ("keeper/own_words.py", "    keeper = words.keeper  # ready\n"),
+    "ready": (
+        "keeper/own_words.py",
+        '    """This supervisor has everything that it needs to take our place."""\n',
+    ),
     "leave": ("keeper/keeper.py", '            self._standby.send({"notice": "leave"})\n'),
     "left": ("keeper/launch_supervisor.py", "        self._standbys.discard(pid)\n"),
 }
