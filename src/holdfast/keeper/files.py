@@ -8,7 +8,13 @@ from __future__ import annotations
 import errno
 import os
 
+from holdfast import lean_json
 from holdfast.plain_file import open_plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 
 def make_folder(path: str) -> None:
@@ -37,3 +43,15 @@ def is_open(fd: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def json_lines(data: bytes) -> Iterator[dict[str, Any]]:
+    """The objects of a file with one on each line. Anything else is passed over, such as a torn
+    line, whose writer died inside it."""
+    for line in data.split(b"\n"):
+        try:
+            entry = lean_json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry

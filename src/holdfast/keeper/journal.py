@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from holdfast import lean_json
+from holdfast.keeper.files import json_lines
 from holdfast.plain_file import open_plain
 
 TYPE_CHECKING = False
@@ -130,13 +131,7 @@ class Journal:
         if data and not data.endswith(b"\n"):
             self._pending = b"\n" + self._pending
         self._exits = {}
-        for line in (data + self._pending).split(b"\n"):
-            try:
-                entry = lean_json.loads(line)
-            except ValueError:
-                continue  # a torn line: the writer died inside it
-            if not isinstance(entry, dict):
-                continue
+        for entry in json_lines(data + self._pending):
             if isinstance(ended := entry.get("exit"), dict) and isinstance(
                 ended.get("run_id"), str
             ):

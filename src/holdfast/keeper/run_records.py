@@ -18,7 +18,7 @@ import time
 
 from holdfast import kinship, lean_json, run_marks
 from holdfast.keeper import host
-from holdfast.keeper.files import replace_file
+from holdfast.keeper.files import json_lines, replace_file
 from holdfast.keeper.tree import mark_of
 from holdfast.plain_file import open_plain
 
@@ -185,13 +185,7 @@ class RunRecords:
         self._fd = fd
 
     def _load(self, data: bytes) -> None:
-        for line in data.split(b"\n"):
-            try:
-                entry = lean_json.loads(line)
-            except ValueError:
-                continue  # a torn line: the writer died inside it
-            if not isinstance(entry, dict):
-                continue
+        for entry in json_lines(data):
             if begun := _sound(entry.get("begin"), _BEGIN):
                 self._unfinished[begun["run_id"]] = begun
             if run := _sound(entry.get("run"), _RUN):
