@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast.cli.help import EXIT_CODES
 from holdfast.cli.help import reference as command_line
-from holdfast.gate.failures import STATUS, TITLES
-from holdfast.gate.openapi import describe
-from holdfast.rules.lifecycle import TABLE
+from holdfast.gate.errors import STATUS, TITLES
+from holdfast.gate.rest.openapi import describe
+from holdfast.rules.lifecycle.table import TABLE
 from holdfast.vocabulary.commands import COMMANDS, Command
 from holdfast.vocabulary.custom_commands import CustomCommand
 from holdfast.vocabulary.errors import HoldfastError

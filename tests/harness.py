@@ -17,10 +17,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast import run_marks
 from holdfast.client.connection import Connection
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.logbook.reader import Reader
+from holdfast.system import run_marks
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable

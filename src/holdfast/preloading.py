@@ -19,14 +19,18 @@ def preload() -> None:
     if sys.platform == "darwin":
         import _posixshmem  # type: ignore[import-not-found]  # noqa: F401
 
-    from holdfast.adapters import config, file_watch, inotify, port_holders, time_zones  # noqa: F401
+    from holdfast.adapters import config, time_zones  # noqa: F401
     from holdfast.adapters.metrics import linux, portable  # noqa: F401
+    from holdfast.adapters.ports import holders  # noqa: F401
     from holdfast.adapters.probes import log  # noqa: F401
-    from holdfast.app import limiting  # noqa: F401
+    from holdfast.adapters.watch import file_watch, inotify  # noqa: F401
+    from holdfast.app.authority import limited_answers  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
-    from holdfast.engine import taken_ports  # noqa: F401
+    from holdfast.engine.gate import taken_ports  # noqa: F401
     from holdfast.logbook import covering  # noqa: F401
-    from holdfast.rules import commands, diagnosis, happenings, plan, schedule  # noqa: F401
+    from holdfast.rules import plan, schedule  # noqa: F401
+    from holdfast.rules.authority import commands  # noqa: F401
+    from holdfast.rules.explain import diagnosis, happenings  # noqa: F401
 
     processes.preload()
     http_client.preload()

@@ -19,60 +19,61 @@ from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
-from holdfast.adapters.matching import SharedMatcher
-from holdfast.adapters.port_registry import PortRegistry
-from holdfast.adapters.session_store import SessionStore
-from holdfast.adapters.state_store import StateStore
+from holdfast.adapters.ports.registry import PortRegistry
+from holdfast.adapters.search.matching import SharedMatcher
+from holdfast.adapters.sessions import SessionStore
+from holdfast.adapters.store.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
 from holdfast.app.application import Application
-from holdfast.app.auditing import Auditor
+from holdfast.app.audit.auditor import Auditor
+from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.app.context import Context
-from holdfast.app.repeats import Repeats
-from holdfast.app.standing import SupervisedProcesses
+from holdfast.app.idempotency import Repeats
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
-from holdfast.engine import chronicle, security_tallies
-from holdfast.engine.admission import Admission
-from holdfast.engine.approvals import REPLACED, Approvals
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.authority import Authority
-from holdfast.engine.awaited_lines import AwaitedLines
+from holdfast.engine import chronicle
+from holdfast.engine.admission.admission import Admission
+from holdfast.engine.admission.awaited_lines import AwaitedLines
+from holdfast.engine.admission.host_capacity import HostRoom
+from holdfast.engine.alerts.alerting import Trouble
+from holdfast.engine.authority import security_tallies
+from holdfast.engine.authority.approvals import REPLACED, Approvals
+from holdfast.engine.authority.authority import Authority
+from holdfast.engine.authority.lockdown import Lockdown
+from holdfast.engine.authority.modes import Modes
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.file_watches import FileWatches
-from holdfast.engine.gate import Gate
-from holdfast.engine.health_monitor import HealthMonitor
-from holdfast.engine.hiding import Hiding
-from holdfast.engine.host_room import HostRoom
-from holdfast.engine.http_door import HttpDoor
-from holdfast.engine.listeners import Listeners
-from holdfast.engine.lockdown import Lockdown
-from holdfast.engine.modes import Modes
-from holdfast.engine.notify_sockets import NotifySockets
-from holdfast.engine.port_leases import PortLeases, in_thread_of
-from holdfast.engine.ports import Clock, Ports
-from holdfast.engine.probing import Probing
-from holdfast.engine.recorded_bytes import RecordedBytes
-from holdfast.engine.recovery import RecoveryCommands
-from holdfast.engine.resource_monitor import monitor_for
-from holdfast.engine.rolling import Rolling
+from holdfast.engine.gate.gate import Gate
+from holdfast.engine.gate.http_door import HttpDoor
+from holdfast.engine.gate.listeners import Listeners
+from holdfast.engine.health.monitor import HealthMonitor
+from holdfast.engine.health.notify_sockets import NotifySockets
+from holdfast.engine.health.probing import Probing
+from holdfast.engine.instances.rolling import Rolling
+from holdfast.engine.instances.scaling import Scaling
+from holdfast.engine.metrics.monitor import monitor_for
+from holdfast.engine.output.recorded_bytes import RecordedBytes
+from holdfast.engine.output.watches import Watches
+from holdfast.engine.ports import PortLeases, in_thread_of
 from holdfast.engine.roster import Roster
-from holdfast.engine.scaling import Scaling
+from holdfast.engine.runner.environment import Clock, Ports
+from holdfast.engine.runner.observers import Attendants
 from holdfast.engine.schedules import Schedules
-from holdfast.engine.sessions import Sessions
+from holdfast.engine.secrets import Hiding
+from holdfast.engine.sessions.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
-from holdfast.engine.trouble import Trouble
-from holdfast.engine.watches import Watches
-from holdfast.engine.workflows import Workflows
+from holdfast.engine.workflows.recovery import RecoveryCommands
+from holdfast.engine.workflows.workflows import Workflows
+from holdfast.system.places import project_of, states_root
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.names import GATE_SERVICE
-from holdfast.vocabulary.places import project_of, states_root
 
 if TYPE_CHECKING:
-    from holdfast.adapters.file_watch import FileWatch, OnChanges, OnFailed
-    from holdfast.engine.taken_ports import TakenPorts
+    from holdfast.adapters.watch.file_watch import FileWatch, OnChanges, OnFailed
+    from holdfast.engine.gate.taken_ports import TakenPorts
 
 CHRONICLE_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
@@ -418,14 +419,14 @@ class Machinery:
 
     def _new_file_watch(self, on_changes: OnChanges, on_failed: OnFailed) -> FileWatch:
         """Loaded when the first service watches files: most never do."""
-        from holdfast.adapters.file_watch import FileWatch
+        from holdfast.adapters.watch.file_watch import FileWatch
 
         folder = os.path.realpath(self._state)
         return FileWatch(self._loop, never=(folder,), on_changes=on_changes, on_failed=on_failed)
 
     def _taken_ports(self) -> TakenPorts:
         """Loaded when the first port is taken: it seldom is."""
-        from holdfast.engine.taken_ports import TakenPorts
+        from holdfast.engine.gate.taken_ports import TakenPorts
 
         return TakenPorts(self._listeners, self._tokens, os.path.basename(self._state))
 

@@ -19,13 +19,13 @@ import time
 from typing import Any
 
 import holdfast
-from holdfast import claims
 from holdfast.adapters import own_log, processes
 from holdfast.adapters.keeper_errors import log_refusal
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
-from holdfast.module_pack import Pack
 from holdfast.supervisor import Machinery
+from holdfast.system import claims
+from holdfast.system.module_pack import Pack
 
 PRELOAD_AFTER_SECONDS = 2.0
 PARENT_SECONDS = 2.0

@@ -13,7 +13,7 @@ def main() -> None:
     """Import the supervisor with as little work as possible, and run it."""
     # Nothing that is made until the supervisor is up is garbage; it turns this on again.
     gc.disable()
-    from holdfast.module_pack import Pack
+    from holdfast.system.module_pack import Pack
 
     pack = Pack("supervisor")
     pack.use()

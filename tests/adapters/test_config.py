@@ -16,8 +16,8 @@ from holdfast.adapters.config.health_keys import HEALTH_CHECK
 from holdfast.adapters.config.keys import LOG, RESTART, ROOT, SERVICE, STOP
 from holdfast.adapters.config.kinds import ListOf, ScalarKind
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.probe_spec import HttpTarget, ProbeSpec, TcpTarget
-from holdfast.vocabulary.service_spec import (
+from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec, TcpTarget
+from holdfast.vocabulary.specs.services import (
     UNLIMITED,
     Configuration,
     DoorSpec,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.vocabulary.audit_spec import AnchorSpec
+from holdfast.vocabulary.specs.audit import AnchorSpec
 from tests.adapters.test_config_policies import problems, settings
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.service_spec import Configuration
-from holdfast.vocabulary.workflow_spec import CommandSpec, RecoverySpec, StepSpec
+from holdfast.vocabulary.specs.services import Configuration
+from holdfast.vocabulary.specs.workflows import CommandSpec, RecoverySpec, StepSpec
 
 
 def loaded(folder: Path, text: str) -> Configuration:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters import config
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.file_spec import BackupSpec, FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 
 
 def loaded(folder: Path, files: Any) -> FilesSpec:

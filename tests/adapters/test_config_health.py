@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.config import load
-from holdfast.vocabulary.probe_spec import (
+from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     HttpTarget,
     LogTarget,
@@ -16,7 +16,7 @@ from holdfast.vocabulary.probe_spec import (
     ProbeSpec,
     TcpTarget,
 )
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 URL = "http://localhost:1/h"
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.policies import FilterSpec, RateLimit, Window
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.specs.policies import FilterSpec, RateLimit, Window
+from holdfast.vocabulary.specs.services import Settings
 
 
 def settings(tmp_path: Path, text: str, **environ: str) -> Settings:

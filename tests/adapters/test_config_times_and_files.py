@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.service_spec import ScheduleSpec, ServiceSpec, WatchSpec
+from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec, WatchSpec
 
 
 def read(folder: Path, keys: str, **environ: str) -> ServiceSpec:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.database import Database
+from holdfast.adapters.store.database import Database
 
 SCHEMA = ("CREATE TABLE IF NOT EXISTS things (name TEXT)",)
 ADD = "INSERT INTO things VALUES (?)"

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters import file_watch, inotify
-from holdfast.adapters.file_watch import MANY, FileWatch, explained, walk
-from holdfast.rules.globs import Watched
-from holdfast.vocabulary.service_spec import WatchSpec
+from holdfast.adapters.watch import file_watch, inotify
+from holdfast.adapters.watch.file_watch import MANY, FileWatch, explained, walk
+from holdfast.rules.text.globs import Watched
+from holdfast.vocabulary.specs.services import WatchSpec
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
 Told = dict[str, set[str]]

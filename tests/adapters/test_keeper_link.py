@@ -16,7 +16,8 @@ import pytest
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.succession import Succession
-from holdfast.keeper import handover, wire
+from holdfast.keeper import handover
+from holdfast.keeper.protocol import wire
 from holdfast.vocabulary.errors import Failed, SpawnFailed
 
 Message = dict[str, Any]

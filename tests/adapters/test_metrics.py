@@ -102,7 +102,7 @@ def test_a_known_load_is_told_as_the_system_counts_it(
 @pytest.mark.skipif(not has_cgroups(), reason="no writable cgroup v2 tree")
 def test_a_cgroup_counts_what_was_used_before_it_was_entered(start: Start, tmp_path: Path) -> None:
     """The kernel's count of a cgroup begins late; the total does not."""
-    from holdfast.keeper.cgroups import Cgroups
+    from holdfast.keeper.processes.cgroups import Cgroups
 
     cgroups = Cgroups(f"metrics{os.getpid()}")
     assert cgroups.root is not None

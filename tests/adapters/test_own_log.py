@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast.adapters import own_log
 from holdfast.adapters.own_log import facts
-from holdfast.vocabulary.places import generations
+from holdfast.system.places import generations
 
 
 @pytest.fixture
@@ -74,13 +74,13 @@ def test_a_package_has_a_level(path: Path) -> None:
     importlib.import_module("holdfast.engine.roster")
     assert own_log.set_level("engine=debug,warn") == []
     assert at("engine.roster") == logging.DEBUG
-    assert at("engine.alerts") == logging.DEBUG
-    assert at("adapters.state_store") == logging.WARNING
+    assert at("engine.alerts.alerts") == logging.DEBUG
+    assert at("adapters.store.state_store") == logging.WARNING
 
 
 def test_a_group_of_modules_has_a_level(path: Path) -> None:
     """`health=trace` means the modules with that word, in whatever package."""
-    importlib.import_module("holdfast.engine.run_health")
+    importlib.import_module("holdfast.engine.health.run_health")
     own_log.set_level("health=trace")
     assert at("engine.health") == own_log.TRACE
     assert at("engine.roster") == logging.INFO

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters import port_registry, private_file
-from holdfast.adapters.port_registry import PortRegistry
-from holdfast.engine.port_leases import in_thread_of
+from holdfast.adapters.ports import registry as port_registry
+from holdfast.adapters.ports.registry import PortRegistry
+from holdfast.engine.ports import in_thread_of
 from holdfast.keeper import lock
+from holdfast.system import private_file
 from holdfast.vocabulary.errors import Failed
 
 SPAN = (23900, 23949)

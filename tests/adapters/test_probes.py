@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.probes import Finding, http, notify, tcp
-from holdfast.vocabulary.probe_spec import HttpTarget, TcpTarget
+from holdfast.vocabulary.specs.probes import HttpTarget, TcpTarget
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
-from holdfast.vocabulary.service_spec import Configuration
+from holdfast.vocabulary.specs.resources import HostLimits, MemoryLimit
+from holdfast.vocabulary.specs.services import Configuration
 
 
 def loaded(tmp_path: Path, text: str) -> Configuration:

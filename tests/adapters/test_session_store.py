@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.session_store import SessionStore, StoredSession
+from holdfast.adapters.sessions import SessionStore, StoredSession
 
 STORED = StoredSession(
     id="0" * 32, digest="d", client="c", opened_by="me", opened_at=1.0, fate="stop", grace=120.0

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters import state_store
-from holdfast.adapters.database import Database, Done, Statement
-from holdfast.adapters.state_store import StateStore
-from holdfast.adapters.state_tables import OpenRun, ServiceRecord
+from holdfast.adapters.store import state_store
+from holdfast.adapters.store.database import Database, Done, Statement
+from holdfast.adapters.store.state_store import StateStore
+from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.app.handlers import history
 from holdfast.engine.event_bus import EventBus
 from holdfast.vocabulary.commands.history import Events

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from holdfast import kinship, run_marks
 from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.processes import Peer, Process
 from holdfast.app.application import Application
-from holdfast.app.auditing import MOST_REFUSALS, Auditor
-from holdfast.app.standing import SupervisedProcesses
+from holdfast.app.audit.auditor import MOST_REFUSALS, Auditor
+from holdfast.app.authority.supervised_peers import SupervisedProcesses
+from holdfast.system import process_identity, run_marks
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.specs.services import Settings
 
 
 class Link:
@@ -129,7 +129,9 @@ def test_who_is_in_our_cgroup_is_an_agent(
     """Wherever it came from, and whatever it says."""
     desk = Desk(Link({}))
     desk.link.cgroup_root = root or None
-    monkeypatch.setattr(kinship, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
+    monkeypatch.setattr(
+        process_identity, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab"
+    )
     assert (
         Application(desk, SupervisedProcesses(desk), Auditor(Records())).who.identify(peer()).role
         is role
@@ -163,7 +165,7 @@ def test_what_is_not_above_the_ceiling_is_an_agent(monkeypatch: pytest.MonkeyPat
 
 def test_lineage_begins_with_the_process_itself() -> None:
     """The chain goes from the process to its parents."""
-    line = kinship.lineage(process(os.getpid()), processes.process)
+    line = process_identity.lineage(process(os.getpid()), processes.process)
     assert [one.pid for one in line[:2]] == [os.getpid(), os.getppid()]
 
 

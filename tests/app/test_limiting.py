@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.app.limiting import shown
+from holdfast.app.authority.limited_answers import shown
 from holdfast.vocabulary.results import StatusResult, SupervisorStatus
 
 

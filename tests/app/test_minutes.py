@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.app.auditing import MOST_READS, Auditor
-from holdfast.app.minutes import MOST_NAMES, Minute, Minutes
+from holdfast.app.audit.auditor import MOST_READS, Auditor
+from holdfast.app.audit.coalescing import MOST_NAMES, Minute, Minutes
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Door

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.rules.permissions import permit
+from holdfast.rules.authority.permissions import permit
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.configuration import Plan, Reload
 

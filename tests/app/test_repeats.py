@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app import repeats
-from holdfast.app.repeats import Repeats
+from holdfast.app import idempotency
+from holdfast.app.idempotency import Repeats
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.holdfast import Up
 from holdfast.vocabulary.commands.instances import Scale
@@ -151,16 +151,16 @@ async def test_who_leaves_does_not_end_it() -> None:
 @on_a_loop
 async def test_memory_is_bounded_in_number_age_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go; a long answer is not kept, and that is said."""
-    monkeypatch.setattr(repeats, "MOST", 5)
+    monkeypatch.setattr(idempotency, "MOST", 5)
     stage = Stage()
     for number in range(20):
         stage.ask(f"k{number}")
     assert len(stage.memory.kept) <= 6
-    stage.clock.advance(repeats.KEPT_SECONDS + 1)
+    stage.clock.advance(idempotency.KEPT_SECONDS + 1)
     stage.ask("new")
     stage.memory.flush()
     assert len(stage.memory.kept) == 1
-    long = Done(message="x" * (repeats.LONGEST_ANSWER + 1))
+    long = Done(message="x" * (idempotency.LONGEST_ANSWER + 1))
     assert stage.ask("long", do=lambda: long) is long
     with pytest.raises(OutcomeUnknown, match="too long"):
         stage.ask("long")
@@ -169,9 +169,9 @@ async def test_memory_is_bounded_in_number_age_and_size(monkeypatch: pytest.Monk
 @on_a_loop
 async def test_nobody_pushes_out_what_another_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by their number, nor by their size, nor by what is under way; nor by sessions."""
-    monkeypatch.setattr(repeats, "MOST", 20)
-    monkeypatch.setattr(repeats, "MOST_OF_ONE", 10)
-    monkeypatch.setattr(repeats, "MOST_BYTES", 2000)
+    monkeypatch.setattr(idempotency, "MOST", 20)
+    monkeypatch.setattr(idempotency, "MOST_OF_ONE", 10)
+    monkeypatch.setattr(idempotency, "MOST_BYTES", 2000)
     stage = Stage()
     other = Actor(Role.OPERATOR, "token other", token="other")
     stage.ask("mine")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from holdfast.rules import alerts as rules
-from holdfast.rules.alert_changes import Key, applied
+from holdfast.rules.alerts import folding as rules
+from holdfast.rules.alerts.changes import Key, applied
 from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.events import Event
 from tests.harness import Hold, wait_for

@@ -96,7 +96,7 @@ def test_upgrade_to_a_broken_package_is_refused(installed: Installed) -> None:
     assert after["services"]["web"]["pid"] == status["services"]["web"]["pid"]
 
 
-@pytest.mark.parametrize("name", ["supervisor_process.py", "adapters/port_holders.py"])
+@pytest.mark.parametrize("name", ["supervisor_process.py", "adapters/ports/holders.py"])
 def test_upgrade_to_a_broken_supervisor_is_refused(installed: Installed, name: str) -> None:
     """One that could not load is found before the one that works is retired; the reason is told."""
     hold = installed

@@ -30,15 +30,15 @@ POINTS = {
         '            self.link.send({"notice": "retire", "standby": True})\n',
     ),
     "standby": ("keeper/keeper.py", "        standby.watched.clear()\n"),
-    "launch": ("keeper/launch_supervisor.py", "        self._on_link(ours)\n"),
-    "hello": ("keeper/words.py", "        connection.is_greeted = True\n"),
-    "spares": ("keeper/words.py", "            self.keeper.hand_spares(connection)\n"),
+    "launch": ("keeper/supervisor_launcher.py", "        self._on_link(ours)\n"),
+    "hello": ("keeper/protocol/words.py", "        connection.is_greeted = True\n"),
+    "spares": ("keeper/protocol/words.py", "            self.keeper.hand_spares(connection)\n"),
     "ready": (
-        "keeper/own_words.py",
+        "keeper/protocol/own_words.py",
         '    """This supervisor has everything that it needs to take our place."""\n',
     ),
     "leave": ("keeper/keeper.py", '            self._standby.send({"notice": "leave"})\n'),
-    "left": ("keeper/launch_supervisor.py", "        self._standbys.discard(pid)\n"),
+    "left": ("keeper/supervisor_launcher.py", "        self._standbys.discard(pid)\n"),
 }
 """Steps of an upgrade in their order: the keeper may die right after each of these lines."""
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import __version__
+from holdfast.system.places import find_places
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon
-from holdfast.vocabulary.places import find_places
 
 Answer = dict[str, Any] | HoldfastError | Callable[[dict[str, Any]], Any]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.vocabulary.places import find_places
+from holdfast.system.places import find_places
 
 PRESENT = "services:\n  web: sleep 100\n  db: {command: sleep 100, env: {TOKEN: '${SECRET}'}}\n"
 

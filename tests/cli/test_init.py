@@ -12,7 +12,7 @@ from holdfast.adapters.config import load
 from holdfast.cli.init import write_config
 from holdfast.cli.main import main
 from holdfast.vocabulary.errors import Failed, UsageError
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 RAILS = {"bin/rails": "#!ruby", "Gemfile": "gem 'rails'", "package.json": '{"scripts":{"dev":"x"}}'}
 

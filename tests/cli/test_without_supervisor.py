@@ -14,8 +14,8 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.client.launch import ensure_running
 from holdfast.client.reach import reach
+from holdfast.system.places import find_places, lock_is_held
 from holdfast.vocabulary.errors import NoDaemon
-from holdfast.vocabulary.places import find_places, lock_is_held
 from tests.cli.fake_daemon import FakeDaemon
 from tests.client.fake_keeper import FakeKeeper, exit_of
 

@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Any
 
-from holdfast.vocabulary.places import Places
+from holdfast.system.places import Places
 
 
 def run(service: str, **fields: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import pytest
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.launch import start_keeper
 from holdfast.client.versions import check_versions
-from holdfast.keeper.files import make_folder
+from holdfast.system.files import make_folder
+from holdfast.system.places import Places
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UnknownService
-from holdfast.vocabulary.places import Places
 
 Script = Callable[[socket.socket], None]
 

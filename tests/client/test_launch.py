@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.client import launch
 from holdfast.client.launch import KeeperProcess, keeper_environment, make_private
-from holdfast.keeper.launch_supervisor import minimal_environment
+from holdfast.keeper.supervisor_launcher import minimal_environment
+from holdfast.system.places import Places
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.places import Places
 
 KEPT = {
     "PATH": "/bin",

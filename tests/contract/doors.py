@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from websockets.exceptions import ConnectionClosed
 
 from holdfast.client.connection import Connection
-from holdfast.gate import ways
+from holdfast.gate.rest import routes
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import HoldfastError
@@ -90,7 +90,7 @@ def by_tagged_json(world: World, token: str, command: str, fields: Fields) -> En
 
 
 def by_rest(world: World, token: str, command: str, fields: Fields) -> End:
-    way = next(it for it in ways.ways() if it.operation == command)
+    way = next(it for it in routes.ways() if it.operation == command)
     rest = dict(fields)
     path = way.path
     for name in way.parameters:

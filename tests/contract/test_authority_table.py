@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.rules.path_scopes import PathTarget
-from holdfast.rules.permissions import Circumstances, permit
+from holdfast.rules.authority.path_scopes import PathTarget
+from holdfast.rules.authority.permissions import Circumstances, permit
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Effect, Permission

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.doors import wording
-from holdfast.doors.words import Request, parse
+from holdfast.doors import tcp_answers
+from holdfast.doors.tcp_words import Request, parse
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import HoldfastError, UsageError
@@ -125,10 +125,10 @@ def test_answers_are_lines() -> None:
     health = ServiceHealth(
         status="running", ready=None, health="unhealthy", consecutive_failures=3, checks=[check]
     )
-    told = wording.of_result(HealthResult(services={"web": health}))
+    told = tcp_answers.of_result(HealthResult(services={"web": health}))
     assert told == "web: running, liveness (http) failed: answered 500"
     same = ReloadResult(config="x", plan={}, services={}, settings=[], changes=False)
-    assert wording.of_result(same) == "nothing to change"
+    assert tcp_answers.of_result(same) == "nothing to change"
 
 
 def test_a_command_that_is_no_word_is_told_in_json() -> None:

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.adapters.state_tables import Loaded
-from holdfast.engine.admission import Admission
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.declaration import Declaration
+from holdfast.adapters.store.state_tables import Loaded
+from holdfast.engine.admission.admission import Admission
 from holdfast.engine.roster import Roster
+from holdfast.engine.runner.declaration import Declaration
+from holdfast.engine.runner.observers import Attendants
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.results import Outcome
-from holdfast.vocabulary.service_spec import Dependency, ServiceSpec
+from holdfast.vocabulary.specs.services import Dependency, ServiceSpec
 from holdfast.vocabulary.states import State
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder, Stage
 

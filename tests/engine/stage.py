@@ -13,13 +13,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.adapters.state_tables import OpenRun, ServiceRecord
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.declaration import Declaration
-from holdfast.engine.ports import Admission, Clock, Open, Ports
-from holdfast.engine.service_runner import ServiceRunner
+from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
+from holdfast.engine.runner.declaration import Declaration
+from holdfast.engine.runner.environment import Admission, Clock, Open, Ports
+from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 Message = dict[str, Any]
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.adapters.state_store import StateStore
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.declaration import Declaration
+from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.ports import Open, Ports
 from holdfast.engine.roster import Roster
+from holdfast.engine.runner.declaration import Declaration
+from holdfast.engine.runner.environment import Open, Ports
+from holdfast.engine.runner.observers import Attendants
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.service_spec import RestartSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import RestartSpec, ServiceSpec
 from tests.engine.stage import FakeClock, FakeKeeper
 
 SPEC = ServiceSpec(

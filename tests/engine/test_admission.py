@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.vocabulary.service_spec import RestartSpec
+from holdfast.vocabulary.specs.services import RestartSpec
 from holdfast.vocabulary.states import State
 from tests.engine.cast import Cast, need
 

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.adapters.state_store import StateStore
-from holdfast.engine import alert_delivery
-from holdfast.engine.alert_delivery import Deliveries, Sent, Surroundings
-from holdfast.engine.alerts import ALERT_KINDS, Alerts
+from holdfast.adapters.store.state_store import StateStore
+from holdfast.engine.alerts import delivery
+from holdfast.engine.alerts.alerts import ALERT_KINDS, Alerts
+from holdfast.engine.alerts.delivery import Deliveries, Sent, Surroundings
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.ports import Clock
-from holdfast.rules import alerts as rules
-from holdfast.rules import deliveries
-from holdfast.rules.alert_changes import applied
-from holdfast.rules.alert_words import Notice
+from holdfast.engine.runner.environment import Clock
+from holdfast.rules.alerts import delivery as delivery_rules
+from holdfast.rules.alerts import folding as rules
+from holdfast.rules.alerts.changes import applied
+from holdfast.rules.alerts.notices import Notice
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.events import Event, Kind
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.specs.services import Settings
 
 
 class Life:
@@ -139,8 +139,8 @@ class Post:
         self.got: list[tuple[str, str, str]] = []
         self.answer: Callable[[TargetSpec, Notice], Sent] = lambda spec, notice: Sent(True)
         self.attempts = 0
-        monkeypatch.setattr(alert_delivery, "send", self._send)
-        monkeypatch.setattr(deliveries, "retry_delay", lambda failures, random: 0.005)
+        monkeypatch.setattr(delivery, "send", self._send)
+        monkeypatch.setattr(delivery_rules, "retry_delay", lambda failures, random: 0.005)
 
     async def _send(self, spec: TargetSpec, notice: Notice, *_: Any) -> Sent:
         self.attempts += 1
@@ -226,7 +226,7 @@ def test_failing_for_long_is_one_alert(
     tmp_path: Path, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is raised once, told to the others only, and cleared when the target works again."""
-    monkeypatch.setattr(deliveries, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(delivery_rules, "PATIENCE_SECONDS", 0.02)
 
     async def scene() -> None:
         post.answer = lambda spec, notice: Sent(spec.name != "bad", "refused")
@@ -263,7 +263,7 @@ def test_a_refused_message_does_not_block_the_next(tmp_path: Path, post: Post) -
         life.die()
 
     asyncio.run(scene())
-    assert post.attempts == deliveries.MOST_REFUSALS + 1
+    assert post.attempts == delivery_rules.MOST_REFUSALS + 1
 
 
 def test_reminders_come_while_it_is_open(tmp_path: Path, post: Post) -> None:
@@ -285,7 +285,7 @@ def test_another_declaration_is_tried_at_once(tmp_path: Path, post: Post) -> Non
 
     async def scene() -> None:
         post.answer = lambda spec, notice: Sent(spec.webhook == "http://right/", "refused")
-        deliveries.retry_delay = lambda failures, random: 60.0
+        delivery_rules.retry_delay = lambda failures, random: 60.0
         wrong = TargetSpec(name="t", webhook="http://wrong/")
         life = Life(tmp_path / "h.db", wrong)
         life.crash()
@@ -329,7 +329,7 @@ def test_far_behind_it_is_told_of_the_newest(
     tmp_path: Path, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a long failure a target is not flooded; what was left out is counted."""
-    monkeypatch.setattr(deliveries, "MOST_BEHIND", 10)
+    monkeypatch.setattr(delivery_rules, "MOST_BEHIND", 10)
 
     async def scene() -> None:
         life = Life(tmp_path / "h.db", T)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.lockdown_file import LockdownFile
-from holdfast.engine.approvals import (
+from holdfast.engine.authority.approvals import (
     MOST_OF_ACCOUNT,
     MOST_OF_ONE,
     MOST_WAITING,
@@ -18,15 +18,15 @@ from holdfast.engine.approvals import (
     Approvals,
     Pending,
 )
-from holdfast.engine.lockdown import Lockdown
-from holdfast.engine.modes import Modes
-from holdfast.rules.modes import effective
+from holdfast.engine.authority.lockdown import Lockdown
+from holdfast.engine.authority.modes import Modes
+from holdfast.rules.authority.modes import effective
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.authority import ApprovalInfo
 from holdfast.vocabulary.commands.services import Restart
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
-from holdfast.vocabulary.policies import FilterSpec, PolicySpec
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.specs.policies import FilterSpec, PolicySpec
+from holdfast.vocabulary.specs.services import Settings
 
 POLICY = PolicySpec(name="db", effect="confirm", approve_within=5.0)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.vocabulary.service_spec import RestartSpec
+from holdfast.vocabulary.specs.services import RestartSpec
 from tests.engine.stage import Stage
 
 MakeStage = Callable[..., Stage]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine.declaration import kernel_limits, spawn_message
-from holdfast.rules import restart
-from holdfast.rules.restart import Counters, Ending
-from holdfast.vocabulary.resource_spec import LimitAction, MemoryLimit
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.engine.runner.declaration import kernel_limits, spawn_message
+from holdfast.rules.lifecycle import restart
+from holdfast.rules.lifecycle.restart import Counters, Ending
+from holdfast.vocabulary.specs.resources import LimitAction, MemoryLimit
+from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import ErrorType
 from tests.engine.stage import Stage
 

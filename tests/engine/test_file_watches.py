@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.declaration import Overrides
 from holdfast.engine.file_watches import FileWatches
-from holdfast.vocabulary.service_spec import ScheduleSpec, WatchSpec
+from holdfast.engine.runner.declaration import Overrides
+from holdfast.vocabulary.specs.services import ScheduleSpec, WatchSpec
 from holdfast.vocabulary.states import State
 from tests.engine.stage import Stage
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.declaration import Declaration
-from holdfast.engine.good_runs import GoodRuns
+from holdfast.engine.alerts.good_runs import GoodRuns
+from holdfast.engine.runner.declaration import Declaration
 from tests.engine.stage import Stage
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.declaration import recording
-from holdfast.vocabulary.service_spec import UNLIMITED, RestartSpec, ServiceSpec, StopSpec
+from holdfast.engine.runner.declaration import recording
+from holdfast.vocabulary.specs.services import UNLIMITED, RestartSpec, ServiceSpec, StopSpec
 from tests.engine.stage import Stage
 
 MakeStage = Callable[..., Stage]
@@ -267,7 +267,7 @@ def test_verbs_are_idempotent(make_stage: MakeStage) -> None:
 
 def test_overrides_hold_until_a_start_without_them(make_stage: MakeStage) -> None:
     """args replace the arguments, env_vars add; an automatic restart keeps both."""
-    from holdfast.engine.declaration import Overrides
+    from holdfast.engine.runner.declaration import Overrides
 
     stage = make_stage(env={"A": "1"}, restart=RestartSpec(delay=1, max_delay=1))
     stage.runner.restart(overrides=Overrides(args=("--y",), env_vars={"B": "2"}))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.adapters.metrics.host import HostUsage
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.host_room import HostRoom
-from holdfast.engine.ports import Open
-from holdfast.vocabulary.resource_spec import HostLimits
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.engine.admission.host_capacity import HostRoom
+from holdfast.engine.runner.environment import Open
+from holdfast.engine.runner.observers import Attendants
+from holdfast.vocabulary.specs.resources import HostLimits
+from holdfast.vocabulary.specs.services import Settings
 from tests.engine.stage import Stage
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine.attendants import Attendant
+from holdfast.engine.runner.observers import Attendant
 from holdfast.rules.health import Condition
-from holdfast.vocabulary.service_spec import RestartSpec
+from holdfast.vocabulary.specs.services import RestartSpec
 from holdfast.vocabulary.states import State
 from tests.engine.stage import Stage
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.attendants import Attendant
+from holdfast.engine.runner.observers import Attendant
 from holdfast.rules.health import Condition
-from holdfast.vocabulary.service_spec import RestartSpec
+from holdfast.vocabulary.specs.services import RestartSpec
 from holdfast.vocabulary.states import State
 from tests.engine.cast import Cast
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.recovery import recover
-from holdfast.vocabulary.service_spec import RestartSpec
+from holdfast.engine.workflows.recovery import recover
+from holdfast.vocabulary.specs.services import RestartSpec
+from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import State
-from holdfast.vocabulary.workflow_spec import RecoverySpec
 from tests.engine.stage import Stage
 
 MakeStage = Callable[..., Stage]

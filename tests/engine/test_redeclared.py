@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.declaration import Declaration
-from holdfast.rules.restart import Counters
-from holdfast.vocabulary.service_spec import LogSpec, RestartSpec, StopSpec
+from holdfast.engine.runner.declaration import Declaration
+from holdfast.rules.lifecycle.restart import Counters
+from holdfast.vocabulary.specs.services import LogSpec, RestartSpec, StopSpec
 from holdfast.vocabulary.states import State
 from tests.engine.stage import Stage
 

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
-from holdfast.engine.attendants import Attendant
-from holdfast.engine.health_monitor import HealthMonitor
-from holdfast.engine.probe_watch import Then
+from holdfast.engine.health.monitor import HealthMonitor
+from holdfast.engine.health.probe_watch import Then
+from holdfast.engine.runner.observers import Attendant
 from holdfast.rules.health import Condition
-from holdfast.vocabulary.probe_spec import (
+from holdfast.vocabulary.specs.probes import (
     LogTarget,
     NotifySpec,
     NotifyTarget,
@@ -21,7 +21,7 @@ from holdfast.vocabulary.probe_spec import (
     Role,
     TcpTarget,
 )
-from holdfast.vocabulary.service_spec import RestartSpec
+from holdfast.vocabulary.specs.services import RestartSpec
 from holdfast.vocabulary.states import State
 from tests.engine.stage import Stage
 
@@ -356,7 +356,7 @@ def test_other_probes_apply_to_the_live_run(scene: Callable[..., Scene]) -> None
     claimed any more."""
     import msgspec
 
-    from holdfast.engine.declaration import Declaration
+    from holdfast.engine.runner.declaration import Declaration
 
     one = scene(probe("liveness"))
     one.prober.answers.update(liveness=GOOD, readiness=GOOD)
@@ -377,7 +377,7 @@ def test_a_run_that_cannot_speak_is_not_asked_to(scene: Callable[..., Scene]) ->
     """`notify` in a new declaration holds for the next run; this one stays ready."""
     import msgspec
 
-    from holdfast.engine.declaration import Declaration
+    from holdfast.engine.runner.declaration import Declaration
 
     one = scene(probe("readiness"))
     one.prober.answers["readiness"] = GOOD
@@ -557,8 +557,8 @@ def test_what_was_known_outlives_the_supervisor(scene: Callable[..., Scene]) -> 
     one.pass_time(1.0)
     stage = one.stage
     stage.keeper.lose_supervisor()
-    from holdfast.engine.declaration import Declaration
-    from holdfast.engine.restored_runner import RestoredRunner
+    from holdfast.engine.runner.declaration import Declaration
+    from holdfast.engine.runner.restored_runner import RestoredRunner
 
     again = Scene(stage)
     runner = RestoredRunner(
@@ -584,8 +584,8 @@ def test_a_startup_under_way_outlives_the_supervisor(scene: Callable[..., Scene]
     one.pass_time(30.0)
     stage = one.stage
     stage.keeper.lose_supervisor()
-    from holdfast.engine.declaration import Declaration
-    from holdfast.engine.restored_runner import RestoredRunner
+    from holdfast.engine.runner.declaration import Declaration
+    from holdfast.engine.runner.restored_runner import RestoredRunner
 
     again = Scene(stage)
     again.prober.answers["startup"] = BAD

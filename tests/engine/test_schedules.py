@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.engine.declaration import Declaration
+from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.schedules import Schedules
-from holdfast.vocabulary.service_spec import ScheduleSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 from tests.engine.stage import Stage
 

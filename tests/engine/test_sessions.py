@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.session_store import SessionStore
-from holdfast.engine.sessions import AGAIN_SECONDS, Sessions
+from holdfast.adapters.sessions import SessionStore
+from holdfast.engine.sessions.sessions import AGAIN_SECONDS, Sessions
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 from tests.engine.stage import FakeClock, FakeRecorder
 

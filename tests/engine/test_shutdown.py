@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.declaration import Declaration
-from holdfast.engine.live_run import LastExit
-from holdfast.engine.ports import Open, Ports
 from holdfast.engine.roster import Roster
+from holdfast.engine.runner.declaration import Declaration
+from holdfast.engine.runner.environment import Open, Ports
+from holdfast.engine.runner.live_run import LastExit
+from holdfast.engine.runner.observers import Attendants
 from holdfast.engine.shutdown import Shutdown, exit_code_of
-from holdfast.vocabulary.service_spec import Dependency, ServiceSpec
+from holdfast.vocabulary.specs.services import Dependency, ServiceSpec
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder
 
 Message = dict[str, Any]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.state_tables import OpenRun, ServiceRecord
-from holdfast.engine.attendants import Attendants
-from holdfast.engine.declaration import Declaration
-from holdfast.engine.ports import Open, Ports
+from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.roster import Roster
+from holdfast.engine.runner.declaration import Declaration
+from holdfast.engine.runner.environment import Open, Ports
+from holdfast.engine.runner.observers import Attendants
 from holdfast.engine.survivors import Survivors
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder
 

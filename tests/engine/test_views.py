@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from holdfast.adapters.metrics.usage import Totals, Usage
-from holdfast.engine import views
-from holdfast.engine.declaration import Overrides
-from holdfast.engine.live_run import LastExit
-from holdfast.engine.service import Service
+from holdfast.engine.runner import views
+from holdfast.engine.runner.declaration import Overrides
+from holdfast.engine.runner.live_run import LastExit
+from holdfast.engine.runner.service import Service
 from holdfast.rules.health import Condition
-from holdfast.rules.restart import Counters
+from holdfast.rules.lifecycle.restart import Counters
 from holdfast.vocabulary.results import ServiceStatus
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import Desired, ErrorType, State

@@ -20,7 +20,7 @@ ANSWER_SECONDS = 20.0
 """Within this a guest is answered while a flood goes on, on a machine that is busy otherwise."""
 MIB = 1024 * 1024
 SHORT = (
-    "import holdfast.gate.patience as p; "
+    "import holdfast.gate.http_limits as p; "
     "p.HEAD_SECONDS = p.BODY_SECONDS = p.STALL_SECONDS = 1.0; p.LEAST_RATE = 1_000_000;"
 )
 """The same deadlines, for who has less time."""
@@ -279,7 +279,7 @@ def test_strangers_on_websockets_lock_nobody_out(shared_hold: Hold) -> None:
                 assert "web" in json.dumps(answer)
             assert "web" in json.dumps(await kept.ask("command:execute", {"command": "status"}))
 
-    few = "import holdfast.gate.connection as c; c.MOST_CONNECTIONS, c.AUTH_SECONDS = 300, 60.0;"
+    few = "import holdfast.gate.ws.connection as c; c.MOST_CONNECTIONS, c.AUTH_SECONDS = 300, 60.0;"
     with gate_of(shared_hold, few) as gate, Flood(gate) as flood:
         guest_is_answered(gate)
         before = rss(gate.process.pid)
@@ -310,7 +310,7 @@ def test_a_first_message_is_short(gate: Gate) -> None:
 def test_one_token_leaves_room_on_websockets(shared_hold: Hold) -> None:
     """When all connections are taken, the token with the most gives way; an admin has a reserve."""
     small = (
-        "import holdfast.gate.connection as c, holdfast.gate.rooms as r; "
+        "import holdfast.gate.ws.connection as c, holdfast.gate.ws.accounts as r; "
         "c.MOST_CONNECTIONS, c.RESERVED, r.MOST_MEMBERS = 12, 2, 12;"
     )
     tokens = [
@@ -399,7 +399,9 @@ def test_one_token_leaves_streams_to_the_others(shared_hold: Hold) -> None:
     """A token has a share of the streams; when one ends, another begins."""
     viewer = shared_hold.ask("create_token", token_name="streams", role="viewer")["text"]
     with (
-        gate_of(shared_hold, "import holdfast.gate.server_sent as s; s.MOST_OF_TOKEN = 5;") as gate,
+        gate_of(
+            shared_hold, "import holdfast.gate.rest.server_sent as s; s.MOST_OF_TOKEN = 5;"
+        ) as gate,
         Flood(gate) as flood,
     ):
 

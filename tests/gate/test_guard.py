@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.gate.bodies import LARGEST_BODY
-from holdfast.gate.guard import Allowed, _look
+from holdfast.gate.browser.guard import Allowed, _look
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from holdfast.client.channel import Channel
-from holdfast.gate import rest
 from holdfast.gate.bodies import KnownTokens
-from holdfast.gate.rest import RestDoor
+from holdfast.gate.rest import door as rest
+from holdfast.gate.rest.door import RestDoor
 
 ROUNDS = 20
 BODY = (b'{"service": "web",', b' "condition":', b' "exited"}')

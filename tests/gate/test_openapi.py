@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from holdfast.gate import examples
-from holdfast.gate.arguments import kinds_of
-from holdfast.gate.openapi import describe, offered
-from holdfast.gate.ways import ways
+from holdfast.gate.rest import examples
+from holdfast.gate.rest.arguments import kinds_of
+from holdfast.gate.rest.openapi import describe, offered
+from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.results import Result
 from tests.gate.conftest import Gate
@@ -60,7 +60,7 @@ def test_every_command_has_an_example(command: Any) -> None:
     """That the command takes, and one of its answers, too; names in it stand for themselves."""
     msgspec.convert(examples.request(command), command)
     msgspec.convert(examples.answer(command.answers), command.answers)
-    assert "…" not in str(examples.request(command)), "add a word to gate/examples.py"
+    assert "…" not in str(examples.request(command)), "add a word to gate/rest/examples.py"
 
 
 @pytest.mark.parametrize("way", ways(), ids=lambda way: way.operation)

@@ -225,7 +225,7 @@ def test_nothing_is_loaded_when_first_asked_for(hold: Hold) -> None:
     version's by the time somebody asks."""
     path = hold.folder / "loaded"
     gate = Gate(hold, before=f"exec({LOADED.format(path=str(path))!r}); ")
-    last = {"holdfast.gate.examples", "prometheus_client.registry", "page.js"}
+    last = {"holdfast.gate.rest.examples", "prometheus_client.registry", "page.js"}
     try:
         wait_for(
             lambda: last <= {line.rpartition("/")[2] for line in path.read_text().splitlines()},

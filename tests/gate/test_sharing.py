@@ -12,8 +12,8 @@ import pytest
 from holdfast.client import channel as channels
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.bodies import KnownTokens
-from holdfast.gate.rest import RestDoor
-from holdfast.gate.sharing import Sharing
+from holdfast.gate.rest.coalescing import Sharing
+from holdfast.gate.rest.door import RestDoor
 from holdfast.vocabulary.errors import Failed
 
 

@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from holdfast.gate import connection, desk, frames, rooms
+from holdfast.gate.ws import accounts, connection, dispatcher, frames
 from tests.gate.conftest import Gate
 from tests.gate.ws_client import Ws
 from tests.harness import Hold, kill_9, wait_for
@@ -242,7 +242,7 @@ def test_a_token_limited_to_a_service(hold: Hold) -> None:
 def test_a_revoked_token_ends_its_connections(hold: Hold) -> None:
     """Soon, and nobody else's."""
     token = hold.cli("token", "create", "soon gone", "--role", "viewer").stdout.strip()
-    code = "import holdfast.gate.rooms as r; r.RECHECK_SECONDS = 0.2; "
+    code = "import holdfast.gate.ws.accounts as r; r.RECHECK_SECONDS = 0.2; "
     gate = Gate(hold, before=code)
 
     async def story() -> None:
@@ -420,6 +420,11 @@ def test_the_reference_is_complete() -> None:
         for field in msgspec.structs.fields(kind)
     }
     codes = (connection.UNAUTHORIZED, connection.TOO_MANY, connection.NO_SUPERVISOR)
-    limits = (desk.MOST_SESSIONS, desk.MOST_SUBSCRIPTIONS, desk.MOST_REQUESTS, rooms.MOST_MEMBERS)
-    for word in (*desk.EVENTS, *fields, *codes, *limits):
+    limits = (
+        dispatcher.MOST_SESSIONS,
+        dispatcher.MOST_SUBSCRIPTIONS,
+        dispatcher.MOST_REQUESTS,
+        accounts.MOST_MEMBERS,
+    )
+    for word in (*dispatcher.EVENTS, *fields, *codes, *limits):
         assert re.search(rf"\b{word}\b", page), word

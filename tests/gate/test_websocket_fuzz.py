@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.client.channel import Channel
-from holdfast.gate.desk import EVENTS
-from holdfast.gate.websocket import WebSocketDoor
+from holdfast.gate.ws.dispatcher import EVENTS
+from holdfast.gate.ws.door import WebSocketDoor
 
 GRANT = {
     "service": "web", "directory": "/nowhere", "beginning": "P0", "end": "P0", "terminal": True,

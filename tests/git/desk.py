@@ -13,19 +13,19 @@ from typing import IO, Any, cast
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.app.context import Context
+from holdfast.app.idempotency import Repeats
 from holdfast.app.registry import handler_for
-from holdfast.app.repeats import Repeats
-from holdfast.engine.checkpoints import Checkpoints
-from holdfast.engine.known_status import KnownStatus
-from holdfast.engine.repositories import Repositories
-from holdfast.engine.searches import Searches
+from holdfast.engine.git.checkpoints import Checkpoints
+from holdfast.engine.git.repositories import Repositories
+from holdfast.engine.git.status_cache import KnownStatus
+from holdfast.engine.search import Searches
 from holdfast.engine.tasks import TAIL_BYTES, Task, TaskResult, Tasks
-from holdfast.landlock import restrict
+from holdfast.system.landlock import restrict
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.codec import command_from
-from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
-from holdfast.vocabulary.git_spec import GitSpec
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
+from holdfast.vocabulary.specs.git import GitSpec
+from holdfast.vocabulary.specs.services import Settings
 
 OWNER = Actor(Role.OWNER, "owner")
 

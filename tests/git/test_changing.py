@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
-from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 from tests.git.desk import Desk
 
 

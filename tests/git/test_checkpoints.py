@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.git import shadow
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound
-from holdfast.vocabulary.git_spec import GitSpec
+from holdfast.vocabulary.specs.git import GitSpec
 from tests.git.desk import Desk
 
 ASSISTANT = Actor(Role.AGENT, "assistant", session="session-1")
@@ -199,7 +199,7 @@ def test_a_broken_shadow_index_is_made_anew(desk: Desk) -> None:
 
 def test_old_ones_go(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest are kept."""
-    from holdfast.engine import checkpoints
+    from holdfast.engine.git import checkpoints
 
     monkeypatch.setattr(checkpoints, "MOST_KEPT", 3)
     ids = [desk.ask("checkpoint", note=str(number)).id for number in range(5)]

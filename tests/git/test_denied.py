@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import landlock
+from holdfast.system import landlock
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, Refused
-from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 from tests.git.desk import Desk
 
 DENIED = ("holdfast.yaml", ".env", "dumps/data.sql", "conf/KEYS/Server.PEM")

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from holdfast.app.application import Application
-from holdfast.app.auditing import Auditor
-from holdfast.app.standing import SupervisedProcesses
+from holdfast.app.audit.auditor import Auditor
+from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.codec import command_from
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import HoldfastError, Refused
-from holdfast.vocabulary.policies import FilterSpec, PolicySpec
+from holdfast.vocabulary.specs.policies import FilterSpec, PolicySpec
 from tests.app.test_application import Link, NoGate, Records, Unlocked
 from tests.git.desk import Desk
 from tests.git.test_denied import FIELDS

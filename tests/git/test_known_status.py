@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.adapters.git import unchanged
-from holdfast.engine import known_status
+from holdfast.engine.git import status_cache
 from tests.git.desk import Desk
 
 RACY = 20_000_000
@@ -23,8 +23,8 @@ RACY = 20_000_000
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     # A margin that suits the file system of the test, so that it need not wait for seconds.
     monkeypatch.setattr(unchanged, "RACY_NANOSECONDS", RACY)
-    monkeypatch.setattr(known_status, "RACY_NANOSECONDS", RACY)
-    monkeypatch.setattr(known_status, "_RELEARN_SECONDS", 0.0)
+    monkeypatch.setattr(status_cache, "RACY_NANOSECONDS", RACY)
+    monkeypatch.setattr(status_cache, "_RELEARN_SECONDS", 0.0)
     desk = Desk(tmp_path)
     desk.repository(**{
         "a.txt": "one\n", "dir/b.txt": "two\n", "dir/deep/c.txt": "three\n",
@@ -152,7 +152,7 @@ def test_what_changed_just_now_is_not_relied_on(
 ) -> None:
     """Two changes within one tick of the clock look alike; so git is asked."""
     monkeypatch.setattr(unchanged, "RACY_NANOSECONDS", 10**12)
-    monkeypatch.setattr(known_status, "RACY_NANOSECONDS", 10**12)
+    monkeypatch.setattr(status_cache, "RACY_NANOSECONDS", 10**12)
 
     async def story() -> None:
         for _ in range(3):

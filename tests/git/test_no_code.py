@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.vocabulary.errors import HoldfastError, Refused
-from holdfast.vocabulary.git_spec import GitSpec
+from holdfast.vocabulary.specs.git import GitSpec
 from tests.git.desk import Desk
 
 HOOKS = (

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import landlock
 from holdfast.engine.tasks import Task, TaskResult
+from holdfast.system import landlock
 from holdfast.vocabulary.errors import HoldfastError
 from tests.git.desk import Desk
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.keeper import wire
+from holdfast.keeper.protocol import wire
 from tests.harness import forbid_marks
 
 PACKAGE = Path(holdfast.__file__).parent

@@ -17,11 +17,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast.keeper import host, kernel_files
-from holdfast.keeper.cgroups import Cgroups
-from holdfast.keeper.ending import Ending, Report
 from holdfast.keeper.loop import Loop
-from holdfast.keeper.tree import Tree
+from holdfast.keeper.processes.cgroups import Cgroups
+from holdfast.keeper.processes.tree import Tree
+from holdfast.keeper.runs.kill_chain import Ending, Report
+from holdfast.system import kernel_files, processes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def in_a_subreaper(body: Callable[P, None]) -> Callable[P, None]:
 def _run_in_child(body: Callable[[], None], writer: int) -> None:
     try:
         os.setpgid(0, 0)
-        assert host.set_subreaper()
+        assert processes.set_subreaper()
         body()
     except BaseException:
         os.write(writer, traceback.format_exc().encode())
@@ -97,7 +97,7 @@ def _run_in_child(body: Callable[[], None], writer: int) -> None:
 def _descendants(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
-        found.extend(host.children(parent))
+        found.extend(processes.children(parent))
     return found[1:]
 
 
@@ -178,7 +178,7 @@ class Stage:
             assert self.cgroups.place(path, pid)
         # Only now, so that nothing is forked before the run is in its cgroup.
         os.close(opener)
-        start_time = host.start_time(pid)
+        start_time = processes.start_time(pid)
         assert start_time is not None
         tree = Tree(run_id, pid, start_time, path, True, self.cgroups, lambda: self.others(pid))
         self.trees[pid] = tree
@@ -252,7 +252,7 @@ def _name(tree: Tree) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    process = host.process(pid)
+    process = processes.process(pid)
     return process is not None and process.is_alive
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper import cgroup_limits, kernel_files
-from holdfast.keeper.cgroups import Cgroups
-from holdfast.keeper.launch import Launch
-from holdfast.keeper.spawn import Spawner
+from holdfast.keeper.processes import cgroup_limits
+from holdfast.keeper.processes.cgroups import Cgroups
+from holdfast.keeper.runs.launch import Launch
+from holdfast.keeper.runs.spawn import Spawner
+from holdfast.system import kernel_files
 from tests.harness import wait_for
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper.cgroups import Cgroups
+from holdfast.keeper.processes.cgroups import Cgroups
 from tests.keeper.conftest import KeeperProcess
 from tests.keeper.stage import has_cgroups, wait_for
 
@@ -237,7 +237,7 @@ def test_without_a_tree(wish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_without_privileges() -> None:
     """A user who may not write the tree gets no root and no error."""
-    code = "from holdfast.keeper.cgroups import Cgroups; print(Cgroups('nobody').root)"
+    code = "from holdfast.keeper.processes.cgroups import Cgroups; print(Cgroups('nobody').root)"
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "HOLDFAST_CGROUP": ""}
     # The system's Python, because the project's may be out of that user's reach.
     answer = subprocess.run(

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.keeper import host
-from holdfast.keeper.connections import hand_parts
-from holdfast.keeper.departures import Departures
-from holdfast.keeper.leases import Lease
-from holdfast.keeper.runs import Run
-from holdfast.keeper.tree import Tree
+from holdfast.keeper.processes.tree import Tree
+from holdfast.keeper.protocol.connections import hand_parts
+from holdfast.keeper.runs.exits import Departures
+from holdfast.keeper.runs.leases import Lease
+from holdfast.keeper.runs.run import Run
+from holdfast.system import processes
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, wait_for
 from tests.keeper.stage import in_a_subreaper
 
@@ -274,7 +274,7 @@ def test_adopt(keeper: KeeperProcess) -> None:
     )
     assert wrong["error"]["code"] == "identity_mismatch"
     # Without a boot, pid and start time may fit by chance: its environment would have to agree.
-    facts: dict[str, Any] = {"pid": os.getpid(), "start_time": host.start_time(os.getpid())}
+    facts: dict[str, Any] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
     unmarked = keeper.link.ask("adopt", run_id="b", service="b", number=1, cookie=True, **facts)
     assert unmarked["error"]["code"] == "identity_unknown"
     facts["boot_id"] = "another"
@@ -299,7 +299,7 @@ def test_end_rest(keeper: KeeperProcess) -> None:
     }
     [stray] = keeper.link.do("strays")["strays"]
     assert (stray["run_id"], stray["start_time"]) == ("run-a", "")
-    start_time = host.start_time(pid)
+    start_time = processes.start_time(pid)
     lives = keeper.link.ask("end_rest", **asked, pid=pid, start_time=start_time)
     assert lives["error"]["code"] == "exists"
     ended = keeper.link.do("end_rest", **asked)
@@ -396,8 +396,10 @@ def test_nothing_lives_on_unknown(keeper: KeeperProcess, bad: dict[str, Any], ki
     assert (answer["ok"], answer["error"]["code"]) == (False, "bad_request")
 
     def left() -> list[int]:
-        leaders = [it.pid for it in host.all_processes() if it.session == it.pid and it.is_alive]
-        return [pid for pid in leaders if host.run_id_of(pid) == asked["run_id"]]
+        leaders = [
+            it.pid for it in processes.all_processes() if it.session == it.pid and it.is_alive
+        ]
+        return [pid for pid in leaders if processes.run_id_of(pid) == asked["run_id"]]
 
     wait_for(lambda: not left(), what="its end")
     wait_for(lambda: not keeper.link.do("list")["runs"], what="the table to be empty")
@@ -496,8 +498,8 @@ def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
     link = cast("Any", SimpleNamespace(send=lambda message, _: told.append(message)))
     departures._on_exits = lambda ended: hand_parts(link, {}, run)  # type: ignore[method-assign]
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    host.start_time = lambda pid: "another's"
-    host.pidfd_open = lambda pid: os.open(os.devnull, os.O_RDONLY)
+    processes.start_time = lambda pid: "another's"
+    processes.pidfd_open = lambda pid: os.open(os.devnull, os.O_RDONLY)
     departures.reap()
     assert told == [{"start_time": "", "parts": []}]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import claims
+from holdfast.system import claims
 from tests.keeper.conftest import KeeperProcess, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these names are Linux's")

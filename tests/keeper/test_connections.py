@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import wire
-from holdfast.keeper.connections import Connection
 from holdfast.keeper.loop import Loop
+from holdfast.keeper.protocol import wire
+from holdfast.keeper.protocol.connections import Connection
 
 Message = dict[str, Any]
 SECONDS = 20.0

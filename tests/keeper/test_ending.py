@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import host
-from holdfast.keeper.ending import Ending
-from holdfast.keeper.host import Process
-from holdfast.keeper.tree import Tree
+from holdfast.keeper.processes.tree import Tree
+from holdfast.keeper.runs.kill_chain import Ending
+from holdfast.system import processes
+from holdfast.system.processes import Process
 from tests.keeper.stage import FLEEING, Stage, has_cgroups, in_a_subreaper, is_alive, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
@@ -158,7 +158,7 @@ def test_stopped_child(cgroup: str) -> None:
     with Stage(cgroup) as stage:
         tree = stage.start("say(child(lambda: os.kill(os.getpid(), 19)))\nforever()")
         child = stage.says()
-        wait_for(lambda: (found := host.process(child)) and found.state == "T")
+        wait_for(lambda: (found := processes.process(child)) and found.state == "T")
         hows, seconds, is_empty = stage.end(tree)
         assert (hows, is_empty) == ({tree.pid: "SIGTERM", child: "SIGTERM"}, True)
         assert seconds < 1
@@ -248,7 +248,7 @@ def test_fleeing_processes(cgroup: str) -> None:
         _, seconds, is_empty = stage.end(tree, grace=0.1)
         assert is_empty
         assert seconds < 5
-        assert not any(map(is_alive, host.own_children()))
+        assert not any(map(is_alive, processes.own_children()))
 
 
 @pytest.mark.parametrize("cgroup", WAYS)
@@ -366,7 +366,7 @@ def test_born_after_the_signal() -> None:
 @in_a_subreaper
 def test_unkillable(monkeypatch: pytest.MonkeyPatch) -> None:
     """What survives SIGKILL for ten seconds is reported, and the tree as not empty."""
-    monkeypatch.setattr("holdfast.keeper.ending._KILL_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("holdfast.keeper.runs.kill_chain._KILL_PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr(Tree, "kill_each", lambda self, spared=(): self.processes())
     with Stage() as stage:
         tree = stage.start("ignore(); say(1); forever()")
@@ -411,7 +411,7 @@ def test_adopted_process_that_leads_no_group(cgroup: str) -> None:
         )
         parent = stage.start(code, place=False)
         said = sorted((stage.says(), stage.says()))
-        start_time = host.start_time(said[0])
+        start_time = processes.start_time(said[0])
         assert start_time is not None
         path = stage.cgroups.create(f"adopted.{os.getpid()}")
         assert all(path is None or stage.cgroups.place(path, pid) for pid in said)
@@ -477,7 +477,7 @@ def test_without_privileges() -> None:
         os.close(writer)
         stage.lines["run-1"] = reader
         daemon = stage.says()
-        start_time = host.start_time(pid)
+        start_time = processes.start_time(pid)
         assert start_time is not None
         tree = Tree("run-1", pid, start_time, None, True, stage.cgroups, lambda: ())
         hows, _, is_empty = stage.end(tree, grace=0.1)
@@ -488,9 +488,9 @@ def test_without_privileges() -> None:
 @in_a_subreaper
 def test_process_that_may_not_be_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of another user that we may not kill is called unkillable, not gone."""
-    monkeypatch.setattr("holdfast.keeper.ending._KILL_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("holdfast.keeper.runs.kill_chain._KILL_PATIENCE_SECONDS", 0.1)
     sleeper = os.posix_spawn("/bin/sleep", ["sleep", "100"], {}, setsid=True)
-    start_time = host.start_time(sleeper)
+    start_time = processes.start_time(sleeper)
     assert start_time is not None
     os.setresuid(65534, 65534, 0)
     try:
@@ -541,7 +541,7 @@ def test_who_left_the_group_in_time_is_signalled_by_the_next_keeper() -> None:
             "    while True: time.sleep(9)\n"
             "child(listen)\nforever()"
         )
-        left = host.process(stage.says())
+        left = processes.process(stage.says())
         assert left is not None
         earlier: dict[str, Any] = {"signal": signal.SIGTERM, "grace": 9.0, "signalled": True}
         earlier["seen"] = [[left.pid, left.start_time, left.name, "SIGTERM"]]

@@ -16,11 +16,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.keeper import complaints
-from holdfast.keeper.connections import Connection
+from holdfast.keeper import stderr
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.keeper import Keeper
 from holdfast.keeper.loop import Loop
+from holdfast.keeper.protocol.connections import Connection
 from tests.disk import fill, small_disk
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
 from tests.keeper.test_recovery import Recovered
@@ -329,7 +329,7 @@ def test_complaints_are_bounded(tmp_path: Path) -> None:
     """A fault that repeats for ever is told ever less, and the file has a limit."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from holdfast.keeper import complaints\n"
+        "from holdfast.keeper import stderr as complaints\n"
         "complaints.install()\n"
         "for n in range(1000): complaints.say('the same')\n"
         "try: 1 / 0\n"
@@ -337,7 +337,7 @@ def test_complaints_are_bounded(tmp_path: Path) -> None:
         "if len(sys.argv) > 2:\n"
         "    for n in range(3000): complaints.say('x' * 1000 + str(n))\n"
     )
-    source = str(Path(complaints.__file__).parents[2])
+    source = str(Path(stderr.__file__).parents[2])
     err = tmp_path / "keeper.err"
     command = [sys.executable, "-I", "-S", "-c", code, source]
     with err.open("wb") as file:
@@ -346,4 +346,4 @@ def test_complaints_are_bounded(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in err.read_text()
     with err.open("wb") as file:
         subprocess.run([*command, "more"], stderr=file, check=True)
-    assert err.stat().st_size < complaints.FILE_LIMIT + 4096
+    assert err.stat().st_size < stderr.FILE_LIMIT + 4096

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper import host, kernel_files
+from holdfast.system import kernel_files, processes
 from tests.keeper.stage import Stage, in_a_subreaper, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads procfs")
@@ -32,17 +32,17 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_boot_id_is_stable() -> None:
     """The boot id is there and the same at each call."""
-    assert host.boot_id() == host.boot_id() != ""
+    assert processes.boot_id() == processes.boot_id() != ""
 
 
 def test_process_facts(sleeper: subprocess.Popen[bytes]) -> None:
     """A process is described with its parent, name, session and group."""
-    wait_for(lambda: (found := host.process(sleeper.pid)) and found.name == "sleep")
-    found = host.process(sleeper.pid)
+    wait_for(lambda: (found := processes.process(sleeper.pid)) and found.name == "sleep")
+    found = processes.process(sleeper.pid)
     assert found is not None
     assert (found.ppid, found.session, found.pgid) == (os.getpid(), os.getsid(0), os.getpgid(0))
     assert found.is_alive
-    assert found.start_time == host.start_time(sleeper.pid)
+    assert found.start_time == processes.start_time(sleeper.pid)
 
 
 @pytest.mark.parametrize("name", ["a) b (c", ") S 1 (", "((", "x )"])
@@ -52,8 +52,8 @@ def test_odd_names(name: str, tmp_path: Path) -> None:
     link.symlink_to("/bin/sleep")
     with subprocess.Popen([str(link), "100"]) as process:
         try:
-            wait_for(lambda: (found := host.process(process.pid)) and found.name == name)
-            found = host.process(process.pid)
+            wait_for(lambda: (found := processes.process(process.pid)) and found.name == name)
+            found = processes.process(process.pid)
             assert found is not None
             assert (found.ppid, found.state in "RS") == (os.getpid(), True)
             assert found.start_time.isdigit()
@@ -64,26 +64,26 @@ def test_odd_names(name: str, tmp_path: Path) -> None:
 def test_vanished_process() -> None:
     """A process that is gone has no facts, no children and takes no signal."""
     process = subprocess.Popen(["true"])
-    start_time = host.start_time(process.pid)
+    start_time = processes.start_time(process.pid)
     assert start_time is not None
     process.wait()
-    assert host.process(process.pid) is None
-    assert host.start_time(process.pid) is None
-    assert host.children(process.pid) == []
-    assert host.run_id_of(process.pid) is None
-    assert host.pidfd_open(process.pid) is None
-    assert not host.send_signal(process.pid, start_time, 0)
-    assert not host.send_group_signals(process.pid, start_time, (0,))
+    assert processes.process(process.pid) is None
+    assert processes.start_time(process.pid) is None
+    assert processes.children(process.pid) == []
+    assert processes.run_id_of(process.pid) is None
+    assert processes.pidfd_open(process.pid) is None
+    assert not processes.send_signal(process.pid, start_time, 0)
+    assert not processes.send_group_signals(process.pid, start_time, (0,))
 
 
 def test_zombie_is_not_alive() -> None:
     """A process that waits to be reaped counts as dead."""
     with subprocess.Popen(["true"]) as process:
-        wait_for(lambda: (found := host.process(process.pid)) and found.state == "Z")
-        found = host.process(process.pid)
+        wait_for(lambda: (found := processes.process(process.pid)) and found.state == "Z")
+        found = processes.process(process.pid)
         assert found is not None
         assert not found.is_alive
-        assert not host.send_signal(process.pid, found.start_time, 0)
+        assert not processes.send_signal(process.pid, found.start_time, 0)
 
 
 @in_a_subreaper
@@ -97,8 +97,8 @@ def test_leader_that_left_its_threads_is_alive() -> None:
             "ctypes.CDLL(None).pthread_exit(None)\n"
         )
         stage.says()
-        wait_for(lambda: (found := host.process(tree.pid)) and found.state == "Z")
-        found = host.process(tree.pid)
+        wait_for(lambda: (found := processes.process(tree.pid)) and found.state == "Z")
+        found = processes.process(tree.pid)
         assert found is not None
         assert found.is_alive
         assert not tree.is_empty()
@@ -108,21 +108,21 @@ def test_leader_that_left_its_threads_is_alive() -> None:
 
 def test_signal_reaches_the_right_process(sleeper: subprocess.Popen[bytes]) -> None:
     """With the right start time the signal is delivered."""
-    start_time = host.start_time(sleeper.pid)
+    start_time = processes.start_time(sleeper.pid)
     assert start_time is not None
-    assert host.send_signal(sleeper.pid, start_time, signal.SIGTERM)
+    assert processes.send_signal(sleeper.pid, start_time, signal.SIGTERM)
     assert sleeper.wait(30) == -signal.SIGTERM
 
 
 def test_recycled_identity_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
     """A wrong start time means another process: nothing is sent, to it or to its group."""
-    assert not host.send_signal(sleeper.pid, "1", signal.SIGKILL)
+    assert not processes.send_signal(sleeper.pid, "1", signal.SIGKILL)
     assert sleeper.poll() is None
     with subprocess.Popen(["sleep", "100"], start_new_session=True) as leader:
-        assert not host.send_group_signals(leader.pid, "1", (signal.SIGKILL,))
-        start_time = host.start_time(leader.pid)
+        assert not processes.send_group_signals(leader.pid, "1", (signal.SIGKILL,))
+        start_time = processes.start_time(leader.pid)
         assert start_time is not None
-        assert host.send_group_signals(leader.pid, start_time, (signal.SIGTERM,))
+        assert processes.send_group_signals(leader.pid, start_time, (signal.SIGTERM,))
         assert leader.wait(30) == -signal.SIGTERM
 
 
@@ -130,37 +130,37 @@ def test_recycled_identity_is_refused_without_pidfd(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old kernel without pidfds verifies the start time just as well."""
-    monkeypatch.setattr(host, "pidfd_open", lambda pid: None)
-    assert not host.send_signal(sleeper.pid, "1", signal.SIGKILL)
-    start_time = host.start_time(sleeper.pid)
+    monkeypatch.setattr(processes, "pidfd_open", lambda pid: None)
+    assert not processes.send_signal(sleeper.pid, "1", signal.SIGKILL)
+    start_time = processes.start_time(sleeper.pid)
     assert start_time is not None
-    assert host.send_signal(sleeper.pid, start_time, signal.SIGTERM)
+    assert processes.send_signal(sleeper.pid, start_time, signal.SIGTERM)
     assert sleeper.wait(30) == -signal.SIGTERM
 
 
 def test_group_needs_its_leader(sleeper: subprocess.Popen[bytes]) -> None:
     """A process that leads no group is refused: its number is nobody's group."""
-    start_time = host.start_time(sleeper.pid)
+    start_time = processes.start_time(sleeper.pid)
     assert start_time is not None
-    assert not host.send_group_signals(sleeper.pid, start_time, (signal.SIGKILL,))
+    assert not processes.send_group_signals(sleeper.pid, start_time, (signal.SIGKILL,))
     assert sleeper.poll() is None
 
 
 @pytest.mark.parametrize("pid", [0, -1])
 def test_no_wildcard_signals(pid: int) -> None:
     """Numbers that mean «everybody» to the kernel are never passed on."""
-    assert not host.send_signal(pid, "0", signal.SIGTERM)
-    assert not host.send_group_signals(pid, "0", (signal.SIGTERM,))
+    assert not processes.send_signal(pid, "0", signal.SIGTERM)
+    assert not processes.send_group_signals(pid, "0", (signal.SIGTERM,))
 
 
 def test_signal_through_a_pidfd(sleeper: subprocess.Popen[bytes]) -> None:
     """A held pidfd names its process, also after it has ended."""
-    fd = host.pidfd_open(sleeper.pid)
+    fd = processes.pidfd_open(sleeper.pid)
     assert fd is not None
     try:
-        assert host.send_signal(sleeper.pid, "", signal.SIGTERM, fd)
+        assert processes.send_signal(sleeper.pid, "", signal.SIGTERM, fd)
         sleeper.wait(30)
-        assert not host.send_signal(sleeper.pid, "", signal.SIGTERM, fd)
+        assert not processes.send_signal(sleeper.pid, "", signal.SIGTERM, fd)
     finally:
         os.close(fd)
 
@@ -168,18 +168,18 @@ def test_signal_through_a_pidfd(sleeper: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize(("command", "status"), [("exit 7", 7 << 8), ("kill -TERM $$", 15)])
 def test_exit_status_of_a_reaped_process(command: str, status: int) -> None:
     """The kernel tells the wait status of a reaped process, and nothing before that."""
-    if not host.facts()["pidfd_info"]:
+    if not processes.facts()["pidfd_info"]:
         pytest.skip("the kernel does not tell")
     process = subprocess.Popen(["sh", "-c", f"read x; {command}"], stdin=subprocess.PIPE)
-    fd = host.pidfd_open(process.pid)
+    fd = processes.pidfd_open(process.pid)
     assert fd is not None
     try:
-        assert host.pidfd_exit_status(fd) is None
+        assert processes.pidfd_exit_status(fd) is None
         process.communicate(b"\n")
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         assert poll.poll(5000)[0][1] & select.POLLHUP
-        assert host.pidfd_exit_status(fd) == status
+        assert processes.pidfd_exit_status(fd) == status
     finally:
         os.close(fd)
 
@@ -187,7 +187,7 @@ def test_exit_status_of_a_reaped_process(command: str, status: int) -> None:
 def test_exit_status_of_something_else() -> None:
     """A descriptor that is no pidfd has no exit status."""
     fd = os.open("/dev/null", os.O_RDONLY)
-    assert host.pidfd_exit_status(fd) is None
+    assert processes.pidfd_exit_status(fd) is None
     os.close(fd)
 
 
@@ -204,7 +204,7 @@ def test_children_of_threads() -> None:
     thread.start()
     try:
         wait_for(lambda: started)
-        assert started[0].pid in host.children(os.getpid())
+        assert started[0].pid in processes.children(os.getpid())
     finally:
         is_over.set()
         thread.join()
@@ -216,14 +216,14 @@ def test_children_without_the_kernel_file(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel without children files gives the same answer by a scan."""
-    monkeypatch.setattr(host, "_has_children_files", [False])
-    assert sleeper.pid in host.children(os.getpid())
-    assert sleeper.pid in host.own_children()
+    monkeypatch.setattr(processes, "_has_children_files", [False])
+    assert sleeper.pid in processes.children(os.getpid())
+    assert sleeper.pid in processes.own_children()
 
 
 def test_all_processes(sleeper: subprocess.Popen[bytes]) -> None:
     """A scan finds us and our child."""
-    assert {os.getpid(), sleeper.pid} <= {found.pid for found in host.all_processes()}
+    assert {os.getpid(), sleeper.pid} <= {found.pid for found in processes.all_processes()}
 
 
 def test_run_id_from_the_environment() -> None:
@@ -237,8 +237,8 @@ def test_run_id_from_the_environment() -> None:
 def _run_id_with(environment: dict[str, str]) -> str | None:
     with subprocess.Popen(["/bin/sleep", "100"], env=environment) as process:
         try:
-            wait_for(lambda: (found := host.process(process.pid)) and found.name == "sleep")
-            return host.run_id_of(process.pid)
+            wait_for(lambda: (found := processes.process(process.pid)) and found.name == "sleep")
+            return processes.run_id_of(process.pid)
         finally:
             process.kill()
 
@@ -246,17 +246,17 @@ def _run_id_with(environment: dict[str, str]) -> str | None:
 def test_has_exited_does_not_reap() -> None:
     """Asking whether a child has ended leaves its status to whoever waits for it."""
     process = subprocess.Popen(["sh", "-c", "read x; exit 3"], stdin=subprocess.PIPE)
-    assert not host.has_exited(process.pid)
+    assert not processes.has_exited(process.pid)
     assert process.stdin is not None
     process.stdin.close()
-    wait_for(lambda: host.has_exited(process.pid))
+    wait_for(lambda: processes.has_exited(process.pid))
     assert process.wait() == 3
-    assert host.has_exited(process.pid)
+    assert processes.has_exited(process.pid)
 
 
 def test_facts() -> None:
     """Facts name all that `hello` promises."""
-    facts = host.facts()
+    facts = processes.facts()
     assert set(facts) == {"pidfd", "pidfd_info", "subreaper", "splice", "pipe_max", "nofile"}
     assert facts["pipe_max"] >= 4096
 
@@ -266,7 +266,7 @@ def test_nofile_is_raised() -> None:
     """The soft limit becomes the hard one, and the original is told."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    assert host.raise_nofile() == (256, hard)
+    assert processes.raise_nofile() == (256, hard)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
 
 
@@ -274,7 +274,7 @@ def test_nofile_is_raised() -> None:
 def test_oom_score_is_lowered_only_with_the_right() -> None:
     """Without privileges the score stays; with them the original is told and restored."""
     before = int(kernel_files.read("/proc/self/oom_score_adj") or b"")
-    original = host.lower_oom()
+    original = processes.lower_oom()
     if original is not None:
         assert original == before
         assert int(kernel_files.read("/proc/self/oom_score_adj") or b"") < before
@@ -299,9 +299,9 @@ def test_a_process_is_seen_with_the_last_descriptor() -> None:
         while (fd := _copy()) is not None:
             taken.append(fd)
         for _ in range(2):
-            assert host.process(os.getpid()) is not None
-            assert os.getpid() in {found.pid for found in host.all_processes()}
-            assert os.getpid() in host.children(os.getppid())
+            assert processes.process(os.getpid()) is not None
+            assert os.getpid() in {found.pid for found in processes.all_processes()}
+            assert os.getpid() in processes.children(os.getppid())
     finally:
         for fd in taken:
             os.close(fd)
@@ -334,18 +334,18 @@ def _copy() -> int | None:
 def test_a_zombie_tells_how_it_ended(command: str, outcome: int) -> None:
     """Its wait status is read without reaping it; of no other process is any told."""
     with subprocess.Popen(["sh", "-c", f"read x; {command}"], stdin=subprocess.PIPE) as child:
-        born = host.start_time(child.pid)
+        born = processes.start_time(child.pid)
         assert born is not None
-        assert host.zombie_exit_status(child.pid, born) is None, "it lives"
+        assert processes.zombie_exit_status(child.pid, born) is None, "it lives"
         assert child.stdin is not None
         child.stdin.close()
-        wait_for(lambda: host.zombie_exit_status(child.pid, born) is not None)
-        status = host.zombie_exit_status(child.pid, born)
+        wait_for(lambda: processes.zombie_exit_status(child.pid, born) is not None)
+        status = processes.zombie_exit_status(child.pid, born)
         assert status is not None
         assert os.waitstatus_to_exitcode(status) == outcome
-        assert host.zombie_exit_status(child.pid, born + "1") is None, "another process"
+        assert processes.zombie_exit_status(child.pid, born + "1") is None, "another process"
     assert child.returncode == outcome
-    assert host.zombie_exit_status(child.pid, born) is None, "it is gone"
+    assert processes.zombie_exit_status(child.pid, born) is None, "it is gone"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the user")
@@ -353,8 +353,8 @@ def test_a_zombie_tells_how_it_ended(command: str, outcome: int) -> None:
 def test_a_zero_that_is_shown_to_strangers_is_no_exit_code() -> None:
     """Of another user's zombie the kernel shows zeros: how it ended is unknown."""
     with subprocess.Popen(["sh", "-c", "exit 3"]) as child:
-        born = host.start_time(child.pid) or ""
-        wait_for(lambda: host.zombie_exit_status(child.pid, born) is not None)
+        born = processes.start_time(child.pid) or ""
+        wait_for(lambda: processes.zombie_exit_status(child.pid, born) is not None)
         os.seteuid(65534)
-        assert host.zombie_exit_status(child.pid, born) is None
+        assert processes.zombie_exit_status(child.pid, born) is None
         os.seteuid(0)

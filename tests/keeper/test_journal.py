@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import lean_json
-from holdfast.keeper.journal import Journal
+from holdfast.keeper.runs.journal import Journal
+from holdfast.system import lean_json
 from tests.keeper.conftest import KeeperProcess
 
 

@@ -13,15 +13,15 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.keeper import host
-from holdfast.keeper.launch_supervisor import (
+from holdfast.keeper.options import Options
+from holdfast.keeper.supervisor_launcher import (
     MAX_BACKOFF_SECONDS,
     SERVED_SECONDS,
     STABLE_SECONDS,
     Launcher,
     Supervisor,
 )
-from holdfast.keeper.options import Options
+from holdfast.system import processes
 from tests.keeper.conftest import KeeperProcess, Message, wait_for
 
 KILLED = 9
@@ -172,7 +172,9 @@ def test_what_an_earlier_one_wrote_is_no_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last words are those of this launch."""
-    monkeypatch.setattr(host, "raise_nofile", lambda: resource.getrlimit(resource.RLIMIT_NOFILE))
+    monkeypatch.setattr(
+        processes, "raise_nofile", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
     (tmp_path / "supervisor.err").write_text("RuntimeError: bad install\n")
     argv = ["sh", "-c", "test ! -e $0/words || cat $0/words >&2", str(tmp_path)]
     options = Options(str(tmp_path), str(tmp_path), [], None, argv)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.keeper import wire
-from holdfast.keeper.connections import Connection
 from holdfast.keeper.loop import Loop
+from holdfast.keeper.protocol import wire
+from holdfast.keeper.protocol.connections import Connection
 
 
 @pytest.fixture

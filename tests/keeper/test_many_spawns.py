@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import host
+from holdfast.system import processes
 from tests.keeper.conftest import KeeperProcess
 
 
@@ -55,7 +55,7 @@ def test_an_upgrade_owes_nothing(keeper: KeeperProcess) -> None:
 
 def test_the_start_time_of_what_has_ended_is_its_own(keeper: KeeperProcess) -> None:
     """It is learned before the end is collected: afterwards the pid may be another's."""
-    before = host.ticks_now()
+    before = processes.ticks_now()
     asked = _ask_for_many(keeper, 100, "true")
     for request in asked:
         told = keeper.link.wait(request)["start_time"]

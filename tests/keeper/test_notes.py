@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import host
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.memory import Memory
 from holdfast.keeper.notes import Notes
+from holdfast.system import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs names beside the files")
 
@@ -39,7 +39,7 @@ class FakeRun:
     def __init__(self, pid: int) -> None:
         self.run_id, self.service, self.exit = "run-1", "web", None
         self.pid = pid
-        self.start_time = host.start_time(pid)
+        self.start_time = processes.start_time(pid)
 
 
 class Listening:

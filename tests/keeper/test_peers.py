@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import kinship
-from holdfast.keeper import host, wire
-from holdfast.keeper.peers import is_supervised, peer_of
-from holdfast.kinship import is_below, is_in_cgroup, lineage
+from holdfast.keeper.processes.peers import is_supervised, peer_of
+from holdfast.keeper.protocol import wire
+from holdfast.system import process_identity, processes
+from holdfast.system.process_identity import is_below, is_in_cgroup, lineage
 from tests.keeper.conftest import KeeperProcess, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -167,26 +167,28 @@ def test_who_has_ended_is_not_found(short_path: Path) -> None:
 
 def test_in_doubt_supervised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody, somebody else by now, and the keeper's own descendants are no owners."""
-    own = host.process(os.getpid())
+    own = processes.process(os.getpid())
     assert own is not None
     assert is_supervised(None, {}, None, None)
     assert is_supervised(own, {}, None, None), "it descends from this very process"
     assert not is_supervised(own, {}, None, own.pid), "or else from the supervisor"
     with monkeypatch.context() as patch:
-        patch.setattr(kinship, "is_in_cgroup", lambda pid, root: (pid, root) == (own.pid, "/ours"))
+        patch.setattr(
+            process_identity, "is_in_cgroup", lambda pid, root: (pid, root) == (own.pid, "/ours")
+        )
         assert is_supervised(own, {}, "/ours", own.pid), "whoever its parents are"
         assert not is_supervised(own, {}, "/others", own.pid)
     own.start_time = "1"
     assert is_supervised(own, {}, None, own.pid)
-    monkeypatch.setattr(kinship, "lineage", lambda *_: [own])
+    monkeypatch.setattr(process_identity, "lineage", lambda *_: [own])
     assert is_supervised(own, {}, None, own.pid), "it ended after its parents were looked at"
 
 
 def test_lineage_goes_up_to_the_top() -> None:
     """The chain goes from the process to its parents."""
-    own = host.process(os.getpid())
+    own = processes.process(os.getpid())
     assert own is not None
-    line = lineage(own, host.process)
+    line = lineage(own, processes.process)
     assert [process.pid for process in line[:2]] == [os.getpid(), os.getppid()]
 
 

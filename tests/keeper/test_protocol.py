@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.keeper import lock, wire
+import holdfast
+from holdfast.keeper import lock
+from holdfast.keeper.protocol import wire
 from tests.keeper.conftest import KeeperProcess, is_alive, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -361,7 +363,7 @@ def test_keeper_imports_little() -> None:
     heavy = {"subprocess", "asyncio", "argparse", "typing", "dataclasses", "logging", "pathlib"}
     heavy |= {"re", "json"}
     code = "import sys; import holdfast.keeper.main, holdfast.keeper.keeper; print(*sys.modules)"
-    source = str(Path(wire.__file__).parents[2])
+    source = str(Path(holdfast.__file__).parents[1])
     loaded = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {source!r}); {code}"],
         capture_output=True,

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper import intake
+import holdfast
+from holdfast.keeper.recording import intake
 from holdfast.logbook import cursors, index, segments
 from holdfast.logbook.entries import Chunk, Line, Stream
 from holdfast.logbook.lines import lines
@@ -415,11 +416,11 @@ def test_pipes_grow_within_the_allowance(stage: Stage, monkeypatch: pytest.Monke
 def test_the_keeper_imports_little() -> None:
     """What the recorder loads stays light."""
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.keeper.recorder; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.keeper.recording.recorder; "
         "print(*sorted({'re', 'pathlib', 'typing', 'json', 'dataclasses', 'contextlib', 'inspect'}"
         " & set(sys.modules)))"
     )
-    source = str(Path(intake.__file__).parents[2])
+    source = str(Path(holdfast.__file__).parents[1])
     command = [sys.executable, "-I", "-S", "-c", program, source]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     assert answer.stdout.split() == []

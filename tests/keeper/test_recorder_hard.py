@@ -17,20 +17,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.keeper import shelf
-from holdfast.keeper.segment_files import SegmentFiles
+import holdfast
+from holdfast.keeper.recording import log_directory
+from holdfast.keeper.recording.segment_files import SegmentFiles
 from holdfast.logbook import segments
 from holdfast.logbook.entries import Line, Note
 from tests import disk
 from tests.logbook.stage import PLENTY, SERVICE, Stage
 
-SOURCE = str(Path(shelf.__file__).parents[2])
+SOURCE = str(Path(holdfast.__file__).parents[1])
 
 RECORD = """
 import os, resource, sys, json
 sys.path.insert(0, sys.argv[1])
 from holdfast.keeper.loop import Loop
-from holdfast.keeper.recorder import Recorder
+from holdfast.keeper.recording.recorder import Recorder
 loop = Loop()
 recorder = Recorder(sys.argv[2], "web", 1 << 22, 1 << 25, loop, lambda *_: None, lambda *_: None)
 recorder.limits(int(sys.argv[5]), int(sys.argv[6]))
@@ -159,7 +160,7 @@ def test_the_floor(monkeypatch: pytest.MonkeyPatch, total: int, floor: int) -> N
     for free in (floor, floor + 1):
         facts = SimpleNamespace(f_frsize=1, f_blocks=total, f_bavail=free)
         monkeypatch.setattr(os, "statvfs", lambda _, facts=facts: facts)
-        assert shelf.Shelf("/logs").has_space() is (free > floor)
+        assert log_directory.Shelf("/logs").has_space() is (free > floor)
 
 
 @pytest.mark.parametrize("is_seen_coming", [True, False])
@@ -347,7 +348,9 @@ def test_a_stream_that_says_nothing_loses_nothing(
     os.write(write, b"all\n")
     source.drain(PLENTY)
     with monkeypatch.context() as full:
-        full.setattr("holdfast.keeper.shelf.Shelf.has_space", lambda *_, **__: False)
+        full.setattr(
+            "holdfast.keeper.recording.log_directory.Shelf.has_space", lambda *_, **__: False
+        )
         stage.recorder._shelf.unchecked_room = 0
         source.drain(PLENTY)
         assert [what for what, _, _ in stage.gaps] == ["begin"]

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import run_marks
 from holdfast.adapters import processes
 from holdfast.adapters.processes import Process
-from holdfast.keeper import host
-from holdfast.keeper.launch_supervisor import _ceiling
-from holdfast.keeper.peers import is_supervised
-from holdfast.kinship import lineage
+from holdfast.keeper.processes.peers import is_supervised
+from holdfast.keeper.supervisor_launcher import _ceiling
+from holdfast.system import processes as host
+from holdfast.system import run_marks
+from holdfast.system.process_identity import lineage
 from tests.keeper.conftest import KeeperProcess, wait_for
 from tests.keeper.stage import in_a_subreaper
 

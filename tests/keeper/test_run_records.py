@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.keeper import host
-from holdfast.keeper.launch import Launch
-from holdfast.keeper.run_records import RunRecords
+from holdfast.keeper.runs.launch import Launch
+from holdfast.keeper.runs.run_records import RunRecords
+from holdfast.system import processes
 from tests.harness import program
 from tests.keeper.conftest import KeeperProcess, Message, is_alive, kill, wait_for
 
@@ -64,7 +64,7 @@ def test_a_run_is_known_without_its_environment(left: Any, make_keeper: MakeKeep
     keeper = make_keeper()
     [found], doubts = strays(keeper)
     assert (found["run_id"], found["service"], found["number"]) == (RUN, "web", 7)
-    assert (found["pid"], found["start_time"]) == (pid, host.start_time(pid))
+    assert (found["pid"], found["start_time"]) == (pid, processes.start_time(pid))
     assert doubts == []
     facts = {key: found[key] for key in ("run_id", "service", "number", "pid", "start_time")}
     boot = keeper.hello["boot_id"]
@@ -126,7 +126,7 @@ def test_a_refused_spawn_leaves_nothing_in_doubt(make_keeper: MakeKeeper) -> Non
 def run_of(number: int) -> Any:
     return SimpleNamespace(
         run_id=f"run-{number}", service="web", number=number, kind="service", pid=os.getpid(),
-        start_time=host.start_time(os.getpid()), started_at=1.0,
+        start_time=processes.start_time(os.getpid()), started_at=1.0,
     )  # fmt: skip
 
 

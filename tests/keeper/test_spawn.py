@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import landlock
+from holdfast.system import landlock
 from tests.keeper.conftest import KeeperProcess, Message
 
 pytestmark = pytest.mark.unprivileged

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from holdfast.keeper import host
-from holdfast.keeper.tree import Tree
+from holdfast.keeper.processes.tree import Tree
+from holdfast.system import processes
 from tests.keeper.stage import (
     FLEEING,
     Stage,
@@ -54,14 +54,14 @@ def test_one_reading_serves_many_but_none_from_before_the_end() -> None:
     """Of runs that were collected together, the orphans are listed once; what was listed before
     a run was collected says nothing about the orphans that it left."""
     with Stage() as stage:
-        host.ROUGH_SECONDS = 60.0
+        processes.ROUGH_SECONDS = 60.0
         quiet = stage.start("say(1); forever()", "quiet")
         stage.says("quiet")
         loud = stage.start("say(child(lambda: (os.setsid(), forever()))); forever()", "loud")
         orphan = stage.says("loud")
         readings: list[int] = []
-        list_children = host.own_children
-        host.own_children = lambda: readings.append(1) or list_children()  # type: ignore[func-returns-value]
+        list_children = processes.own_children
+        processes.own_children = lambda: readings.append(1) or list_children()  # type: ignore[func-returns-value]
         known = lambda: {quiet.pid, loud.pid}  # noqa: E731
         quiet._known_children = loud._known_children = known
         quiet.processes(is_rough=True)
@@ -75,9 +75,9 @@ def test_one_reading_serves_many_but_none_from_before_the_end() -> None:
         del readings[:]
         os.kill(orphan, signal.SIGKILL)
         os.waitpid(orphan, 0)
-        host.ROUGH_SECONDS = 0.0
+        processes.ROUGH_SECONDS = 0.0
         assert loud.is_empty()
-        host.ROUGH_SECONDS = 60.0
+        processes.ROUGH_SECONDS = 60.0
         assert quiet.is_empty()
         assert len(readings) == 1
 
@@ -126,7 +126,7 @@ def test_scrubbed_daemon_of_the_only_run() -> None:
     with Stage() as stage:
         tree = stage.start(f"daemon({SCRUBBED})\nforever()")
         daemon = stage.says()
-        wait_for(lambda: host.run_id_of(daemon) is None)
+        wait_for(lambda: processes.run_id_of(daemon) is None)
         assert daemon in pids(tree)
 
 
@@ -138,7 +138,7 @@ def test_scrubbed_daemon_among_two_runs() -> None:
         other = stage.start(f"daemon({SCRUBBED})\nforever()", "run-2")
         stage.says()
         daemon = stage.says("run-2")
-        wait_for(lambda: host.run_id_of(daemon) is None)
+        wait_for(lambda: processes.run_id_of(daemon) is None)
         assert pids(tree) == {tree.pid}
         assert daemon not in pids(other)
         stage.end(tree)
@@ -166,10 +166,10 @@ def test_scrubbed_daemon_seen_before() -> None:
             "run-2",
         )
         daemon = max(stage.says("run-2"), stage.says("run-2"))
-        wait_for(lambda: host.run_id_of(daemon) is None)
+        wait_for(lambda: processes.run_id_of(daemon) is None)
         assert daemon in pids(middle)
         os.kill(middle.pid, signal.SIGUSR1)
-        wait_for(lambda: (found := host.process(daemon)) and found.ppid == os.getpid())
+        wait_for(lambda: (found := processes.process(daemon)) and found.ppid == os.getpid())
         assert daemon in pids(middle)
         assert daemon not in pids(tree)
 
@@ -339,11 +339,11 @@ def test_resume_wakes_only_whom_pause_stopped() -> None:
     with Stage() as stage:
         tree = stage.start("say(child(lambda: os.kill(os.getpid(), 19)))\nsay(1)\nforever()")
         sleeper = stage.says()
-        wait_for(lambda: (found := host.process(sleeper)) and found.state == "T")
+        wait_for(lambda: (found := processes.process(sleeper)) and found.state == "T")
         tree.pause()
         tree.resume()
-        wait_for(lambda: (found := host.process(tree.pid)) and found.state == "S")
-        found = host.process(sleeper)
+        wait_for(lambda: (found := processes.process(tree.pid)) and found.state == "S")
+        found = processes.process(sleeper)
         assert found is not None
         assert found.state == "T"
 
@@ -372,13 +372,13 @@ def _are_the_same(tree: Tree) -> bool:
 def test_nobody_forks_away_from_a_kill() -> None:
     """Everybody is stopped before the first is killed."""
     sent: list[int] = []
-    send = host.send_signal
+    send = processes.send_signal
 
     def noting(pid: int, start_time: str, number: int) -> bool:
         sent.append(number)
         return send(pid, start_time, number)
 
-    setattr(host, "send_signal", noting)  # noqa: B010 - in the forked subreaper only
+    setattr(processes, "send_signal", noting)  # noqa: B010 - in the forked subreaper only
     with Stage() as stage:
         tree = stage.start("say(child(forever)); forever()")
         child = stage.says()

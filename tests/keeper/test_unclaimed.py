@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import run_marks
-from holdfast.keeper import host, unclaimed
-from holdfast.keeper.tree import Tree, is_owned
-from holdfast.keeper.unclaimed import Unclaimed
+from holdfast.keeper.processes import unclaimed
+from holdfast.keeper.processes.tree import Tree, is_owned
+from holdfast.keeper.processes.unclaimed import Unclaimed
+from holdfast.system import processes, run_marks
 from tests.keeper.conftest import KeeperProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's own")
@@ -57,7 +57,7 @@ def test_the_rest_of_a_run_owns_no_orphan_without_a_mark() -> None:
     ) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        orphan = host.process(other.pid)
+        orphan = processes.process(other.pid)
         assert orphan is not None
         assert not is_owned(orphan, [rest])
 

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.keeper import main
 from holdfast.keeper.options import Options
-from holdfast.keeper.runs import Run
+from holdfast.keeper.runs.run import Run
 from holdfast.keeper.upgrade import Upgrade
 from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.keeper import wire
+from holdfast.keeper.protocol import wire
 
 Pair = tuple[socket.socket, socket.socket]
 

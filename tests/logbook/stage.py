@@ -6,10 +6,10 @@ import os
 import signal
 from collections.abc import Callable
 
-from holdfast.keeper import shelf
-from holdfast.keeper.intake import Source
 from holdfast.keeper.loop import Loop
-from holdfast.keeper.recorder import Recorder
+from holdfast.keeper.recording import log_directory
+from holdfast.keeper.recording.intake import Source
+from holdfast.keeper.recording.recorder import Recorder
 from holdfast.logbook.cursors import BEGINNING, Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.lines import lines
@@ -69,7 +69,7 @@ class Stage:
 
     def lose_keeper(self) -> None:
         """As if the keeper died: what is in memory is gone, the files are as they are."""
-        shelf._shelves.clear()
+        log_directory._shelves.clear()
         self.recorder = self.new_recorder()
 
     def run_until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -103,7 +103,7 @@ class Stage:
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
         self.recorder.close()
-        shelf._shelves.clear()
+        log_directory._shelves.clear()
         for fd in self._fds:
             os.close(fd)
         self.loop._wake.close()

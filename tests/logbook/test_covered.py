@@ -13,7 +13,7 @@ from holdfast.logbook.entries import Chunk, Line
 from holdfast.logbook.lines import lines
 from holdfast.logbook.lookback import NOTHING, Before, look_back
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.hiding import Hider
+from holdfast.secrets.hider import Hider
 from tests.logbook.stage import SERVICE, Stage
 
 VALUE = "hunter2-is-the-one"

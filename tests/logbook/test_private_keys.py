@@ -15,7 +15,7 @@ from holdfast.logbook.entries import STREAMS, Chunk, Line, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.lookback import look_back
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.hiding import Hider
+from holdfast.secrets.hider import Hider
 from tests.logbook.private_keys import KEYS, body, told
 from tests.logbook.stage import Stage
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.vocabulary.places import find_places
+from holdfast.system.places import find_places
 from tests.harness import Hold, is_alive, kill_9, program, quick, wait_for
 from tests.portable import standin
 
@@ -68,8 +68,9 @@ def check_nothing_lost(hold: Hold) -> None:
 def test_process_facts_are_those_of_the_kernel(hold: Portable) -> None:
     """What the keeper reads of `sysctl` is what /proc says; a hidden environment is told apart."""
     code = (
-        "import json, os, sys; sys.path.insert(0, sys.argv[1]); from holdfast.keeper import host\n"
-        "from holdfast import kinship\nfrom holdfast.adapters import processes\n"
+        "import json, os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from holdfast.system import process_identity as kinship, processes as host\n"
+        "from holdfast.adapters import processes\n"
         "def facts(it): return [it.pid, it.ppid, it.session, it.pgid, it.name, it.start_time]\n"
         "pids = [os.getpid(), *map(int, sys.argv[2:])]\n"
         "every = {it.pid: it for it in host.all_processes()}\n"

@@ -32,7 +32,7 @@ def test_the_path_ends_where_processes_are_created() -> None:
     """The path begins at a door, and its last file is the one that calls posix_spawn and fork."""
     names = path_of_a_start()
     assert names[0].startswith("doors/")
-    assert names[-1] == "keeper/spawn.py"
+    assert names[-1] == "keeper/runs/spawn.py"
     text = text_of(PACKAGE / names[-1])
     assert "posix_spawn(" in text
     assert "fork()" in text
@@ -54,7 +54,7 @@ def test_every_file_it_names_exists() -> None:
 
 def test_the_keeper_link_uses_only_wire_and_handover() -> None:
     """Of the keeper's code, the supervisor loads what is needed to speak and to hand over."""
-    allowed = {"holdfast.keeper.wire", "holdfast.keeper.handover"}
+    allowed = {"holdfast.keeper.protocol", "holdfast.keeper.handover"}
     for path in modules():
         name = path.relative_to(PACKAGE).as_posix()
         if not name.startswith("adapters/keeper_link"):

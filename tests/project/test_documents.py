@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.cli import help as pages_of_verbs
 from holdfast.cli.verbs import NAMES
-from holdfast.gate.ways import ways
+from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.alerts import AlertCause
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES

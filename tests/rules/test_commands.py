@@ -8,19 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.command_words import Prepared, argv_of, prepare
-from holdfast.rules.commands import permit_command, permit_commands
+from holdfast.rules.authority.commands import permit_command, permit_commands
+from holdfast.rules.workflows import Prepared, argv_of, prepare
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
 from holdfast.vocabulary.custom_commands import COMMAND_TYPES, NAMED, CustomCommand
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.service_spec import Settings
-from holdfast.vocabulary.workflow_spec import (
-    CommandPolicy,
-    CommandSpec,
-    StepSpec,
-    WorkflowSpec,
-)
+from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.workflows import CommandPolicy, CommandSpec, StepSpec, WorkflowSpec
 
 OWNER = Actor(Role.OWNER, "owner")
 OPERATOR = Actor(Role.OPERATOR, "token ci")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from holdfast.rules.conditions import Hope, Obstacle, Provider, is_met, missing, obstacle
+from holdfast.rules.admission.conditions import Hope, Obstacle, Provider, is_met, missing, obstacle
 from holdfast.rules.health import Condition
-from holdfast.vocabulary.service_spec import Dependency
+from holdfast.vocabulary.specs.services import Dependency
 from holdfast.vocabulary.states import State
 
 CONDITIONS = ("started", "ready", "healthy", "completed", "log")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules import alert_words, deliveries
-from holdfast.rules.alert_words import Notice
-from holdfast.rules.deliveries import Memory
+from holdfast.rules.alerts import delivery, notices
+from holdfast.rules.alerts.delivery import Memory
+from holdfast.rules.alerts.notices import Notice
 from holdfast.vocabulary.alerts import Alert, TargetSpec
 
 
@@ -48,56 +48,56 @@ MEANT = [
 def test_filters(target: TargetSpec, one: Alert, wanted: bool) -> None:
     """Severity, cause, service and tag choose; nobody hears of its own silence."""
     template = "web" if one.service and "@" in one.service else None
-    assert deliveries.is_meant(target, one, ("prod",), template) is wanted
+    assert delivery.is_meant(target, one, ("prod",), template) is wanted
 
 
 def test_a_cooldown_silences_the_same() -> None:
     """The same service and cause is told again only after the cooldown; and so is its end."""
     target, first = TargetSpec(name="t", cooldown=60.0), alert()
-    memory = deliveries.after_success(Memory(), first, 5, 100.0)
+    memory = delivery.after_success(Memory(), first, 5, 100.0)
     again = alert(id="alert-9")
     over = msgspec.structs.replace(again, cleared_at=130.0, cleared_because="x")
-    assert not deliveries.is_told(target, memory, again, 120.0)
-    assert not deliveries.is_told(target, memory, over, 130.0)
-    assert deliveries.is_told(target, memory, again, 161.0)
-    assert deliveries.is_told(target, memory, alert(id="alert-9", cause="unhealthy"), 120.0)
+    assert not delivery.is_told(target, memory, again, 120.0)
+    assert not delivery.is_told(target, memory, over, 130.0)
+    assert delivery.is_told(target, memory, again, 161.0)
+    assert delivery.is_told(target, memory, alert(id="alert-9", cause="unhealthy"), 120.0)
 
 
 def test_the_end_is_told_to_who_heard_the_beginning() -> None:
     """And only if it wants to."""
     over = alert(cleared_at=130.0, cleared_because="x")
-    memory = deliveries.after_success(Memory(), alert(), 5, 100.0)
-    assert deliveries.is_told(TargetSpec(name="t"), memory, over, 130.0)
-    assert not deliveries.is_told(TargetSpec(name="t", cleared=False), memory, over, 130.0)
-    assert not deliveries.is_told(TargetSpec(name="t"), Memory(), over, 130.0)
+    memory = delivery.after_success(Memory(), alert(), 5, 100.0)
+    assert delivery.is_told(TargetSpec(name="t"), memory, over, 130.0)
+    assert not delivery.is_told(TargetSpec(name="t", cleared=False), memory, over, 130.0)
+    assert not delivery.is_told(TargetSpec(name="t"), Memory(), over, 130.0)
 
 
 def test_reminders() -> None:
     """An open alert that was told is told again after `repeat`."""
     target = TargetSpec(name="t", repeat=60.0)
-    memory = deliveries.after_success(Memory(), alert(), 5, 100.0)
-    assert deliveries.reminder_at(target, memory, alert()) == 160.0
-    assert deliveries.reminder_at(target, Memory(), alert()) is None
-    assert deliveries.reminder_at(TargetSpec(name="t"), memory, alert()) is None
+    memory = delivery.after_success(Memory(), alert(), 5, 100.0)
+    assert delivery.reminder_at(target, memory, alert()) == 160.0
+    assert delivery.reminder_at(target, Memory(), alert()) is None
+    assert delivery.reminder_at(TargetSpec(name="t"), memory, alert()) is None
 
 
 def test_failing_for_long_is_reported_once() -> None:
     """After the patience, and not again before it worked."""
-    memory = deliveries.after_failure(Memory(), "refused", 100.0)
-    assert not deliveries.is_failing_for_long(memory, 101.0)
-    assert deliveries.is_failing_for_long(memory, 100.0 + deliveries.PATIENCE_SECONDS)
+    memory = delivery.after_failure(Memory(), "refused", 100.0)
+    assert not delivery.is_failing_for_long(memory, 101.0)
+    assert delivery.is_failing_for_long(memory, 100.0 + delivery.PATIENCE_SECONDS)
     reported = msgspec.structs.replace(memory, is_reported=True)
-    assert not deliveries.is_failing_for_long(reported, 9999.0)
-    healed = deliveries.after_success(reported, alert(), 5, 10_000.0)
+    assert not delivery.is_failing_for_long(reported, 9999.0)
+    healed = delivery.after_success(reported, alert(), 5, 10_000.0)
     assert (healed.failing_since, healed.failures, healed.is_reported) == (None, 0, False)
 
 
 @given(st.integers(0, 10_000), st.floats(0, 0.999))
 def test_retries_slow_down_and_are_bounded(failures: int, random: float) -> None:
     """Never sooner than at first, never slower than the bound."""
-    delay = deliveries.retry_delay(failures, random)
-    assert 0.5 <= delay <= deliveries.LONGEST_DELAY_SECONDS * 1.25
-    assert deliveries.retry_delay(failures + 1, random) >= delay
+    delay = delivery.retry_delay(failures, random)
+    assert 0.5 <= delay <= delivery.LONGEST_DELAY_SECONDS * 1.25
+    assert delivery.retry_delay(failures + 1, random) >= delay
 
 
 @given(st.lists(st.integers(1, 10**6), unique=True, max_size=50))
@@ -107,39 +107,39 @@ def test_the_place_never_goes_back(seqs: list[int]) -> None:
     for number, seq in enumerate(seqs):
         before = memory.seq
         if number % 2:
-            memory = deliveries.passed_over(memory, seq)
+            memory = delivery.passed_over(memory, seq)
         else:
             one = alert(id=f"alert-{seq}", subject=str(seq))
-            memory = deliveries.after_success(memory, one, seq, float(number))
+            memory = delivery.after_success(memory, one, seq, float(number))
         assert memory.seq == max(before, seq)
-        assert len(memory.told) <= deliveries.MOST_REMEMBERED
+        assert len(memory.told) <= delivery.MOST_REMEMBERED
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """Thousands of different alerts do not fill a target's memory."""
     memory = Memory()
-    for number in range(deliveries.MOST_REMEMBERED + 50):
-        memory = deliveries.after_success(memory, alert(subject=str(number)), number, 1.0)
-    assert len(memory.told) == deliveries.MOST_REMEMBERED
+    for number in range(delivery.MOST_REMEMBERED + 50):
+        memory = delivery.after_success(memory, alert(subject=str(number)), number, 1.0)
+    assert len(memory.told) == delivery.MOST_REMEMBERED
 
 
 def test_far_behind_only_the_newest_are_told() -> None:
     """A target that was away for a long time is not flooded."""
-    seqs = list(range(1, deliveries.MOST_BEHIND + 501))
-    assert deliveries.first_seq(seqs) == 501
-    assert deliveries.first_seq([7, 9]) == 7
+    seqs = list(range(1, delivery.MOST_BEHIND + 501))
+    assert delivery.first_seq(seqs) == 501
+    assert delivery.first_seq([7, 9]) == 7
 
 
 def test_words_of_a_notice() -> None:
     """A line for people, fields for programs, variables for commands; no secret in any."""
     one = alert(message="web crashed: token=abcdefgh12", count=3)
     notice = Notice(one, 7, "raised", "/srv/p", "host1")
-    assert alert_words.text(notice) == ("⚠ warning: web crashed: token=[hidden], 3 times (host1)")
-    body = json.loads(alert_words.body(notice, "json"))
+    assert notices.text(notice) == ("⚠ warning: web crashed: token=[hidden], 3 times (host1)")
+    body = json.loads(notices.body(notice, "json"))
     assert body["event"] == "raised"
     assert body["alert"]["id"] == "alert-1"
-    assert json.loads(alert_words.body(notice, "text")) == {"text": alert_words.text(notice)}
-    variables = alert_words.variables(notice)
+    assert json.loads(notices.body(notice, "text")) == {"text": notices.text(notice)}
+    variables = notices.variables(notice)
     assert variables["HOLDFAST_SERVICE"] == "web"
     assert "abcdefgh12" not in json.dumps([body, variables])
 
@@ -147,8 +147,8 @@ def test_words_of_a_notice() -> None:
 def test_a_cleared_alert_says_why() -> None:
     """The end of an alert is a line of its own."""
     one = alert(cleared_at=20.0, cleared_because="it was stopped")
-    assert alert_words.what_of(one) == "cleared"
-    text = alert_words.text(Notice(one, 7, "cleared", "", ""))
+    assert notices.what_of(one) == "cleared"
+    text = notices.text(Notice(one, 7, "cleared", "", ""))
     assert text == "✔ cleared: web crashed: exit code 1; it was stopped"
 
 
@@ -156,7 +156,7 @@ def test_a_desktop_command_has_no_script_of_ours_in_its_words() -> None:
     """What a service says is an argument, never code."""
     one = alert(message='x" & do shell script "evil')
     for platform in ("linux", "darwin"):
-        argv = alert_words.desktop_argv(Notice(one, 1, "raised", "", ""), platform)
+        argv = notices.desktop_argv(Notice(one, 1, "raised", "", ""), platform)
         assert sum("evil" in word for word in argv) == 1
         assert all("evil" not in word for word in argv if word.startswith("display"))
 
@@ -169,11 +169,11 @@ def test_the_command_lines_that_show_it(tmp_path: Path) -> None:
     one = Notice(alert(message='a < b & "c" \\n $(id)'), 1, "raised", "", "")
     got = {}
     for platform in ("linux", "darwin"):
-        argv = alert_words.desktop_argv(one, platform)
+        argv = notices.desktop_argv(one, platform)
         env = {"PATH": f"{tmp_path}:{os.defpath}"}
         shown = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
         got[platform] = shown.stdout.splitlines()
-    words = alert_words.text(one)
+    words = notices.text(one)
     assert words.endswith('a < b & "c" \\n $(id)')
     assert got["linux"][:4] == [
         "--app-name=Holdfast", "--urgency=normal", "--", "Holdfast: web",
@@ -194,4 +194,4 @@ def test_a_reminder_does_not_wait_for_a_clock_that_was_set_back(
     due: float, now: float, left: float
 ) -> None:
     """What is due further ahead than the interval is due now."""
-    assert deliveries.seconds_until(due, now, 60.0) == left
+    assert delivery.seconds_until(due, now, 60.0) == left

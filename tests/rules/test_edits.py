@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules import edits, texts
+from holdfast.rules.text import edits, encoding
 from holdfast.vocabulary.commands.files import Edit
 from holdfast.vocabulary.errors import Conflict, Refused, UsageError
 
 
 def edited(text: str, *given: tuple[str, str] | Edit) -> str:
     listed = [one if isinstance(one, Edit) else Edit(old=one[0], new=one[1]) for one in given]
-    return edits.apply(text, texts.Form(ending=texts.ending_of(text)), listed).text
+    return edits.apply(text, encoding.Form(ending=encoding.ending_of(text)), listed).text
 
 
 def test_edits_follow_each_other() -> None:
@@ -95,7 +95,7 @@ def test_a_unique_piece_is_replaced_and_nothing_else(
     text = before + old + after
     if old == new or text.count(old) != 1 or len(edits._places(text, old, 3)) != 1:
         return
-    if texts.ending_of(text) in (None, "lf"):
+    if encoding.ending_of(text) in (None, "lf"):
         assert edited(text, (old, new)) == before + new + after
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules import diagnosis, explain, happenings
-from holdfast.rules.explain import Facts, Holder
+from holdfast.rules.explain import diagnosis, explanation, happenings
+from holdfast.rules.explain.explanation import Facts, Holder
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.service_spec import RestartSpec, ScheduleSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import RestartSpec, ScheduleSpec, ServiceSpec
+from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import Desired, State
-from holdfast.vocabulary.workflow_spec import RecoverySpec
 
 S, D = State, Desired
 
@@ -259,9 +259,9 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
 )
 def test_sentences(known: Facts, why: str, then: str, fine: bool) -> None:
     """Each state is explained, and what follows from it."""
-    assert explain.why(known) == why
-    assert explain.next_step(known) == then
-    assert explain.is_fine(known) is fine
+    assert explanation.why(known) == why
+    assert explanation.next_step(known) == then
+    assert explanation.is_fine(known) is fine
 
 
 def test_every_state_is_in_the_table() -> None:
@@ -290,8 +290,8 @@ def test_anything_can_be_explained(
         failures=failures, is_suppressed=flags[0], is_condemned=flags[1], is_outdated=flags[2],
         waiting_for=("db",) if flags[3] else (), is_ready=flags[4], stage=stage,
     )  # fmt: skip
-    words = [explain.why(known), explain.next_step(known), *explain.hints(known)]
-    explain.is_fine(known)
+    words = [explanation.why(known), explanation.next_step(known), *explanation.hints(known)]
+    explanation.is_fine(known)
     assert all(words)
     assert "None" not in " ".join(words).replace(reason or "\0", "")
 
@@ -383,19 +383,19 @@ def test_hints_name_who_holds_the_port() -> None:
     """The holder is named with its pid, and its service if it is one of ours."""
     line = "Error: listen EADDRINUSE: address already in use :::3000"
     known = facts(S.FAILED, code=1, lines=(line,), holders=(Holder(3000, 123, "node", None),))
-    assert explain.hints(known)[0] == "the port 3000 is held by pid 123 (node)"
+    assert explanation.hints(known)[0] == "the port 3000 is held by pid 123 (node)"
     ours = facts(S.FAILED, code=1, lines=(line,), holders=(Holder(3000, 5, "node", "api"),))
-    assert explain.hints(ours)[0] == "the port 3000 is held by pid 5 (node, of the service api)"
+    assert explanation.hints(ours)[0] == "the port 3000 is held by pid 5 (node, of the service api)"
     nobody = facts(S.FAILED, code=1, lines=("Address already in use",))
-    assert any("in use by another process" in hint for hint in explain.hints(nobody))
+    assert any("in use by another process" in hint for hint in explanation.hints(nobody))
 
 
 def test_hints_tell_of_changes() -> None:
     """What changed since the last good run is a hint for what fails, and only for that."""
     failed = facts(S.FAILED, code=1, changed_fields=("argv", "env.PORT"))
-    assert "configuration changed: argv and env.PORT" in " ".join(explain.hints(failed))
+    assert "configuration changed: argv and env.PORT" in " ".join(explanation.hints(failed))
     fine = facts(S.RUNNING, changed_fields=("argv",), is_outdated=True)
-    assert explain.hints(fine) == [
+    assert explanation.hints(fine) == [
         "it runs with an older declaration; `holdfast restart web` applies it"
     ]
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.file_access import Denials, Located, Root, locate, told
-from holdfast.rules.path_scopes import PathTarget, is_covered
+from holdfast.rules.authority.path_scopes import PathTarget, is_covered
+from holdfast.rules.files import Denials, Located, Root, locate, told
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused, UsageError
 
 PROJECT = Root("project", "/home/me/shop", "/home/me/shop", True)

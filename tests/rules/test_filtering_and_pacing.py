@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.filtering import objection
-from holdfast.rules.pacing import Bucket, is_full, take
-from holdfast.vocabulary.policies import FilterSpec, RateLimit
+from holdfast.rules.authority.filters import objection
+from holdfast.system.token_bucket import Bucket, is_full, take
+from holdfast.vocabulary.specs.policies import FilterSpec, RateLimit
 
 STRICT = FilterSpec(max_length=10, control_characters=False, forbid=("*rm -rf*", "*../*"))
 

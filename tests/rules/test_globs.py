@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.rules.globs import Watched, expression
-from holdfast.vocabulary.service_spec import WatchSpec
+from holdfast.rules.text.globs import Watched, expression
+from holdfast.vocabulary.specs.services import WatchSpec
 
 names = st.text("ab.", min_size=1, max_size=3).filter(lambda it: it.strip("."))
 paths = st.lists(names, min_size=1, max_size=4).map(lambda parts: "/p/" + "/".join(parts))

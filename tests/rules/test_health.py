@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.rules import health
 from holdfast.rules.health import Condition, Plan, Tally
-from holdfast.vocabulary.probe_spec import (
+from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     LogTarget,
     NotifyTarget,
@@ -19,7 +19,7 @@ from holdfast.vocabulary.probe_spec import (
     Role,
     TcpTarget,
 )
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 TCP = TcpTarget(host="127.0.0.1", port=1)
 ROLES: list[tuple[Role, ...]] = [

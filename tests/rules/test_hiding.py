@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.rules.hiding import MOST_VALUES, may_learn, values_of
+from holdfast.rules.secrets import MOST_VALUES, may_learn, values_of
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.probe_spec import HttpTarget, ProbeSpec
-from holdfast.vocabulary.service_spec import DoorSpec, ServiceSpec, Settings
+from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec
+from holdfast.vocabulary.specs.services import DoorSpec, ServiceSpec, Settings
 
 
 def of(env: dict[str, str], settings: Settings | None = None) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.rules import ignoring
+from holdfast.rules.text import ignore_files
 
 PATHS = [
     *("a", "b.log", "a/b", "a/b.log", "a/b/c", "build/x", "a/build/x", "x/y/z/b.log", "#a", "!a"),
@@ -78,12 +78,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ignored(text: str, path: str, folder: Path) -> bool:
     """As a walk from the top finds it: nothing comes back below an ignored folder."""
-    patterns = ignoring.read(text)
+    patterns = ignore_files.read(text)
     names = path.split("/")
     for depth in range(1, len(names) + 1):
         here = names[:depth]
         is_folder = (folder / "/".join(here)).is_dir()
-        if ignoring.verdict(patterns, here, is_folder=is_folder):
+        if ignore_files.verdict(patterns, here, is_folder=is_folder):
             return True
     return False
 
@@ -109,7 +109,7 @@ def test_the_same_files_are_ignored_as_by_git(tree: Path, lines: list[str]) -> N
 
 def test_a_hostile_pattern_takes_no_time() -> None:
     """Stars do not multiply."""
-    patterns = ignoring.read("*a" * 40 + "b\n" + "/".join(["**"] * 50 + ["x"]) + "\n")
+    patterns = ignore_files.read("*a" * 40 + "b\n" + "/".join(["**"] * 50 + ["x"]) + "\n")
     began = time.process_time()
-    assert ignoring.verdict(patterns, ["a" * 250], is_folder=False) is None
+    assert ignore_files.verdict(patterns, ["a" * 250], is_folder=False) is None
     assert time.process_time() - began < 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.rules.lifecycle import (
+from holdfast.rules.lifecycle.table import (
     IGNORED,
     LEGAL,
     REFUSED,

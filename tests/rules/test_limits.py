@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from holdfast.rules import limits
 from holdfast.rules.limits import Measured, Standing, Use
-from holdfast.vocabulary.resource_spec import HostLimits, LimitAction, MemoryLimit
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.resources import HostLimits, LimitAction, MemoryLimit
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 MB = 1_000_000
 percents = st.floats(0, 100)

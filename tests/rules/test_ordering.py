@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.rules.ordering import (
+from holdfast.rules.admission.ordering import (
     DependencyCycle,
     UnknownDependency,
     cycles,

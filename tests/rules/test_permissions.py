@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.rules.permissions import GRANTED, permit, role_of
+from holdfast.rules.authority.permissions import GRANTED, permit, role_of
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission

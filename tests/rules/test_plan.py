@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from holdfast.rules import plan
 from holdfast.rules.plan import APPLIES, Action, Applies, Known, Trace, differences, make
-from holdfast.vocabulary.service_spec import Dependency, LogSpec, RestartSpec, ServiceSpec, StopSpec
+from holdfast.vocabulary.specs.services import (
+    Dependency,
+    LogSpec,
+    RestartSpec,
+    ServiceSpec,
+    StopSpec,
+)
 
 WEB = ServiceSpec(name="web", argv=("web", "--port", "1"), working_dir="/srv", env={"A": "1"})
 OTHER: dict[str, Any] = {

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.rules.path_scopes import PathTarget
-from holdfast.rules.permissions import Circumstances, permit
-from holdfast.rules.policies import (
+from holdfast.rules.authority.path_scopes import PathTarget
+from holdfast.rules.authority.permissions import Circumstances, permit
+from holdfast.rules.authority.policies import (
     Request,
     can_wait,
     could_begin,
@@ -24,7 +24,7 @@ from holdfast.rules.policies import (
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.policies import ALL_DAY, PolicySpec, Window
+from holdfast.vocabulary.specs.policies import ALL_DAY, PolicySpec, Window
 
 MONDAY = datetime(2024, 1, 1, 12, 0, tzinfo=timezone.utc)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules import port_leases as rules
-from holdfast.rules.port_leases import AUTO, Asked, Holder, Lease, NoneFree, Taken
+from holdfast.rules import ports as rules
+from holdfast.rules.ports import AUTO, Asked, Holder, Lease, NoneFree, Taken
 
 SPAN = (8082, 8089)
 

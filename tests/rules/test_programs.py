@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.programs import permit_run
+from holdfast.rules.authority.programs import permit_run
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Run
-from holdfast.vocabulary.mcp_spec import McpSpec
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.vocabulary.specs.mcp import McpSpec
+from holdfast.vocabulary.specs.services import Settings
 
 AGENT = Actor(Role.AGENT, "assistant", None, Door.MCP)
 OWNER = Actor(Role.OWNER, "me")

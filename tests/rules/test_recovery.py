@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.config.command_keys import RECOVERY
-from holdfast.rules import restart
-from holdfast.rules.recovery import ENDING_CAUSES, LIVE_CAUSES, action_for, after_ending
-from holdfast.rules.restart import Again, Counters, Ending, Stay
-from holdfast.vocabulary.service_spec import RestartPolicy, ServiceSpec
-from holdfast.vocabulary.workflow_spec import RecoveryAction, RecoverySpec
+from holdfast.rules.lifecycle import restart
+from holdfast.rules.lifecycle.recovery import ENDING_CAUSES, LIVE_CAUSES, action_for, after_ending
+from holdfast.rules.lifecycle.restart import Again, Counters, Ending, Stay
+from holdfast.vocabulary.specs.services import RestartPolicy, ServiceSpec
+from holdfast.vocabulary.specs.workflows import RecoveryAction, RecoverySpec
 
 actions = st.builds(RecoverySpec, action=st.sampled_from(get_args(RecoveryAction)))
 specs = st.builds(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.rules.restart import (
+from holdfast.rules.lifecycle.restart import (
     Again,
     Counters,
     Decision,
@@ -19,7 +19,7 @@ from holdfast.rules.restart import (
     reason_of,
     spaced,
 )
-from holdfast.vocabulary.service_spec import UNLIMITED, RestartSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import UNLIMITED, RestartSpec, ServiceSpec
 
 MIDDLE = 0.5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.rules.restart import (
+from holdfast.rules.lifecycle.restart import (
     SPACING_SECONDS,
     Again,
     Counters,
@@ -16,7 +16,7 @@ from holdfast.rules.restart import (
     is_start_failure,
     is_success,
 )
-from holdfast.vocabulary.service_spec import UNLIMITED, RestartSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import UNLIMITED, RestartSpec, ServiceSpec
 
 seconds = some.floats(0, 600, allow_nan=False)
 luck = some.floats(0, 1, exclude_max=True)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.rules.schedule import LATE_SECONDS, STEP_BACK_SECONDS, cron_of, look, sleep_seconds
-from holdfast.vocabulary.service_spec import ScheduleSpec
+from holdfast.vocabulary.specs.services import ScheduleSpec
 
 UTC = timezone.utc
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules import sessions as rules
-from holdfast.rules.permissions import permit
+from holdfast.rules.authority.permissions import permit
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Permission
 from holdfast.vocabulary.commands.services import Restart
-from holdfast.vocabulary.mcp_spec import McpSpec
 from holdfast.vocabulary.names import TOOLSETS
 from holdfast.vocabulary.sessions import Owner
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 OWNER = Actor(Role.OWNER, "uid 0 pid 1", door=Door.MCP)
 NAMES = st.sampled_from(["a", "b", "c", "d"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules import texts
+from holdfast.rules.text import encoding as texts
 
 
 @given(st.binary())

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.rules import differences, patching, texts
-from holdfast.rules.unified_diff import FilePatch, parse
+from holdfast.rules.text import differences, encoding, patching
+from holdfast.rules.text.unified_diff import FilePatch, parse
 from holdfast.vocabulary.errors import UsageError
 
 PLAIN = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
@@ -19,14 +19,14 @@ PLAIN = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
 
 def patched(text: str, patch: str) -> patching.Patched:
     one = parse(patch)[0]
-    form = texts.Form(ending=texts.ending_of(text))
+    form = encoding.Form(ending=encoding.ending_of(text))
     return patching.apply(text, form, one.hunks, patching.Effort())
 
 
 def made(before: str, after: str) -> str:
     """A diff as difflib writes it, with the mark of a missing line end."""
     told = ""
-    lines = difflib.unified_diff(texts.lines_of(before), texts.lines_of(after), "a/x", "b/x")
+    lines = difflib.unified_diff(encoding.lines_of(before), encoding.lines_of(after), "a/x", "b/x")
     for line in lines:
         told += line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
     return told
@@ -63,7 +63,7 @@ def test_where_a_part_fits_is_not_looked_for_without_end() -> None:
     with pytest.raises(patching.Misfit, match="takes too long"):
         patched("a\n" * 200_000, hostile)
     one = parse(PLAIN)[0]
-    form = texts.Form(ending="lf")
+    form = encoding.Form(ending="lf")
     assert patching.apply("a\nb\nc\n", form, one.hunks, patching.Effort(0)).offset == 0
 
 

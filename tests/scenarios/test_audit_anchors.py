@@ -17,7 +17,7 @@ import pytest
 from holdfast.adapters import audit_anchors
 from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import Head
-from holdfast.vocabulary.audit_spec import AnchorSpec
+from holdfast.vocabulary.specs.audit import AnchorSpec
 from tests.harness import Hold, wait_for
 
 

@@ -48,7 +48,7 @@ def pids_of(hold: Hold) -> list[int]:
 
 
 def is_held(hold: Hold) -> bool:
-    from holdfast.vocabulary.places import lock_is_held
+    from holdfast.system.places import lock_is_held
 
     return lock_is_held(str(hold.state))
 

@@ -91,7 +91,7 @@ LATE = """
 import sys, time
 from holdfast.cli import up
 from holdfast.cli.main import main
-from holdfast.vocabulary.places import lock_is_held
+from holdfast.system.places import lock_is_held
 
 def wait(call, result):
     while lock_is_held(call.places.state):

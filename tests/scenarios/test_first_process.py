@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.first_process import reap_others
-from holdfast.vocabulary.places import lock_is_held
+from holdfast.system.places import lock_is_held
 from tests.harness import Hold, quick, read_until, started, wait_for
 
 UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]

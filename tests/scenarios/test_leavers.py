@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import run_marks
+from holdfast.system import run_marks
 from tests.harness import Hold, is_alive, kill_9, quick, wait_for
 from tests.keeper.stage import has_cgroups
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper.cgroups import Cgroups
+from holdfast.keeper.processes.cgroups import Cgroups
 from tests.harness import Hold, is_alive, program, wait_for
 from tests.keeper.stage import Stage, has_cgroups, in_a_subreaper
 

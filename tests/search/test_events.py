@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.search import events
 from holdfast.adapters.search.events import EventReader
-from holdfast.rules import excerpts, searching
-from holdfast.rules.excerpts import Excerpt, Place
+from holdfast.rules import search
+from holdfast.rules.text import excerpts
+from holdfast.rules.text.excerpts import Excerpt, Place
 
 PIECES = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 
@@ -107,7 +108,7 @@ def test_long_events_keep_what_matters(
 @given(st.binary(max_size=3000), st.integers(0, 3000), st.integers(30, 500))
 def test_a_line_is_cut_around_the_place(line: bytes, start: int, most: int) -> None:
     """Never longer than asked, and with the place in it."""
-    shown = searching.shown_line(line, min(start, len(line)), most)
+    shown = search.shown_line(line, min(start, len(line)), most)
     assert len(shown.text) <= most + 2
     assert shown.is_cut == (len(line.rstrip(b"\r\n")) > most)
 
@@ -154,5 +155,5 @@ def test_another_text_is_noticed(text: bytes, where: int) -> None:
 def test_places_survive_being_written(path: str, line: int) -> None:
     """A cursor gives back what was put into it."""
     path = path.encode("utf-8", "ignore").decode()
-    assert searching.file_place(searching.FilePlace(path, line).encode()) == (path, line)
-    assert searching.log_place(searching.LogPlace(path, line).encode()) == (path, line)
+    assert search.file_place(search.FilePlace(path, line).encode()) == (path, line)
+    assert search.log_place(search.LogPlace(path, line).encode()) == (path, line)

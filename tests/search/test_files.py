@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.search import program
-from holdfast.app.handlers import searching
+from holdfast.app.handlers.search import files
 from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
 from tests.git.desk import Desk
 
@@ -308,7 +308,7 @@ def test_files_that_were_not_proven_in_time_come_next(
     desk: Desk, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next page begins with them: none is left out, none is told twice."""
-    monkeypatch.setattr(searching, "_AT_ONCE", 3)
+    monkeypatch.setattr(files, "_AT_ONCE", 3)
     run, proofs = desk.finding.run, 0
 
     async def slow(words: Any, folder: str, take: Any) -> Any:

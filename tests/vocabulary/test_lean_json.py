@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast import lean_json
+from holdfast.system import lean_json
 from tests.harness import PYTHON
 
 VALUES = some.recursive(
@@ -74,7 +74,7 @@ def test_garbage_is_an_error_of_the_same_kind(line: bytes) -> None:
 def test_garbage_is_an_error_where_the_library_is_not_loaded() -> None:
     """Its compiled code tells of no error then, which must be one nevertheless."""
     code = (
-        "import sys, ast; from holdfast import lean_json; bad = []\n"
+        "import sys, ast; from holdfast.system import lean_json; bad = []\n"
         "for line in ast.literal_eval(sys.argv[1]):\n"
         "    try: bad.append(lean_json.loads(line))\n"
         "    except ValueError: continue\n"

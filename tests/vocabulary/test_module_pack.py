@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.module_pack import Pack
+from holdfast.system.module_pack import Pack
 
 SOURCES = str(Path(holdfast.__file__).parent.parent)
 PROGRAM = """
 import json, sys
 folder, what = sys.argv[1:]
 sys.path[:0] = [{sources!r}, *{more!r}, folder]
-from holdfast.module_pack import Pack
+from holdfast.system.module_pack import Pack
 pack = Pack("shop", folder)
 pack.use()
 import shop.till, {also}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from holdfast.vocabulary.patterns import pattern
+from holdfast.system.patterns import pattern
 
 
 def test_a_later_pattern_matches_as_an_early_one() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.vocabulary.readers import reader
-from holdfast.vocabulary.service_spec import RestartSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import RestartSpec, ServiceSpec
 
 
 def test_what_is_left_out_is_as_it_was() -> None:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from holdfast.vocabulary.hiding import Hider
+from holdfast.secrets.hider import Hider
 from tests.logbook.private_keys import KEYS
 
 HIDER = Hider()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.vocabulary.secrets import (
+from holdfast.secrets.redaction import (
     HIDDEN,
     is_secret_name,
     redact,

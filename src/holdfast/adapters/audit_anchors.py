@@ -24,8 +24,8 @@ import msgspec
 
 from holdfast.adapters.audit_log import Head
 from holdfast.adapters.own_log import logger
-from holdfast.vocabulary.audit_spec import AnchorSpec
-from holdfast.vocabulary.secrets import shown_address
+from holdfast.secrets.redaction import shown_address
+from holdfast.vocabulary.specs.audit import AnchorSpec
 
 TRIES = 3
 RETRY_SECONDS = 2.0

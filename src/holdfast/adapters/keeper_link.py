@@ -21,7 +21,8 @@ import msgspec
 from holdfast.adapters.keeper_errors import error_of, log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.succession import Succession, close_all
-from holdfast.keeper import handover, wire
+from holdfast.keeper import handover
+from holdfast.keeper.protocol import wire
 from holdfast.vocabulary.errors import KeeperGone
 
 PROTOCOL = 1

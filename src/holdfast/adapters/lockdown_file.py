@@ -9,9 +9,9 @@ import os
 
 import msgspec
 
-from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
-from holdfast.plain_file import read_plain
+from holdfast.system import private_file
+from holdfast.system.plain_file import read_plain
 from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.readers import reader
 

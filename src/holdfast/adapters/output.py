@@ -14,10 +14,10 @@ from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lines import LineAssembler
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.commands.output import Logs
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import LogLine
-from holdfast.vocabulary.secrets import hider
 
 _BATCH_LINES = 5_000
 _BATCH_BYTES = 512 * 1024

@@ -18,10 +18,10 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from holdfast.plain_file import open_plain
-from holdfast.vocabulary.places import generations
+from holdfast.secrets.redaction import redact, redact_value
+from holdfast.system.places import generations
+from holdfast.system.plain_file import open_plain
 from holdfast.vocabulary.printable import printable, printable_lines
-from holdfast.vocabulary.secrets import redact, redact_value
 
 if TYPE_CHECKING:
     import asyncio

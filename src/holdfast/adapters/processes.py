@@ -12,13 +12,13 @@ import time
 
 import msgspec
 
-from holdfast import kinship
+from holdfast.secrets.redaction import redact_arguments
+from holdfast.system import process_identity
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.results import ProcessInfo
-from holdfast.vocabulary.secrets import redact_arguments
 
 if sys.platform == "darwin":
-    from holdfast import darwin
+    from holdfast.system import darwin
 
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Where some Pythons find their own library."""
@@ -51,9 +51,9 @@ def preload() -> None:
 
 def peer_of(sock: socket.socket) -> Peer:
     """Who connected, as the kernel says."""
-    uid, pid = kinship.credentials(sock)
+    uid, pid = process_identity.credentials(sock)
     found = process(pid) if pid > 0 else None
-    return Peer(uid, None if kinship.has_left(sock) else found)
+    return Peer(uid, None if process_identity.has_left(sock) else found)
 
 
 def process(pid: int) -> Process | None:
@@ -199,7 +199,7 @@ def _folder(process: object) -> str:
 
 def holder_of_port(port: int) -> str | None:
     """Who listens on a port, as command and pid; None if that cannot be told. Slow."""
-    from holdfast.adapters.port_holders import command_of
+    from holdfast.adapters.ports.holders import command_of
 
     pid = _listener(port)
     command = "" if pid is None else command_of(pid)
@@ -218,7 +218,7 @@ def listener(port: int) -> tuple[int, str] | None:
 
 
 def _listener(port: int) -> int | None:
-    from holdfast.adapters.port_holders import sockets
+    from holdfast.adapters.ports.holders import sockets
 
     return next((pid for number, _, pid in sockets() if number == port and pid is not None), None)
 

@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from holdfast.adapters import private_file
 from holdfast.adapters.own_log import logger
-from holdfast.plain_file import read_plain
+from holdfast.system import private_file
+from holdfast.system.plain_file import read_plain
 from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.readers import reader

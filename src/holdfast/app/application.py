@@ -14,18 +14,18 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.app import file_targets, path_denials, scoping
-from holdfast.app.auditing import Auditor
-from holdfast.app.confirming import Confirmations
+from holdfast.app.audit.auditor import Auditor
+from holdfast.app.authority import file_targets, path_denials, scoping
+from holdfast.app.authority.approvals import Confirmations
+from holdfast.app.authority.identities import Identities
+from holdfast.app.authority.request_checks import Scrutiny, local
+from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.app.followed import Followed
-from holdfast.app.identities import Identities
-from holdfast.app.live_streams import LiveStreams
 from holdfast.app.registry import Handler, handler_for
-from holdfast.app.scrutiny import Scrutiny, local
-from holdfast.app.standing import Supervised
-from holdfast.engine.tallies import Tallies
-from holdfast.rules.permissions import Verdict, permit
-from holdfast.rules.policies import next_turn
+from holdfast.app.streams import LiveStreams
+from holdfast.engine.metrics.tallies import Tallies
+from holdfast.rules.authority.permissions import Verdict, permit
+from holdfast.rules.authority.policies import next_turn
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Effect
@@ -102,7 +102,7 @@ class Application:
         circumstances = self._scrutiny.circumstances(command, is_approved=is_approved)
         verdict = permit(actor, command, targets, allowed, circumstances, files)
         if verdict.is_allowed and command.carries_commands:
-            from holdfast.rules.commands import permit_commands
+            from holdfast.rules.authority.commands import permit_commands
 
             carried = permit_commands(actor, command, settings)
             if not carried.is_allowed:
@@ -196,7 +196,7 @@ class Application:
 
     def _limited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
         """As for others, but nothing is told of services that it may not see."""
-        from holdfast.app import limiting
+        from holdfast.app.authority import limited_answers
 
         def may_see(name: str) -> bool:
             target = scoping.target_of(self._context.roster, name)
@@ -208,8 +208,8 @@ class Application:
             else:
                 answer = handler(self._context, command)
         except UnknownService as error:
-            raise limiting.nameless(error) from None
-        return limiting.limited(answer, may_see, actor.session)
+            raise limited_answers.nameless(error) from None
+        return limited_answers.limited(answer, may_see, actor.session)
 
     def _audited(self, actor: Actor, command: Command, reason: str, handler: Handler) -> Answer:
         """Every ending of the command is on record before it is answered."""

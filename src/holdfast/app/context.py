@@ -14,41 +14,41 @@ import msgspec
 from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
-from holdfast.adapters.port_registry import PortRegistry
-from holdfast.adapters.state_store import StateStore
+from holdfast.adapters.ports.registry import PortRegistry
+from holdfast.adapters.store.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
-from holdfast.app.auditing import Auditor
-from holdfast.app.repeats import Repeats
-from holdfast.engine.authority import Authority
+from holdfast.app.audit.auditor import Auditor
+from holdfast.app.idempotency import Repeats
+from holdfast.engine.admission.host_capacity import HostRoom
+from holdfast.engine.alerts.alerting import Trouble
+from holdfast.engine.authority.authority import Authority
 from holdfast.engine.caller import CallersEnvironment
 from holdfast.engine.event_bus import EventBus
-from holdfast.engine.gate import Gate
-from holdfast.engine.health_monitor import HealthMonitor
-from holdfast.engine.hiding import Hiding
-from holdfast.engine.host_room import HostRoom
-from holdfast.engine.recorded_bytes import RecordedBytes
-from holdfast.engine.resource_monitor import ResourceMonitor
-from holdfast.engine.rolling import Rolling
+from holdfast.engine.gate.gate import Gate
+from holdfast.engine.health.monitor import HealthMonitor
+from holdfast.engine.instances.rolling import Rolling
+from holdfast.engine.instances.scaling import Scaling
+from holdfast.engine.metrics.monitor import ResourceMonitor
+from holdfast.engine.output.recorded_bytes import RecordedBytes
+from holdfast.engine.output.watches import Watches
 from holdfast.engine.roster import Roster
-from holdfast.engine.scaling import Scaling
 from holdfast.engine.schedules import Schedules
-from holdfast.engine.sessions import Sessions
+from holdfast.engine.secrets import Hiding
+from holdfast.engine.sessions.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
 from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
-from holdfast.engine.trouble import Trouble
-from holdfast.engine.watches import Watches
-from holdfast.engine.workflows import Workflows
-from holdfast.vocabulary.places import CONFIG_NAMES, folder_name
-from holdfast.vocabulary.service_spec import Configuration, HttpSpec
+from holdfast.engine.workflows.workflows import Workflows
+from holdfast.system.places import CONFIG_NAMES, folder_name
+from holdfast.vocabulary.specs.services import Configuration, HttpSpec
 
 if TYPE_CHECKING:
     from holdfast.adapters.files.service import Files
-    from holdfast.engine.checkpoints import Checkpoints
-    from holdfast.engine.known_status import KnownStatus
-    from holdfast.engine.repositories import Repositories
-    from holdfast.engine.searches import Searches
+    from holdfast.engine.git.checkpoints import Checkpoints
+    from holdfast.engine.git.repositories import Repositories
+    from holdfast.engine.git.status_cache import KnownStatus
+    from holdfast.engine.search import Searches
 
 MOST_SEARCHES = 16
 T = TypeVar("T")
@@ -105,26 +105,26 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def repositories(self) -> Repositories:
-        from holdfast.engine.repositories import Repositories
+        from holdfast.engine.git.repositories import Repositories
 
         spec = lambda: self.settings.now.git  # noqa: E731
         return Repositories(self.tasks, self.in_thread, CallersEnvironment(self.link), spec)
 
     @cached_property
     def known_status(self) -> KnownStatus:
-        from holdfast.engine.known_status import KnownStatus
+        from holdfast.engine.git.status_cache import KnownStatus
 
         return KnownStatus(self.repositories, self.in_thread)
 
     @cached_property
     def finding(self) -> Searches:
-        from holdfast.engine.searches import Searches
+        from holdfast.engine.search import Searches
 
         return Searches(self.tasks, self.in_thread, CallersEnvironment(self.link))
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
-        from holdfast.engine.checkpoints import Checkpoints
+        from holdfast.engine.git.checkpoints import Checkpoints
 
         return Checkpoints(self.repositories, self.in_thread, self.state, lambda: self.files.roots)
 

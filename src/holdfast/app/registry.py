@@ -17,14 +17,14 @@ from holdfast.vocabulary.commands import COMMANDS, Command
 Handler = Callable[[Any, Any], Any]
 
 PLACES: dict[str, tuple[str, ...]] = {
-    "alerting": ("alerts",),
+    "alerts": ("alerts",),
     "authority": (
         *("get_mode", "set_mode", "lockdown", "unlock"),
         *("approvals", "approve", "reject"),
     ),
-    "browsing": ("create_login", "log_in", "log_out", "hand_over", "report_refusal"),
-    "checkpoints": ("checkpoint", "checkpoints", "restore_checkpoint"),
-    "custom": (
+    "browser": ("create_login", "log_in", "log_out", "hand_over", "report_refusal"),
+    "git.checkpoints": ("checkpoint", "checkpoints", "restore_checkpoint"),
+    "workflows": (
         "custom_restart",
         "execute_command",
         "run_workflow",
@@ -32,14 +32,14 @@ PLACES: dict[str, tuple[str, ...]] = {
         "workflows",
     ),
     "declaring": ("up", "run", "adopt"),
-    "explaining": ("explain",),
+    "explain": ("explain",),
     "files": (
         *("read_file", "list_files", "file_changes"),
         *("write_file", "edit_file", "apply_patch", "undo_files"),
     ),
-    "git": ("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
-    "git_branching": ("git_switch", "git_stash", "git_tag"),
-    "git_changes": ("git_add", "git_commit", "git_restore"),
+    "git.reading": ("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
+    "git.branching": ("git_switch", "git_stash", "git_tag"),
+    "git.changing": ("git_add", "git_commit", "git_restore"),
     "health": ("health_check",),
     "history": ("events", "runs"),
     "holdfast": ("hello", "prune", "upgrade", "shutdown"),
@@ -48,9 +48,9 @@ PLACES: dict[str, tuple[str, ...]] = {
     "metrics": ("metrics",),
     "output": ("logs", "open_output", "watch", "send_input", "resize"),
     "ports": ("ports",),
-    "reloading": ("plan", "reload"),
-    "log_searching": ("search_logs",),
-    "searching": ("search",),
+    "configuration": ("plan", "reload"),
+    "search.logs": ("search_logs",),
+    "search.files": ("search",),
     "security": ("create_token", "list_tokens", "revoke_token", "audit"),
     "services": ("start", "stop", "restart", "remove"),
     "sessions": (
@@ -89,7 +89,7 @@ def handler_for(command: Command, actor: Actor) -> Handler:
     known = handler_of(command)
     handler: Handler = partial(known, actor=actor) if command.name in TELLS_ACTOR else known
     if command.changes_files and actor.session is not None:
-        from holdfast.app.handlers.checkpoints import checkpointed
+        from holdfast.app.handlers.git.checkpoints import checkpointed
 
         handler = checkpointed(handler, actor.session)
     return handler

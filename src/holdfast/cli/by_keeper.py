@@ -12,9 +12,9 @@ from typing import Any
 from holdfast.cli.call import Call
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.reach import SupervisorAway, SupervisorHung
+from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
 from holdfast.vocabulary.names import OWN_NAMES
-from holdfast.vocabulary.places import lock_is_held
 from holdfast.vocabulary.quantities import signal_name
 
 STOP_MARGIN_SECONDS = 15.0

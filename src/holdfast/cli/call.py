@@ -11,8 +11,8 @@ import sys
 from holdfast.cli.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.reach import HUNG_SECONDS, reach
+from holdfast.system.places import Places, find_places
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.places import Places, find_places
 from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
 
 TYPE_CHECKING = False

@@ -238,7 +238,7 @@ def check_descriptors() -> Check:
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if sys.platform == "darwin":
-        from holdfast.darwin import OPEN_MAX
+        from holdfast.system.darwin import OPEN_MAX
 
         # It says «infinite», and refuses more than that.
         hard = min(hard, OPEN_MAX)

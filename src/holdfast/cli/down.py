@@ -12,9 +12,9 @@ from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how, events_in
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.reach import Outlived, SupervisorAway, keeper_facts, reach
+from holdfast.system.places import keeper_note, lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
 from holdfast.vocabulary.names import OWN_NAMES
-from holdfast.vocabulary.places import keeper_note, lock_is_held
 
 GONE_SECONDS = 30.0
 LAST_STEPS_SECONDS = 2.0

@@ -15,8 +15,8 @@ from holdfast.cli.interrupts import patience
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.keeper_line import KeeperLine
 from holdfast.client.reach import Outlived, SupervisorAway
+from holdfast.secrets.redaction import learn
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut, UsageError
-from holdfast.vocabulary.secrets import learn
 
 KEEPER_SECONDS = 2.0
 LEAST_SECONDS = 0.1

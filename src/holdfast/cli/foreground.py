@@ -24,8 +24,8 @@ from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.launch import KeeperProcess
 from holdfast.client.reach import SupervisorAway, reach
 from holdfast.logbook.cursors import Cursor
+from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
-from holdfast.vocabulary.places import lock_is_held
 
 TOLD_EVENTS = frozenset(
     {

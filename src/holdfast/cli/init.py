@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.cli import procfile
+from holdfast.system.places import CONFIG_NAMES
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import is_service_name
-from holdfast.vocabulary.places import CONFIG_NAMES
 
 BELOW = ("frontend", "client", "web", "backend", "server", "api")
 LARGEST_READ = 256 * 1024

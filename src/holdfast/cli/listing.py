@@ -13,8 +13,8 @@ from typing import Any
 from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.client.connection import Connection
+from holdfast.system.places import keeper_note, lock_is_held, states_root
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.places import keeper_note, lock_is_held, states_root
 
 HEADS = ("PROJECT", "STATE", "KEEPER", "SERVICES", "VERSION", "STATE FOLDER")
 ANSWER_SECONDS = 0.5

@@ -19,10 +19,10 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.redaction import hider
+from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, UsageError
 from holdfast.vocabulary.names import OWN_NAMES
-from holdfast.vocabulary.places import lock_is_held
-from holdfast.vocabulary.secrets import hider
 
 
 class Part(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from holdfast.system.places import Places, find_places
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import TOOLSETS
-from holdfast.vocabulary.places import Places, find_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import select
 import time
 
 from holdfast.cli.mcp_session import decide, nobody_there
-from holdfast.lean_json import dumps, encoded, loads
+from holdfast.system.lean_json import dumps, encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.mcp_session import Sessions
-    from holdfast.vocabulary.places import Places
+    from holdfast.system.places import Places
 
     Message = dict[str, Any]
 

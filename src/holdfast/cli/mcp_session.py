@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from holdfast.vocabulary.places import Places
+    from holdfast.system.places import Places
 
 FIRST_ANSWER_SECONDS = 1.5
 

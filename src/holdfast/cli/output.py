@@ -18,9 +18,9 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.printable import printable_colours
-from holdfast.vocabulary.secrets import hider
 
 UNTOLD_NOTES = frozenset({"run"})
 LOST_NOTES = frozenset({"gap", "missing"})

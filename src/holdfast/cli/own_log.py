@@ -10,8 +10,8 @@ import os
 import re
 import sys
 
-from holdfast.plain_file import open_plain
-from holdfast.vocabulary.places import generations
+from holdfast.system.places import generations
+from holdfast.system.plain_file import open_plain
 
 QUIET = frozenset({"trace", "debug", "info"})
 PIECE_BYTES = 65536

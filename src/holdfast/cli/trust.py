@@ -11,8 +11,8 @@ import os
 import sys
 import time
 
+from holdfast.system.places import folder_name, lock_is_held, states_root
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.places import folder_name, lock_is_held, states_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from holdfast.cli import trust
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.launch import ensure_running, own_keeper
 from holdfast.client.reach import SupervisorAway
+from holdfast.system.places import CONFIG_NAMES, how_to_write, unread_beside
 from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
-from holdfast.vocabulary.places import CONFIG_NAMES, how_to_write, unread_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

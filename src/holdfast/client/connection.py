@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from holdfast.lean_json import encoded, loads
+from holdfast.system.lean_json import encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UsageError
 
 TYPE_CHECKING = False

@@ -15,8 +15,9 @@ from errno import E2BIG
 import holdfast
 from holdfast.client.connection import Connection, error_from
 from holdfast.client.reach import SupervisorAway, reach
-from holdfast.lean_json import encoded, loads
-from holdfast.plain_file import open_plain
+from holdfast.system.lean_json import encoded, loads
+from holdfast.system.places import Places, digest, lock_is_held, states_root
+from holdfast.system.plain_file import open_plain
 from holdfast.vocabulary.errors import (
     Failed,
     HoldfastError,
@@ -25,7 +26,6 @@ from holdfast.vocabulary.errors import (
     TimedOut,
     UsageError,
 )
-from holdfast.vocabulary.places import Places, digest, lock_is_held, states_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | 
 
 def own_keeper(places: Places) -> KeeperProcess | None:
     """The keeper that is there, if this process started it."""
-    from holdfast.vocabulary.places import keeper_note
+    from holdfast.system.places import keeper_note
 
     pid = keeper_note(places.state).get("pid")
     if not isinstance(pid, int) or pid <= 0:

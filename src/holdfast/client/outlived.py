@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.lean_json import loads
+from holdfast.system.lean_json import loads
 from holdfast.vocabulary.names import GATE_SERVICE
 
 if sys.platform == "darwin":
-    from holdfast import darwin
+    from holdfast.system import darwin
 
 BUSY_SECONDS = 0.5
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 
-from holdfast import __version__, claims
+from holdfast import __version__
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.client.versions import check_versions
+from holdfast.system import claims
+from holdfast.system.places import Places, keeper_note, lock_is_held
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
-from holdfast.vocabulary.places import Places, keeper_note, lock_is_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.adapters.own_log import logger
+from holdfast.secrets.redaction import redact, redact_value
 from holdfast.vocabulary.errors import HoldfastError, Internal
-from holdfast.vocabulary.secrets import redact, redact_value
 
 _log = logger("doors")
 

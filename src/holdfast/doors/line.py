@@ -16,8 +16,8 @@ from typing import Any
 
 from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
-from holdfast.app.confirming import Waiting
-from holdfast.app.live_streams import LiveStream
+from holdfast.app.authority.approvals import Waiting
+from holdfast.app.streams import LiveStream
 from holdfast.doors.failures import told
 from holdfast.doors.lines import Connections, LinesConnection
 from holdfast.vocabulary import codec

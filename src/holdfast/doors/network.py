@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.app.application import Application
-from holdfast.engine.listeners import Listener, Listeners, PortTaken
+from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.service_spec import DoorSpec, Settings
+from holdfast.vocabulary.specs.services import DoorSpec, Settings
 
 if TYPE_CHECKING:
     from holdfast.doors.tcp import TcpDoor
-    from holdfast.engine.taken_ports import TakenPorts
+    from holdfast.engine.gate.taken_ports import TakenPorts
 
 _log = logger("doors")
 

@@ -16,12 +16,12 @@ from contextlib import aclosing
 from typing import Any
 
 from holdfast.app.application import Application
-from holdfast.app.confirming import Waiting
-from holdfast.app.live_streams import LiveStream
-from holdfast.doors import wording, words
+from holdfast.app.authority.approvals import Waiting
+from holdfast.app.streams import LiveStream
+from holdfast.doors import tcp_answers, tcp_words
 from holdfast.doors.failures import told
 from holdfast.doors.lines import Connections, LinesConnection
-from holdfast.doors.words import Request
+from holdfast.doors.tcp_words import Request
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.addresses import is_loopback
@@ -159,7 +159,7 @@ class TcpConnection(LinesConnection):
 
     def _take(self, line: bytes) -> None:
         is_new, self._is_new = self._is_new, False
-        if is_new and words.is_http(line):
+        if is_new and tcp_words.is_http(line):
             self._application.who.refuse_stranger(Door.TCP, "HTTP", "this door speaks no HTTP")
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_NO_HTTP)}\r\n"
             self._write(head.encode() + b"Connection: close\r\n\r\n" + _NO_HTTP)
@@ -180,9 +180,9 @@ class TcpConnection(LinesConnection):
             line = self._waiting.popleft()
             self._waiting_bytes -= len(line)
             try:
-                request = words.parse(line)
+                request = tcp_words.parse(line)
             except Exception as error:  # noqa: BLE001 - the border of the door
-                self._say_failure(None, told(error), words.is_json(line))
+                self._say_failure(None, told(error), tcp_words.is_json(line))
                 continue
             if request.id is None:
                 await self._serve(request)
@@ -202,7 +202,7 @@ class TcpConnection(LinesConnection):
                 case "token":
                     self._say(request, {"message": f"hello, {actor.name}"})
                 case "help":
-                    self._say(request, {"message": words.HELP})
+                    self._say(request, {"message": tcp_words.HELP})
                 case "quit":
                     self._say(request, {"message": "bye"})
                     self.hang_up()
@@ -261,13 +261,13 @@ class TcpConnection(LinesConnection):
         if request.is_json:
             self._write(codec.answer(request.id, result))
         else:
-            self._write(wording.of_result(result).encode() + b"\n")
+            self._write(tcp_answers.of_result(result).encode() + b"\n")
 
     def _say_failure(self, request_id: object, error: HoldfastError, is_json: bool) -> None:
         if is_json:
             self._write(codec.failure(request_id, error))
         else:
-            self._write(wording.of_error(error).encode() + b"\n")
+            self._write(tcp_answers.of_error(error).encode() + b"\n")
 
     def _on_silence(self) -> None:
         if self._actor.role is Role.STRANGER:

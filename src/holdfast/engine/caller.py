@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.engine.ports import Keeper
+from holdfast.engine.runner.environment import Keeper
 
 KEPT = "caller"
 

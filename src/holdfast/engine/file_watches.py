@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.attendants import Attendant
-from holdfast.engine.ports import Ports, Timer
+from holdfast.engine.runner.environment import Ports, Timer
+from holdfast.engine.runner.observers import Attendant
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal
-from holdfast.vocabulary.service_spec import WatchSpec
+from holdfast.vocabulary.specs.services import WatchSpec
 from holdfast.vocabulary.states import Desired, State
 
 if TYPE_CHECKING:
-    from holdfast.adapters.file_watch import FileWatch
+    from holdfast.adapters.watch.file_watch import FileWatch
 
 LONGEST_SECONDS = 5.0
 """Files that never rest do not hold a restart back for longer, unless `debounce` is longer."""

@@ -1,110 +1,173 @@
-"""What a runner needs of the outside, so that tests replay histories with fakes.
+"""Ports of services: leased before a start, given to the process, kept for the next one.
 
-The real ones are `adapters.keeper_link`, `adapters.state_store` and the event loop.
+Stands behind whoever else admits starts: nothing is asked for a service that wants no port.
+What runs keeps its ports over the death of a supervisor; the keeper remembers them.
 """
 
 from __future__ import annotations
 
-import time
+import asyncio
+import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from holdfast.adapters.state_tables import OpenRun, ServiceRecord
-from holdfast.engine.attendants import Attendants
-from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.workflow_spec import RecoverySpec
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.ports.registry import PortRegistry
+from holdfast.engine.runner.environment import Admission, Keeper
+from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.service import PORTS
+from holdfast.rules import ports as rules
+from holdfast.rules.ports import NoneFree, Taken
+from holdfast.vocabulary.specs.services import Settings
 
-Reply = dict[str, Any]
+STAGE = "port"
+_log = logger("ports")
 
-
-class Keeper(Protocol):
-    """The one who holds processes. Replies come back in the order of the requests."""
-
-    def request(self, message: dict[str, Any], then: Callable[[Reply], None]) -> None: ...
-
-    def keep(self, key: str, value: str | None) -> None: ...
-
-    @property
-    def kept(self) -> Mapping[str, str]:
-        """What was put into its memory, by this supervisor or an earlier one."""
-
-    @property
-    def boot_id(self) -> str: ...
+InThread = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""Do something that blocks; the second is called with what came of it, or the exception."""
 
 
-class Recorder(Protocol):
-    """Where facts go; one turn of the loop is one transaction."""
+def in_thread_of(loop: asyncio.AbstractEventLoop) -> InThread:
+    """What blocks is done elsewhere than on this loop, in the order in which it is asked: who
+    gives a port up and leases one again has it in the end."""
+    thread = ThreadPoolExecutor(1, "ports")
 
-    def event(
-        self, kind: Kind, service: str | None = None, run_id: str | None = None, **data: Any
-    ) -> None: ...
+    def in_thread(work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        def unless_over() -> Any:
+            return None if loop.is_closed() else work()
 
-    def save_service(self, name: str, record: Callable[[], ServiceRecord]) -> None: ...
+        def ended(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled() and not loop.is_closed():
+                then(future.exception() or future.result())
 
-    def remove_service(self, name: str) -> None: ...
+        loop.run_in_executor(thread, unless_over).add_done_callback(ended)
 
-    def run_started(self, run: OpenRun) -> None: ...
-
-    def run_ended(self, facts: dict[str, Any], signal: str | None, reason: str) -> None: ...
-
-    def forget(self, run_id: str) -> None: ...
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
+    return in_thread
 
 
-class Clock:
-    """Monotonic time for durations, wall time for what people read."""
+class PortLeases(Attendant):
+    """Admits a start when those behind it do and its ports are leased."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    def __init__(
+        self,
+        inner: Admission,
+        registry: PortRegistry,
+        keeper: Keeper,
+        in_thread: InThread,
+        describe: Callable[[int], str] | None = None,
+    ) -> None:
+        self.registry = registry
+        self._inner = inner
+        self._keeper = keeper
+        self._in_thread = in_thread
+        self._describe = describe or _described
+        self._span = rules.DEFAULT_RANGE
+        self._asked: dict[str, int] = {}
+        self._numbers = itertools.count()
+        self._active: set[str] = set()
 
-    def time(self) -> float:
-        return time.time()
-
-
-class Admission(Protocol):
-    """Who says when a start may begin: what it needs is there, and the host has room."""
-
-    def admit(self, service: Any, begin: Callable[[], None]) -> None:
-        """Call `begin` now or later; asked again, only the newest counts."""
-
-    def withdraw(self, service: Any) -> None:
-        """It is not to be started any more."""
-
-
-class Open:
-    """Everybody may start at once."""
+    def use(self, settings: Settings) -> None:
+        self._span = settings.port_range
 
     def admit(self, service: Any, begin: Callable[[], None]) -> None:
-        begin()
+        self._asked.pop(service.name, None)
+        if service.declaration.spec.ports:
+            self._inner.admit(service, lambda: self._lease(service, begin))
+        else:
+            self._give_up(service)
+            self._inner.admit(service, begin)
 
     def withdraw(self, service: Any) -> None:
-        """Nobody waits."""
+        self._asked.pop(service.name, None)
+        self._inner.withdraw(service)
+
+    def spawning(self, runner: Any, message: dict[str, Any]) -> None:
+        if runner.ports:
+            _put(message, runner.ports)
+
+    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        if overlap.runner.ports:
+            _put(message, overlap.runner.ports)
+
+    def changed(self, runner: Any) -> None:
+        if runner.run is None and runner.name in self._active and runner.name not in self._asked:
+            self._active.discard(runner.name)
+            self._later(partial(self.registry.rest, runner.name))
+
+    def removed(self, runner: Any) -> None:
+        self._give_up(runner)
+
+    def run_began(self, runner: Any) -> None:
+        if runner.ports:
+            self._active.add(runner.name)
+
+    def _lease(self, service: Any, begin: Callable[[], None]) -> None:
+        number = self._asked[service.name] = next(self._numbers)
+        wanted = dict(service.declaration.spec.ports)
+
+        def lease() -> dict[str, int] | str:
+            try:
+                return self.registry.lease(service.name, wanted, self._span)
+            except Taken as taken:
+                return self._why(taken)
+            except NoneFree:
+                return f"no port from {self._span[0]} to {self._span[1]} is free"
+
+        def then(found: Any) -> None:
+            if self._asked.get(service.name) != number:
+                return  # it was withdrawn, or asked for again
+            del self._asked[service.name]
+            if isinstance(found, dict):
+                self._active.add(service.name)
+                self._give(service, found)
+                begin()
+            else:
+                reason = found if isinstance(found, str) else f"no port was leased: {found}"
+                service.cannot_start(reason, STAGE)
+
+        self._in_thread(lease, then)
+
+    def _why(self, taken: Taken) -> str:
+        if taken.lease is not None:
+            whose = f"{taken.lease.service} of {taken.lease.project}"
+            return f"port {taken.port} is leased to {whose}"
+        # It is read later, when the holder may have gone: `holdfast ports` tells how it is then.
+        return f"port {taken.port} was held by {self._describe(taken.port)}"
+
+    def _give_up(self, service: Any) -> None:
+        if service.ports:
+            self._active.discard(service.name)
+            self._give(service, None)
+            self._later(partial(self.registry.forget, service.name))
+
+    def _give(self, service: Any, ports: dict[str, int] | None) -> None:
+        if service.ports == ports:
+            return
+        service.ports = ports
+        kept = None if ports is None else msgspec.json.encode(ports).decode()
+        self._keeper.keep(PORTS + service.name, kept)
+
+    def _later(self, work: Callable[[], None]) -> None:
+        def then(found: Any) -> None:
+            if isinstance(found, Exception):
+                _log.warning("the registry of ports cannot be written: %s", found)
+
+        self._in_thread(work, then)
 
 
-class Remedies(Protocol):
-    """Who runs the commands of a service's `recovery:`."""
+def _described(port: int) -> str:
+    from holdfast.adapters.ports import holders
 
-    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None: ...
-
-
-class NoRemedies:
-    """Nobody does."""
-
-    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
-        """Nothing is run."""
+    return holders.described(port)
 
 
-class Ports(msgspec.Struct, frozen=True):
-    keeper: Keeper
-    recorder: Recorder
-    clock: Clock
-    random: Callable[[], float]
-    call_later: Callable[[float, Callable[[], None]], Timer]
-    admission: Admission
-    attendants: Attendants
-    remedies: Remedies = NoRemedies()
+def _put(message: dict[str, Any], ports: Mapping[str, int]) -> None:
+    """Tell a process its ports: by variables, and where the command asks for them."""
+    message["argv"] = [rules.fill(word, ports) for word in message["argv"]]
+    filled = {name: rules.fill(value, ports) for name, value in message["env"].items()}
+    told = {rules.variable(name): str(port) for name, port in ports.items()}
+    message["env"] = {**told, **filled}

@@ -15,22 +15,22 @@ import msgspec
 from msgspec import structs
 
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.state_tables import Loaded, OpenRun, ServiceRecord
-from holdfast.engine import exits, overlap
-from holdfast.engine.answers import NewFuture
-from holdfast.engine.declaration import ENVIRON, Declaration, Kept
-from holdfast.engine.ports import Ports
-from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.adapters.store.state_tables import Loaded, OpenRun, ServiceRecord
+from holdfast.engine.runner import exits, overlap
+from holdfast.engine.runner.declaration import ENVIRON, Declaration, Kept
+from holdfast.engine.runner.environment import Ports
+from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.service import ENDED
+from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.selectors import Selectors
-from holdfast.engine.service import ENDED
-from holdfast.engine.service_runner import ServiceRunner
-from holdfast.rules import ordering
+from holdfast.rules.admission import ordering
 from holdfast.vocabulary.commands.services import START_SECONDS
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Outcome
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 _log = logger("roster")

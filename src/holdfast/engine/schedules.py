@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.attendants import Attendant
-from holdfast.engine.ports import Ports, Timer
+from holdfast.engine.runner.environment import Ports, Timer
+from holdfast.engine.runner.observers import Attendant
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome
-from holdfast.vocabulary.service_spec import ScheduleSpec, ServiceSpec
+from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from holdfast.vocabulary.errors import UnknownService, UsageError
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 GROUP, TAG = "group:", "tag:"
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.engine.ports import Keeper
-from holdfast.vocabulary.service_spec import Settings
+from holdfast.engine.runner.environment import Keeper
+from holdfast.vocabulary.specs.services import Settings
 
 KEPT = "settings"
 _log = logger("settings")

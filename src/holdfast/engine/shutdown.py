@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.state_store import StateStore
-from holdfast.engine.gate import Gate
-from holdfast.engine.live_run import LastExit
+from holdfast.adapters.store.state_store import StateStore
+from holdfast.engine.gate.gate import Gate
 from holdfast.engine.roster import Roster
-from holdfast.engine.service_runner import ServiceRunner
+from holdfast.engine.runner.live_run import LastExit
+from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.vocabulary.errors import ShuttingDown
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import ShutdownResult

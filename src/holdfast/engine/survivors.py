@@ -14,16 +14,16 @@ import time
 from collections.abc import Collection, Coroutine
 from typing import Any
 
-from holdfast import run_marks
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.state_tables import OpenRun
-from holdfast.engine.declaration import Declaration, recording
-from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.roster import Roster
+from holdfast.engine.runner.declaration import Declaration, recording
+from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.system import run_marks
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.names import GATE_SERVICE
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 END_SECONDS = 2.0
 _log = logger("survivors")

@@ -14,14 +14,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.channel import Channel
 from holdfast.gate.bodies import Bodies, KnownTokens
-from holdfast.gate.browser import Browser
-from holdfast.gate.failures import refusal
-from holdfast.gate.guard import Allowed, Guard
+from holdfast.gate.browser.guard import Allowed, Guard
+from holdfast.gate.browser.login import Browser
+from holdfast.gate.errors import refusal
 from holdfast.gate.mcp.door import McpDoor
-from holdfast.gate.pages import Pages
 from holdfast.gate.refusals import Refusals
-from holdfast.gate.rest import RestDoor
-from holdfast.gate.websocket import WebSocketDoor
+from holdfast.gate.rest.door import RestDoor
+from holdfast.gate.rest.pages import Pages
+from holdfast.gate.ws.door import WebSocketDoor
 from holdfast.vocabulary.names import IDENTITY_HEADER
 
 _CONTENT = (

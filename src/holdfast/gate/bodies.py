@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import caller_of
-from holdfast.gate.patience import prove
+from holdfast.gate.http_limits import prove
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
 
 LARGEST_BODY = 8 * 1024 * 1024

@@ -12,8 +12,8 @@ from typing import Any
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.frames import frame
-from holdfast.gate.pace import Window
+from holdfast.gate.ws.flow_control import Window
+from holdfast.gate.ws.frames import frame
 
 RETRY_SECONDS = 0.1
 _MOST_WAITING = 256

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.learning import learn
+from holdfast.gate.secrets import learn
 from holdfast.logbook import cursors
 from holdfast.logbook.covered import LineCover
 from holdfast.logbook.covering import Part, StreamCover
@@ -25,10 +25,10 @@ from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lookback import BEFORE_BYTES, look_back
 from holdfast.logbook.plain import PlainText, TextDecoder
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart
 from holdfast.vocabulary.results import LogLine
-from holdfast.vocabulary.secrets import hider
 
 RETRY_SECONDS = 0.1
 _BATCH_LINES = 500

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 
 import uvicorn
 
-from holdfast.gate import patience
+from holdfast.gate import http_limits
 from holdfast.gate.app import build
+from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.certificate import Certificate
-from holdfast.gate.guard import Allowed
+from holdfast.gate.http_limits import PatientProtocol, PatientWebSocket
 from holdfast.gate.mcp.door import McpDoor
-from holdfast.gate.pages import preload
-from holdfast.gate.patience import PatientProtocol, PatientWebSocket
+from holdfast.gate.rest.pages import preload
 
 GRACE_SECONDS = 2
 ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
@@ -43,7 +43,7 @@ LISTEN_FD = 3
 
 def main() -> None:
     environ = os.environ
-    patience.fit(_raise_limit())
+    http_limits.fit(_raise_limit())
     names = environ.get("HOLDFAST_GATE_SOCKETS", "http").split(",")
     sockets = {name: socket.socket(fileno=LISTEN_FD + n) for n, name in enumerate(names)}
     sock = sockets["http"]

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from starlette.types import Scope
 
 from holdfast.client.channel import Channel
+from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.secrets import redact
 
 MOST_IN_A_MINUTE = 30
 LONGEST = 8 * 1024

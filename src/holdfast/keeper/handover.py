@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast import lean_json
+from holdfast.system import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,26 +11,26 @@ import socket
 import time
 
 import holdfast
-from holdfast import lean_json, run_marks
-from holdfast.keeper import complaints, host, kernel_files, lock
-from holdfast.keeper.cgroups import Cgroups, hash_of
-from holdfast.keeper.children import Children
-from holdfast.keeper.connections import Connection, Door, hand_parts, listen
+from holdfast.keeper import lock, stderr
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.end_requests import EndRequests
-from holdfast.keeper.files import is_open, make_folder, replace_file
-from holdfast.keeper.journal import Journal
-from holdfast.keeper.launch_supervisor import Supervisor
-from holdfast.keeper.logs import Logs
 from holdfast.keeper.memory import Memory
-from holdfast.keeper.mending import Mending
 from holdfast.keeper.notes import Notes
-from holdfast.keeper.peers import is_supervised
-from holdfast.keeper.run_records import RunRecords
-from holdfast.keeper.runs import DEFAULT_GRACE_SECONDS
-from holdfast.keeper.unclaimed import Unclaimed
-from holdfast.keeper.words import Words
-from holdfast.plain_file import read_plain
+from holdfast.keeper.processes.cgroups import Cgroups, hash_of
+from holdfast.keeper.processes.peers import is_supervised
+from holdfast.keeper.processes.unclaimed import Unclaimed
+from holdfast.keeper.protocol.connections import Connection, Door, hand_parts, listen
+from holdfast.keeper.protocol.words import Words
+from holdfast.keeper.recording.logs import Logs
+from holdfast.keeper.retry import Mending
+from holdfast.keeper.runs.children import Children
+from holdfast.keeper.runs.journal import Journal
+from holdfast.keeper.runs.run import DEFAULT_GRACE_SECONDS
+from holdfast.keeper.runs.run_records import RunRecords
+from holdfast.keeper.supervisor_launcher import Supervisor
+from holdfast.system import kernel_files, lean_json, processes, run_marks
+from holdfast.system.files import is_open, make_folder, replace_file
+from holdfast.system.plain_file import read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.keeper.handover import Table
-    from holdfast.keeper.host import Process
-    from holdfast.keeper.launch_supervisor import Launcher
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.options import Options
-    from holdfast.keeper.runs import Facts, Run
+    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.keeper.supervisor_launcher import Launcher
+    from holdfast.system.processes import Process
 
 PROTOCOL = 1
 _LOOK_SECONDS = 1.0
@@ -82,7 +82,7 @@ class Keeper:
         self.spawner, launcher.memory = launcher.spawner, self.memory
         self._ceiling = launcher.ceiling
         self.ceilings = self._find_ceilings()
-        host.set_subreaper()
+        processes.set_subreaper()
         kernel_files.reserve()
         self.cgroups = Cgroups(hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
@@ -129,7 +129,7 @@ class Keeper:
             "cgroup": self.cgroups.root,
             "cgroup_kill": self.cgroups.can_kill,
             "ceilings": self.ceilings,
-            **host.facts(),
+            **processes.facts(),
         }
 
     def _find_ceilings(self) -> list[int]:
@@ -141,7 +141,7 @@ class Keeper:
             note = lean_json.loads(read_plain(self._description_path()))
         except (OSError, ValueError):
             note = {}
-        if not isinstance(note, dict) or note.get("boot_id") != host.boot_id():
+        if not isinstance(note, dict) or note.get("boot_id") != processes.boot_id():
             return [self._ceiling]
         earlier = [it for it in run_marks.ceilings_of(note) if it != self._ceiling]
         return [self._ceiling, *earlier][:_MAX_CEILINGS]
@@ -302,7 +302,7 @@ class Keeper:
             "protocol": PROTOCOL,
             "version": holdfast.__version__,
             "pid": os.getpid(),
-            "boot_id": host.boot_id(),
+            "boot_id": processes.boot_id(),
             "started_at": self.started_at,
             "host": self._host,
             "runs": [run.facts() for run in self.children.runs.values()],
@@ -465,12 +465,12 @@ class Keeper:
         try:
             self.children.strays.take_pending(table.get("pending") or [])
         except Exception as error:  # noqa: BLE001 - the runs that are known must go on
-            complaints.on_fault(type(error), error, error.__traceback__)
+            stderr.on_fault(type(error), error, error.__traceback__)
         self.children.records.forget_known()
 
     def _on_unrestored(self, facts: Facts, error: Exception) -> None:
         """Its process lives: what is known of it stays in the table, its descriptors open."""
-        complaints.on_fault(type(error), error, error.__traceback__)
+        stderr.on_fault(type(error), error, error.__traceback__)
         run = self.children.runs.get(facts.get("run_id") or "")
         if run is None:
             what = "it is out of control until the next upgrade, which tries again"
@@ -483,13 +483,13 @@ class Keeper:
             if not run.is_child:
                 self._await(run)
         name = f"{facts.get('service')} (process {facts.get('pid')}, run {facts.get('run_id')})"
-        complaints.say(f"taking over {name} failed: {what}")
+        stderr.say(f"taking over {name} failed: {what}")
 
     def _await(self, run: Run) -> None:
-        if run.exit is None and host.start_time(run.pid) == run.start_time:
+        if run.exit is None and processes.start_time(run.pid) == run.start_time:
             self.loop.call_later(_LOOK_SECONDS, lambda: self._await(run))
         else:
-            status = host.zombie_exit_status(run.pid, run.start_time)
+            status = processes.zombie_exit_status(run.pid, run.start_time)
             self.children.departures.foreign_exit(run, status)
 
     def restore_connections(self, table: Table) -> None:
@@ -505,7 +505,7 @@ class Keeper:
             try:
                 connection.restore(state)
             except Exception as error:  # noqa: BLE001 - what is lost is one peer's half-read words
-                complaints.on_fault(type(error), error, error.__traceback__)
+                stderr.on_fault(type(error), error, error.__traceback__)
             if (answer := table.get("answer")) and answer["fd"] == state["fd"]:
                 facts = {"version": holdfast.__version__, "pid": os.getpid()}
                 connection.send({"id": answer["id"], "ok": True, **facts})
@@ -522,8 +522,8 @@ class Keeper:
     def _write_description(self) -> None:
         description = {
             "pid": os.getpid(),
-            "start_time": host.start_time(os.getpid()),
-            "boot_id": host.boot_id(),
+            "start_time": processes.start_time(os.getpid()),
+            "boot_id": processes.boot_id(),
             "version": holdfast.__version__,
             "protocol": PROTOCOL,
             "project": self._options.project,

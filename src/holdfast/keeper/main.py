@@ -12,11 +12,11 @@ import sys
 import time
 
 import holdfast
-from holdfast import claims, lean_json
-from holdfast.keeper import complaints, lock
-from holdfast.keeper.launch_supervisor import CEILING, NOFILE, OOM_SCORE, Launcher, check_argv
+from holdfast.keeper import lock, stderr
 from holdfast.keeper.options import Options
-from holdfast.plain_file import read_plain
+from holdfast.keeper.supervisor_launcher import CEILING, NOFILE, OOM_SCORE, Launcher, check_argv
+from holdfast.system import claims, lean_json
+from holdfast.system.plain_file import read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def main(arguments: list[str]) -> int:
     asked = _parse(arguments)
     if "--check" in asked:
         return _check(int(asked["--check"]), asked)
-    complaints.install()
+    stderr.install()
     ready_fd = int(asked["--ready-fd"]) if "--ready-fd" in asked else None
     try:
         keeper = _start(asked)
     except (StartError, OSError) as error:
         told = error if isinstance(error, StartError) else StartError("start_failed", str(error))
         _say(ready_fd, {"error": {"code": told.code, "message": str(told), "hint": told.hint}})
-        complaints.say(str(error))
+        stderr.say(str(error))
         return 1
     _say(ready_fd, {"ready": True})
     keeper.loop.run()
@@ -167,7 +167,7 @@ def _heed(claimed: int, keeper: Keeper) -> None:
     """Who finds no files of ours calls here, and has them made anew."""
     import socket
 
-    from holdfast.keeper.connections import Door
+    from holdfast.keeper.protocol.connections import Door
 
     def on_called(sock: socket.socket, _: object) -> None:
         sock.close()
@@ -196,7 +196,7 @@ def _inherited_listener(table: Table) -> socket.socket | None:
     try:
         return socket.socket(fileno=fd) if fd is not None else None
     except OSError as error:
-        complaints.say(f"taking over keeper.sock: {error}")
+        stderr.say(f"taking over keeper.sock: {error}")
         return None
 
 
@@ -206,7 +206,7 @@ def _options(asked: dict[str, str]) -> Options:
     is_successor = "--resume" in asked or "--recover" in asked
     if "--recover" in asked:
         # What was the supervisor complained in another file.
-        complaints.use(os.path.join(state, "keeper.err"))
+        stderr.use(os.path.join(state, "keeper.err"))
     for folder in (state, runtime):
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
@@ -214,7 +214,7 @@ def _options(asked: dict[str, str]) -> Options:
         except OSError as error:
             if not is_successor:
                 raise
-            complaints.say(f"making {folder}: {error}")
+            stderr.say(f"making {folder}: {error}")
     project = asked.get("--project")
     if project is None and "--recover" in asked:
         project = _project_of_predecessor(state)

@@ -7,7 +7,7 @@ is there is noted as such under `desired:SERVICE`. Never written to a disk.
 
 from __future__ import annotations
 
-from holdfast.lean_json import loads
+from holdfast.system.lean_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,18 +12,17 @@ import socket
 import struct
 import sys
 
-from holdfast import kinship, lean_json
-from holdfast.keeper import host
+from holdfast.system import lean_json, process_identity, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.keeper.descriptors import Descriptors
-    from holdfast.keeper.host import Process
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.memory import Memory
-    from holdfast.keeper.runs import Run
+    from holdfast.keeper.runs.run import Run
+    from holdfast.system.processes import Process
 
 SOCKETS, HEARD = "notify:", "heard:"
 _STATES = (b"READY=1", b"RELOADING=1", b"STOPPING=1")
@@ -115,9 +114,9 @@ def _is_of(run: Run, pid: int, uid: int) -> bool:
     if uid < 0:
         return True
     main = (run.pid, run.start_time)
-    return kinship.speaks_for(main, run.run_id, (pid, uid), _living, host.run_id_of)
+    return process_identity.speaks_for(main, run.run_id, (pid, uid), _living, processes.run_id_of)
 
 
 def _living(pid: int) -> Process | None:
-    found = host.process(pid)
+    found = processes.process(pid)
     return found if found is not None and found.is_alive else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast import lean_json
+from holdfast.system import lean_json
 
 
 class Options:

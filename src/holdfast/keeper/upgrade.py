@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 
-from holdfast.keeper import complaints, handover
-from holdfast.keeper.launch import Launch, SpawnError
+from holdfast.keeper import handover, stderr
+from holdfast.keeper.runs.launch import Launch, SpawnError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Upgrade:
         os.close(self._output)
         if status != 0:
             outcome = os.waitstatus_to_exitcode(status)
-            complaints.say(f"the rehearsal of an upgrade: {said[-2000:]}")
+            stderr.say(f"the rehearsal of an upgrade: {said[-2000:]}")
             why = said.splitlines()[-1] if said else "it said nothing"
             self._on_failure(
                 "upgrade_failed", f"the new version failed its check ({outcome}): {why}"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.vocabulary.probe_spec import ProbeSpec, Role
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.probes import ProbeSpec, Role
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 HEALTHY, UNHEALTHY, UNKNOWN = "healthy", "unhealthy", "unknown"
 QUICK_SECONDS = 0.1

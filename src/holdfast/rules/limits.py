@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.vocabulary.quantities import format_duration, format_size
-from holdfast.vocabulary.resource_spec import HostLimits
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.resources import HostLimits
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 SMOOTHING_SECONDS = 10.0
 """One short peak of the host refuses nobody."""

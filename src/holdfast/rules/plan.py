@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.vocabulary.service_spec import ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 
 class Applies(str, Enum):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cronsim import CronSim, CronSimError
 
-from holdfast.vocabulary.service_spec import ScheduleSpec
+from holdfast.vocabulary.specs.services import ScheduleSpec
 
 LATE_SECONDS = 60.0
 """A start that comes this late still counts: somebody was busy, or was being replaced."""

@@ -9,8 +9,8 @@ from functools import lru_cache
 from holdfast.vocabulary.actors import Scopes
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Permission
-from holdfast.vocabulary.mcp_spec import McpSpec
 from holdfast.vocabulary.sessions import Fate, Owner
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 SHORTEST_GRACE, LONGEST_GRACE = 1.0, 7 * 86400.0
 DEFAULT_GRACE = 120.0

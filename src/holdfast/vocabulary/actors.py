@@ -1,4 +1,4 @@
-"""Who asks: an actor has a role. What a role may do is decided in `rules.permissions`."""
+"""Who asks: an actor has a role. What a role may do is decided in `rules.authority.permissions`."""
 
 from __future__ import annotations
 

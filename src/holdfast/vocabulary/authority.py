@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.vocabulary.policies import Mode
 from holdfast.vocabulary.results import Result
+from holdfast.vocabulary.specs.policies import Mode
 
 
 class LockdownInfo(Result, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.patterns import pattern
 
 _CAPITAL = pattern(r"(?<!^)(?=[A-Z])")
 _ALSO = {"health": "health_check", "reload_config": "reload"}

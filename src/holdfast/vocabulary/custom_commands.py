@@ -1,6 +1,6 @@
 """A command that a caller asks to be run: what it is, never whether it may be.
 
-That is decided by `rules.commands` from the server's settings.
+That is decided by `rules.authority.commands` from the server's settings.
 """
 
 from __future__ import annotations

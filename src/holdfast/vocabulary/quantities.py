@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import signal
 
-from holdfast.vocabulary.patterns import pattern
+from holdfast.system.patterns import pattern
 
 SECONDS = {
     "us": 1e-6,

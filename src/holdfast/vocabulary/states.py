@@ -1,6 +1,6 @@
 """The nine states of a service, the two desired ones, and what other worlds call them.
 
-Standard library only. Which transitions are legal is decided in `rules.lifecycle`.
+Standard library only. Which transitions are legal is decided in `rules.lifecycle.table`.
 """
 
 from __future__ import annotations

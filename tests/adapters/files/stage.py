@@ -29,7 +29,7 @@ from holdfast.vocabulary.file_results import (
     PatchResult,
     UndoResult,
 )
-from holdfast.vocabulary.file_spec import BackupSpec, FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 
 DEFAULT_BACKUPS = BackupSpec()
 OPENERS: dict[str, Opener] = {"kernel": best(), "steps": by_steps}

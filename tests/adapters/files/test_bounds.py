@@ -16,7 +16,7 @@ from holdfast.adapters.files import changing, listing, patches, replacing, store
 from holdfast.adapters.files.service import Files
 from holdfast.vocabulary.commands.files import UndoFiles, WriteFile
 from holdfast.vocabulary.errors import Conflict, Failed, NotFound, Refused, UsageError
-from holdfast.vocabulary.file_spec import BackupSpec, FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 from tests.adapters.files.stage import Stage
 
 DAY = 86400.0

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from holdfast.adapters.files import changing, replacing
 from holdfast.adapters.files.store import State
 from holdfast.vocabulary.errors import Conflict, HoldfastError, NotFound, Refused, UsageError
-from holdfast.vocabulary.file_spec import BackupSpec
+from holdfast.vocabulary.specs.files import BackupSpec
 from tests.adapters.files.stage import Stage
 
 

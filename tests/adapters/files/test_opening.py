@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.adapters.files.beneath import FILE, FOLDER, by_steps
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused, UsageError
-from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 from tests.adapters.files.stage import OPENERS, Stage
 
 SECRET = "outside-4711"

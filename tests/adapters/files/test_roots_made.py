@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.adapters.files.service import Files
 from holdfast.vocabulary.commands.files import ReadFile
-from holdfast.vocabulary.file_spec import FilesSpec, RootSpec
+from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 
 
 class Changing:

@@ -12,7 +12,7 @@ from holdfast.gate.mcp.server import INSTRUCTIONS
 from holdfast.gate.mcp.tools import TABLE, offered
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.specs.mcp import McpSpec
 from tests.gate.mcp.conftest import ERAS, McpHold, text_of
 
 EVERYTHING = McpSpec(run=True, send=True)

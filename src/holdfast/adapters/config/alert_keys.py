@@ -22,8 +22,8 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.service_kinds import CommandLine, Headers, Url, words_of
+from holdfast.secrets.redaction import shown_address
 from holdfast.vocabulary.alerts import SEVERITIES, AlertCause, TargetSpec
-from holdfast.vocabulary.secrets import shown_address
 
 WAYS = ("webhook", "command", "desktop")
 

@@ -10,7 +10,7 @@ from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.env_file import resolved
 from holdfast.adapters.config.kinds import Boolean, Duration, Reading, Text
 from holdfast.vocabulary.addresses import is_loopback
-from holdfast.vocabulary.audit_spec import AnchorSpec
+from holdfast.vocabulary.specs.audit import AnchorSpec
 
 SHORTEST_SECONDS = 1.0
 ANCHOR = Block(

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
 from holdfast.adapters.config.kinds import Choice, Kind, Reading, Schema
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.patterns import pattern
 
 LABEL_RULE = "use lower-case letters, digits, '.', '_' and '-'"
 

@@ -1,6 +1,6 @@
 """The keys about commands: named ones, their policy, workflows, recovery.
 
-What a caller may have run is decided by `rules.commands`; here it is only read.
+What a caller may have run is decided by `rules.authority.commands`; here it is only read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.service_kinds import Arguments, CommandLine, Variables, words_of
-from holdfast.rules.command_words import SHELL_WORDS
-from holdfast.rules.recovery import LIVE_CAUSES
+from holdfast.rules.lifecycle.recovery import LIVE_CAUSES
+from holdfast.rules.workflows import SHELL_WORDS
 from holdfast.vocabulary.custom_commands import BINARY, SHELL, TOOLS
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.workflow_spec import (
+from holdfast.vocabulary.specs.workflows import (
     CommandPolicy,
     CommandSpec,
     RecoverySpec,

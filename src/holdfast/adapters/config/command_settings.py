@@ -11,8 +11,8 @@ from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.document import within
 from holdfast.adapters.config.kinds import Reading
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.service_spec import ServiceSpec
-from holdfast.vocabulary.workflow_spec import CommandPolicy, CommandSpec, WorkflowSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.workflows import CommandPolicy, CommandSpec, WorkflowSpec
 
 
 def settings_of(

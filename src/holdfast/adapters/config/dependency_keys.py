@@ -14,7 +14,7 @@ from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Tabl
 from holdfast.adapters.config.health_keys import Expression
 from holdfast.adapters.config.kinds import Boolean, Choice, Kind, Reading, ScalarKind, Schema
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.service_spec import Dependency, NeedCondition
+from holdfast.vocabulary.specs.services import Dependency, NeedCondition
 
 CONDITIONS: tuple[NeedCondition, ...] = ("started", "ready", "healthy", "completed", "log")
 LABEL = r"[a-z0-9][a-z0-9._-]{0,62}"

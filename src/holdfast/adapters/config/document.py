@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.adapters.config.problems import Problem, excerpt_of
-from holdfast.vocabulary.patterns import pattern
+from holdfast.system.patterns import pattern
 
 if TYPE_CHECKING:
     import yaml

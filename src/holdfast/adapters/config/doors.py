@@ -10,9 +10,9 @@ from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.env_file import resolved
 from holdfast.adapters.config.kinds import Reading
 from holdfast.adapters.config.problems import Problem
-from holdfast.rules import token_strength
+from holdfast.rules.authority import token_strength
 from holdfast.vocabulary.addresses import is_loopback
-from holdfast.vocabulary.service_spec import DoorSpec, HttpSpec
+from holdfast.vocabulary.specs.services import DoorSpec, HttpSpec
 
 
 def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from holdfast.adapters.config.content import content_of, note_source
 from holdfast.adapters.config.problems import Problem
-from holdfast.vocabulary.patterns import pattern
+from holdfast.system.patterns import pattern
 
 VARIABLE_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.-]*")
 LARGEST_ENV_FILE = 1024 * 1024

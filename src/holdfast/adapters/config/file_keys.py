@@ -19,8 +19,8 @@ from holdfast.adapters.config.kinds import (
     Size,
     Text,
 )
-from holdfast.vocabulary.file_spec import BackupSpec, FilesSpec, RootSpec
-from holdfast.vocabulary.patterns import pattern
+from holdfast.system.patterns import pattern
+from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 
 _NAME = pattern(r"[a-z0-9][a-z0-9._-]{0,62}")
 _RESERVED = "uri"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.kinds import Boolean, Text
-from holdfast.vocabulary.git_spec import GitSpec
+from holdfast.vocabulary.specs.git import GitSpec
 
 GIT_BLOCK = Block(
     [

@@ -25,10 +25,10 @@ from holdfast.adapters.config.kinds import (
     quoted,
 )
 from holdfast.adapters.config.service_kinds import CommandLine, Headers, Url
-from holdfast.adapters.matching import check_expression
-from holdfast.rules.port_leases import PLACEHOLDER, names_in
+from holdfast.adapters.search.matching import check_expression
+from holdfast.rules.ports import PLACEHOLDER, names_in
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.patterns import pattern
 
 _STATUS = pattern(r"([1-5])xx|([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", re.IGNORECASE)
 _ADDRESS = pattern(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})")

@@ -8,7 +8,7 @@ from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Tabl
 from holdfast.adapters.config.kinds import Kind, Reading, ScalarKind, Schema
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import LONGEST_NUMBER, parse_duration, parse_size
-from holdfast.vocabulary.service_spec import UNLIMITED
+from holdfast.vocabulary.specs.services import UNLIMITED
 
 COUNTED_LIMITS = frozenset({"nofile", "nproc", "sigpending", "nice", "rtprio", "npts"})
 SIZED_LIMITS = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.adapters.config.blocks import ServiceOrCommand, Values
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
 from holdfast.adapters.config.kinds import Integer, Kind, Reading, Schema
-from holdfast.vocabulary.service_spec import MOST_INSTANCES
+from holdfast.vocabulary.specs.services import MOST_INSTANCES
 
 COUNT = Integer(0, MOST_INSTANCES)
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from holdfast.adapters.config.problems import repeatable
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.patterns import pattern
 
 _HEAD = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(:?[-?])?")
 _OPERATOR = pattern(r"&&|\|\|?|;|&|\d?>{1,2}(&\d)?|<{1,2}|\d?>{1,2}\S+")

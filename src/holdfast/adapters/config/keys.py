@@ -46,7 +46,7 @@ from holdfast.adapters.config.service_kinds import (
 )
 from holdfast.adapters.config.session_keys import ON_SESSION_END
 from holdfast.adapters.config.watch_keys import WatchPaths
-from holdfast.vocabulary.service_spec import UNLIMITED
+from holdfast.vocabulary.specs.services import UNLIMITED
 
 LARGEST_SEGMENT = 4 * 1024**3 - 1
 ENVIRONMENT = Choice("inherit", "clean", instead="write inherit or clean; variables go under env")

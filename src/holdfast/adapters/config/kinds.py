@@ -13,9 +13,9 @@ from typing import Any
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
 from holdfast.adapters.config.interpolation import InterpolationError, expand, indexed
 from holdfast.adapters.config.problems import Problem, shown_value
-from holdfast.rules.port_leases import compact
+from holdfast.rules.ports import compact
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.quantities import (
     format_size,
     parse_duration,

@@ -36,17 +36,12 @@ from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
 from holdfast.adapters.config.relations import groups_of, templates_of
 from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
 from holdfast.adapters.config.services import ServiceBuilder
-from holdfast.rules import token_strength
-from holdfast.rules.port_leases import DEFAULT_RANGE
+from holdfast.rules.authority import token_strength
+from holdfast.rules.ports import DEFAULT_RANGE
+from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
-from holdfast.vocabulary.places import how_to_write
-from holdfast.vocabulary.service_spec import (
-    Configuration,
-    ServiceSpec,
-    Settings,
-    Template,
-)
+from holdfast.vocabulary.specs.services import Configuration, ServiceSpec, Settings, Template
 
 TARGET = "target"
 TARGET_COMMAND = "SUPERVISOR_TARGET_CMD"

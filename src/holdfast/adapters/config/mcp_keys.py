@@ -8,8 +8,8 @@ from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Listing, Node, Table
 from holdfast.adapters.config.kinds import Boolean, Choice, Kind, ListOf, Reading, Schema, Text
 from holdfast.adapters.config.service_kinds import words_of
-from holdfast.vocabulary.mcp_spec import McpSpec
 from holdfast.vocabulary.names import TOOLSETS
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 
 class Programs(Kind):

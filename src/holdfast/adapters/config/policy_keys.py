@@ -24,18 +24,12 @@ from holdfast.adapters.config.kinds import (
     Schema,
     Text,
 )
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.command_names import named, why_unknown
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door, Effect
-from holdfast.vocabulary.patterns import pattern
-from holdfast.vocabulary.policies import (
-    ALL_DAY,
-    FilterSpec,
-    PolicySpec,
-    RateLimit,
-    Window,
-)
+from holdfast.vocabulary.specs.policies import ALL_DAY, FilterSpec, PolicySpec, RateLimit, Window
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = f"(?:{'|'.join(_DAYS)})"

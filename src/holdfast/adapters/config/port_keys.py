@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from holdfast.adapters.config.blocks import Key, MapOf, Values
 from holdfast.adapters.config.kinds import INTERPOLATED, Integer, Reading, ScalarKind, Schema
-from holdfast.rules.port_leases import AUTO, DEFAULT_RANGE, SINGLE, names_in, variable
-from holdfast.vocabulary.patterns import pattern
+from holdfast.rules.ports import AUTO, DEFAULT_RANGE, SINGLE, names_in, variable
+from holdfast.system.patterns import pattern
 
 _NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
 _RANGE = pattern(r"(\d{1,5})\s*-\s*(\d{1,5})")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.config.blocks import Values
 from holdfast.adapters.config.health_keys import SERVICE_KEYS, texts
 from holdfast.adapters.config.service_kinds import words_of
-from holdfast.rules.port_leases import SINGLE
-from holdfast.vocabulary.probe_spec import (
+from holdfast.rules.ports import SINGLE
+from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     HttpTarget,
     LogTarget,

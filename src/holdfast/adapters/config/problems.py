@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.secrets.redaction import is_secret_name
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.errors import ConfigError, UsageError
-from holdfast.vocabulary.patterns import pattern
-from holdfast.vocabulary.secrets import is_secret_name
 
 _SECRET_LINE = pattern(r"^(\s*(?:-\s*)?(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(\S.*)$")
 LONGEST_SHOWN_VALUE = 60

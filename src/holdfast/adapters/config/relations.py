@@ -11,9 +11,9 @@ from holdfast.adapters.config.dependency_keys import Needed
 from holdfast.adapters.config.document import Node, Table, within
 from holdfast.adapters.config.instances import document_of
 from holdfast.adapters.config.kinds import Reading
-from holdfast.rules.ordering import cycles
+from holdfast.rules.admission.ordering import cycles
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.service_spec import ServiceSpec, Template
+from holdfast.vocabulary.specs.services import ServiceSpec, Template
 
 SHARED = (
     *("enabled", "restart_policy", "restart", "stop", "log", "health_check"),

@@ -18,8 +18,8 @@ from holdfast.adapters.config.kinds import (
     Schema,
     Size,
 )
-from holdfast.vocabulary.patterns import pattern
-from holdfast.vocabulary.resource_spec import HostLimits, MemoryLimit
+from holdfast.system.patterns import pattern
+from holdfast.vocabulary.specs.resources import HostLimits, MemoryLimit
 
 SMALLEST_MEMORY = 1024 * 1024
 MOST_CORES = 10_000

@@ -20,10 +20,10 @@ from holdfast.adapters.config.kinds import (
     ScalarKind,
     Schema,
 )
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.patterns import pattern
 from holdfast.vocabulary.quantities import parse_duration
-from holdfast.vocabulary.service_spec import ScheduleSpec
+from holdfast.vocabulary.specs.services import ScheduleSpec
 
 SHORTEST_SECONDS = 1.0
 _EVERY = pattern(r"@?every\s+(\S.*)", re.IGNORECASE)

@@ -24,8 +24,8 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.adapters.config.problems import repeatable
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
-from holdfast.vocabulary.patterns import pattern
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
 _URL = pattern(r"https?://[^\s/?#]+\S*", re.IGNORECASE)

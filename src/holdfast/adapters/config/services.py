@@ -20,12 +20,7 @@ from holdfast.adapters.config.relations import check_dependencies, needs_of
 from holdfast.adapters.config.resource_keys import COPIED as RESOURCES
 from holdfast.adapters.config.schedule_keys import check_schedules
 from holdfast.adapters.config.service_kinds import words_of
-from holdfast.vocabulary.service_spec import (
-    LogSpec,
-    RestartSpec,
-    ServiceSpec,
-    StopSpec,
-)
+from holdfast.vocabulary.specs.services import LogSpec, RestartSpec, ServiceSpec, StopSpec
 
 SHELL = ("/bin/sh", "-c")
 COPIED = frozenset(

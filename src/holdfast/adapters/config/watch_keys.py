@@ -19,7 +19,7 @@ from holdfast.adapters.config.kinds import (
     Text,
 )
 from holdfast.vocabulary.quantities import parse_signal, signal_name
-from holdfast.vocabulary.service_spec import WatchSpec
+from holdfast.vocabulary.specs.services import WatchSpec
 
 RESTART = "restart"
 LONGEST_DEBOUNCE = 60.0

@@ -17,7 +17,7 @@ from holdfast.adapters.files.reading import ETAG_LENGTH
 from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.store import MOST_RECORDS, ChangeStore, Entry, Record, State
 from holdfast.adapters.own_log import logger
-from holdfast.rules.file_access import Located, Root
+from holdfast.rules.files import Located, Root
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.file_results import ChangedFile, FileChange
 

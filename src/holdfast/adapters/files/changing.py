@@ -25,7 +25,7 @@ from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.files.store import ChangeStore, Entry, Record, State
 from holdfast.adapters.own_log import logger
-from holdfast.rules.file_access import Located
+from holdfast.rules.files import Located
 from holdfast.vocabulary.errors import Conflict, Failed, Refused
 
 MOST_FOLDERS = 500

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FOLDER, kind_of, open_file
 from holdfast.adapters.files.roots import Roots
-from holdfast.rules import ignoring
-from holdfast.rules.file_access import Located
+from holdfast.rules.files import Located
+from holdfast.rules.text import ignore_files
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.file_results import FileEntry
 
@@ -19,7 +19,7 @@ MOST_NAMES = 20_000
 MOST_DEPTH = 30
 MOST_LOOKED_AT = 200_000
 LARGEST_IGNORE_FILE = 256 * 1024
-_Rules = tuple[tuple[int, tuple[ignoring.Pattern, ...]], ...]
+_Rules = tuple[tuple[int, tuple[ignore_files.Pattern, ...]], ...]
 """Patterns that count here, nearest last, each with the depth of the folder of its file."""
 
 
@@ -82,7 +82,7 @@ class Lister:
         return rules
 
     def _with_own(self, root: int, parts: tuple[str, ...], rules: _Rules) -> _Rules:
-        for name in ignoring.NAMES:
+        for name in ignore_files.NAMES:
             try:
                 opened, facts = open_file(self._roots.opener, root, (*parts, name))
             except OSError:
@@ -91,7 +91,7 @@ class Lister:
                 data = os.pread(opened, min(facts.st_size, LARGEST_IGNORE_FILE), 0)
             finally:
                 os.close(opened)
-            patterns = ignoring.read(data.decode("utf-8", "surrogateescape"))
+            patterns = ignore_files.read(data.decode("utf-8", "surrogateescape"))
             if patterns:
                 rules = (*rules, (len(parts), patterns))
         return rules
@@ -144,7 +144,7 @@ class Lister:
 
     def _is_left_out(self, parts: tuple[str, ...], rules: _Rules, *, is_folder: bool) -> bool:
         for depth, patterns in reversed(rules):
-            said = ignoring.verdict(patterns, parts[depth:], is_folder=is_folder)
+            said = ignore_files.verdict(patterns, parts[depth:], is_folder=is_folder)
             if said is not None:
                 return said
         return False

@@ -8,10 +8,10 @@ from holdfast.adapters.files.changing import Changer, Wanted
 from holdfast.adapters.files.reading import etag_of
 from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.roots import Roots
-from holdfast.rules import patching, texts
-from holdfast.rules.file_access import Located, locate
-from holdfast.rules.path_scopes import shown
-from holdfast.rules.unified_diff import FilePatch, parse
+from holdfast.rules.authority.path_scopes import shown
+from holdfast.rules.files import Located, locate
+from holdfast.rules.text import encoding, patching
+from holdfast.rules.text.unified_diff import FilePatch, parse
 from holdfast.vocabulary.errors import Conflict, HoldfastError, Refused
 from holdfast.vocabulary.file_results import PatchedFile
 
@@ -120,7 +120,7 @@ class Planner:
         self, one: FilePatch, source: Located, seen: Seen
     ) -> tuple[list[Wanted], PatchedFile]:
         data, _ = self._patched(one, seen.data)
-        if texts.decode(data)[0]:
+        if encoding.decode(data)[0]:
             raise _Reject("it is to be deleted, but has more lines than the patch removes")
         told = PatchedFile(
             path=self._roots.told(source),
@@ -149,8 +149,8 @@ class Planner:
         if not one.hunks:
             return data, 0
         try:
-            text, form = texts.decode(data)
-        except texts.NotText as error:
+            text, form = encoding.decode(data)
+        except encoding.NotText as error:
             raise _Reject(f"it cannot be patched: {error}") from None
         try:
             patched = patching.apply(text, form, one.hunks, self._effort)
@@ -158,7 +158,7 @@ class Planner:
             more = {"region": misfit.region} if misfit.region else {}
             number = misfit.hunk.number
             raise _Reject(f"part {number}: {misfit.reason}", part=number, **more) from None
-        return texts.encode(patched.text, form), patched.offset
+        return encoding.encode(patched.text, form), patched.offset
 
 
 def _held(wanted: Wanted) -> int:

@@ -11,7 +11,7 @@ import hashlib
 import os
 from typing import NamedTuple
 
-from holdfast.rules import texts
+from holdfast.rules.text import encoding as texts
 from holdfast.vocabulary.errors import UsageError
 
 CHUNK = 256 * 1024

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from copy import copy
 
 from holdfast.adapters.files.beneath import FOLDER, NoFile, Opener, best, open_file
-from holdfast.rules.file_access import Denials, Located, Root, locate, told
-from holdfast.rules.path_scopes import shown
+from holdfast.rules.authority.path_scopes import shown
+from holdfast.rules.files import Denials, Located, Root, locate, told
 from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
-from holdfast.vocabulary.file_spec import FilesSpec
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.specs.files import FilesSpec
 
 DEFAULT_ROOT = "project"
 MOST_NAMES = 2000

@@ -26,8 +26,8 @@ from holdfast.adapters.files.replacing import Seen
 from holdfast.adapters.files.roots import CurrentRoots, Never, Roots
 from holdfast.adapters.files.store import ChangeStore, Entry, Record
 from holdfast.adapters.own_log import logger
-from holdfast.rules import differences, edits, texts
-from holdfast.rules.file_access import Located, locate
+from holdfast.rules.files import Located, locate
+from holdfast.rules.text import differences, edits, encoding
 from holdfast.vocabulary.commands.files import (
     ApplyPatch,
     EditFile,
@@ -47,7 +47,7 @@ from holdfast.vocabulary.file_results import (
     PatchResult,
     UndoResult,
 )
-from holdfast.vocabulary.file_spec import FilesSpec
+from holdfast.vocabulary.specs.files import FilesSpec
 
 _log = logger("files")
 READERS = 4
@@ -208,22 +208,22 @@ class Files:
             dry_run=command.dry_run,
         )
 
-    def _content(self, command: WriteFile, seen: Seen | None) -> tuple[bytes, texts.Form | None]:
+    def _content(self, command: WriteFile, seen: Seen | None) -> tuple[bytes, encoding.Form | None]:
         if command.encoding == "base64":
             try:
                 return base64.b64decode(command.content, validate=True), None
             except (binascii.Error, ValueError):
                 raise UsageError("content is no base64") from None
-        form = texts.Form()
+        form = encoding.Form()
         if seen is not None:
             try:
-                form = texts.decode(seen.data)[1]
-            except texts.NotText:
+                form = encoding.decode(seen.data)[1]
+            except encoding.NotText:
                 pass
-        text = texts.in_form_of(command.content, form)
+        text = encoding.in_form_of(command.content, form)
         if form.mark:
             text = text.removeprefix("\ufeff")
-        return texts.encode(text, form), form._replace(ending=texts.ending_of(text))
+        return encoding.encode(text, form), form._replace(ending=encoding.ending_of(text))
 
     def edit(self, command: EditFile, about: About) -> FileEdited:
         roots = self.roots
@@ -231,11 +231,11 @@ class Files:
         seen = self._existing(roots, located)
         self._check_etag(roots, located, seen, command.etag, is_needed=False)
         try:
-            text, form = texts.decode(seen.data)
-        except texts.NotText as error:
+            text, form = encoding.decode(seen.data)
+        except encoding.NotText as error:
             raise Refused(f'"{roots.shown(located)}" is no text: {error}') from None
         edited = edits.apply(text, form, command.edits)
-        data = texts.encode(edited.text, form)
+        data = encoding.encode(edited.text, form)
         change = None
         if not command.dry_run:
             change = self._carry_out(roots, [Wanted(located, seen, data)], about).id

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.vocabulary.file_spec import BackupSpec
+from holdfast.vocabulary.specs.files import BackupSpec
 
 PRUNE_EVERY_SECONDS = 3600.0
 MOST_RECORDS = 5000

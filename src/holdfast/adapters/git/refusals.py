@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git.repository import Repository
-from holdfast.rules.file_access import Located, locate
-from holdfast.rules.path_scopes import shown
+from holdfast.rules.authority.path_scopes import shown
+from holdfast.rules.files import Located, locate
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 

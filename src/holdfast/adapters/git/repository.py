@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
 from holdfast.adapters.files.roots import Roots
-from holdfast.rules.file_access import REPOSITORIES, Located, Root
+from holdfast.rules.files import REPOSITORIES, Located, Root
 from holdfast.vocabulary.errors import NotFound, Refused
 
 _LONGEST_POINTER = 4096

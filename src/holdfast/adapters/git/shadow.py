@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FILE, Opener
 from holdfast.adapters.git.repository import Repository
-from holdfast.rules.file_access import Denials
+from holdfast.rules.files import Denials
 
 LARGEST_FILE = 32 * 1024 * 1024
 _AS_IT_IS = "* -text -filter -ident -working-tree-encoding -merge -diff\n"

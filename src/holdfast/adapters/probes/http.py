@@ -14,7 +14,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from holdfast.adapters import http_client
 from holdfast.adapters.http_client import Answer, HttpError
 from holdfast.adapters.probes import Finding
-from holdfast.vocabulary.probe_spec import HttpTarget
+from holdfast.vocabulary.specs.probes import HttpTarget
 
 BODY_BYTES = 256 * 1024
 MOST_REDIRECTS = 5

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast.adapters.matching import SharedMatcher
 from holdfast.adapters.output import RunLines
+from holdfast.adapters.search.matching import SharedMatcher
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line

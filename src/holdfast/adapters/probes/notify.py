@@ -17,7 +17,7 @@ import zlib
 
 import msgspec
 
-from holdfast.vocabulary.patterns import pattern
+from holdfast.system.patterns import pattern
 
 MESSAGE_BYTES = 8192
 MESSAGES_AT_ONCE = 64

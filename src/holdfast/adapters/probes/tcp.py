@@ -11,7 +11,7 @@ import ssl
 from typing import Any, NamedTuple
 
 from holdfast.adapters.probes import Finding
-from holdfast.vocabulary.probe_spec import TcpTarget
+from holdfast.vocabulary.specs.probes import TcpTarget
 
 READ_LIMIT = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
-from holdfast.engine.modes import BANNER, SWITCH_SECONDS
+from holdfast.engine.authority.modes import BANNER, SWITCH_SECONDS
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.authority import (
     ApprovalResult,
@@ -25,7 +25,7 @@ from holdfast.vocabulary.commands.authority import (
     Unlock,
 )
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.policies import Mode
+from holdfast.vocabulary.specs.policies import Mode
 
 _log = logger("authority")
 

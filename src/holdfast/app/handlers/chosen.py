@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.app.context import Context
-from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.engine.runner.restored_runner import RestoredRunner
 from holdfast.vocabulary.errors import UsageError
 
 

@@ -6,29 +6,29 @@ import os
 from typing import Any
 
 from holdfast.adapters import processes
-from holdfast.app import approved_configuration
+from holdfast.app.authority import approved_configuration
+from holdfast.app.authority.working_folders import confinement
 from holdfast.app.context import Context
-from holdfast.app.handlers.instances import fit_instances
-from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.reloading import (
+from holdfast.app.handlers.configuration import (
     check_removes_by_words,
     read_configuration,
     use_settings,
 )
+from holdfast.app.handlers.instances import fit_instances
+from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.requests import claim
-from holdfast.app.working_folders import confinement
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
-from holdfast.engine.declaration import Declaration, environ_digest, recording
+from holdfast.engine.runner.declaration import Declaration, environ_digest, recording
+from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.engine.selectors import Selectors
-from holdfast.engine.service_runner import ServiceRunner
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name, new_run_id
 from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
-from holdfast.vocabulary.service_spec import Configuration, ServiceSpec
+from holdfast.vocabulary.specs.services import Configuration, ServiceSpec
 
 EVERY_CODE = tuple(range(256))
 

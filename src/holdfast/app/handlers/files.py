@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 from holdfast.adapters.files.changes import located_of
 from holdfast.adapters.files.changing import About
 from holdfast.adapters.files.service import Files
+from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
-from holdfast.app.path_denials import denial
-from holdfast.rules.path_scopes import shown
+from holdfast.rules.authority.path_scopes import shown
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.files import (

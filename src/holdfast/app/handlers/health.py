@@ -6,10 +6,10 @@ import asyncio
 
 from holdfast.adapters.probes import Finding
 from holdfast.app.context import Context
-from holdfast.engine.restored_runner import RestoredRunner
+from holdfast.engine.runner.restored_runner import RestoredRunner
 from holdfast.vocabulary.commands.health import HealthCheck
-from holdfast.vocabulary.probe_spec import ProbeSpec
 from holdfast.vocabulary.results import CheckResult, HealthResult, ServiceHealth
+from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.states import ALIVE
 
 

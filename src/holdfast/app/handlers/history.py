@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters.state_store import SHORT_SECONDS
+from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.errors import UnknownService

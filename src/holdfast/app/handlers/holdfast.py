@@ -10,8 +10,8 @@ import msgspec
 
 import holdfast
 from holdfast.app.context import Context
-from holdfast.rules.hiding import may_learn
-from holdfast.rules.token_limits import is_given as is_given_to
+from holdfast.rules.authority.token_limits import is_given as is_given_to
+from holdfast.rules.secrets import may_learn
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
 from holdfast.vocabulary.errors import Refused

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.adapters.own_log import logger
-from holdfast.app import approved_configuration
+from holdfast.app.authority import approved_configuration
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.engine import caller
-from holdfast.engine.declaration import Declaration, environ_digest
+from holdfast.engine.runner.declaration import Declaration, environ_digest
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.instances import RollingRestart, Scale
 from holdfast.vocabulary.errors import Refused, UnknownService, UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, RollingResult, ScaleResult
-from holdfast.vocabulary.service_spec import MOST_INSTANCES, ServiceSpec
+from holdfast.vocabulary.specs.services import MOST_INSTANCES, ServiceSpec
 from holdfast.vocabulary.states import Desired
 
 _log = logger("instances")

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.chosen import named
-from holdfast.engine.service_runner import ServiceRunner
+from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.vocabulary.commands.services import Pause, Resume, Signal
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.events import Kind

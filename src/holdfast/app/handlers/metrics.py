@@ -12,7 +12,7 @@ from holdfast.adapters.metrics import own
 from holdfast.adapters.metrics.rings import RESOLUTIONS, Point
 from holdfast.app.context import Context
 from holdfast.app.handlers.authority import security_metrics
-from holdfast.engine.resource_monitor import Gauge
+from holdfast.engine.metrics.monitor import Gauge
 from holdfast.vocabulary.commands.metrics import Metrics
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.metrics import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.adapters import port_holders, port_registry
-from holdfast.adapters.port_holders import Listening
+from holdfast.adapters.ports import holders
+from holdfast.adapters.ports import registry as port_registry
+from holdfast.adapters.ports.holders import Listening
 from holdfast.app.context import Context
-from holdfast.rules.port_leases import Lease
+from holdfast.rules.ports import Lease
 from holdfast.vocabulary.commands.ports import ListPorts
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.ports import PortInfo, PortsResult
@@ -36,7 +37,7 @@ async def ports(context: Context, command: ListPorts) -> PortsResult:
 
 def _look(registry: Any, port: int | None) -> tuple[list[Listening], list[Lease], bool | None]:
     is_free = None if port is None else port_registry.is_free(port)
-    return port_holders.listening(port), registry.all(), is_free
+    return holders.listening(port), registry.all(), is_free
 
 
 def _listening(context: Context, one: Listening) -> PortInfo:

@@ -7,7 +7,7 @@ from holdfast.app.handlers.chosen import named, the_service
 from holdfast.app.handlers.last_lines import with_last_lines
 from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.app.handlers.requests import note_request, note_stop
-from holdfast.engine.declaration import Overrides
+from holdfast.engine.runner.declaration import Overrides
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.services import Remove, Restart, Start, Stop
 from holdfast.vocabulary.errors import UsageError

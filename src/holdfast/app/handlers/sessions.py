@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app.context import Context
-from holdfast.engine.sessions import Session
+from holdfast.engine.sessions.sessions import Session
 from holdfast.rules.sessions import granted
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.sessions import (

@@ -11,7 +11,7 @@ import msgspec
 import holdfast
 from holdfast.adapters import processes
 from holdfast.app.context import Context
-from holdfast.engine import views
+from holdfast.engine.runner import views
 from holdfast.vocabulary.commands.services import Ps, Status
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.results import PsResult, SupervisorStatus
@@ -59,7 +59,7 @@ def door_notes(context: Context) -> dict[str, str]:
     """What there is to say of the doors as things are now."""
     if not context.door_notes:
         return {}
-    from holdfast.engine.taken_ports import notes_now
+    from holdfast.engine.gate.taken_ports import notes_now
 
     return notes_now(context.door_notes)
 

@@ -6,18 +6,18 @@ import asyncio
 import time
 from typing import Any
 
-from holdfast.adapters.matching import Matcher, check_expression
 from holdfast.adapters.output import RunLines
+from holdfast.adapters.search.matching import Matcher, check_expression
 from holdfast.app.context import Context
-from holdfast.engine.service_runner import ServiceRunner
-from holdfast.engine.watches import SILENCE_SECONDS, Subscription
+from holdfast.engine.output.watches import SILENCE_SECONDS, Subscription
+from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.logbook.covered import LineCover
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
+from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.commands.services import Wait
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.results import WaitResult
-from holdfast.vocabulary.secrets import hider
 from holdfast.vocabulary.states import State
 
 _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.vocabulary.secrets import redact
+from holdfast.secrets.redaction import redact
 
 DEFAULT_BYTES = 8_000
 MOST_BYTES = 64_000

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.client.channel import Caller, Channel
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 LONGEST_SECONDS = 50.0
 """Clients give up at 60."""

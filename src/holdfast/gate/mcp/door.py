@@ -18,13 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.client.channel import Channel
 from holdfast.gate.bodies import KnownTokens
+from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.callers import caller_of
-from holdfast.gate.failures import problem
-from holdfast.gate.guard import Allowed
+from holdfast.gate.errors import problem
+from holdfast.gate.http_limits import prove
 from holdfast.gate.mcp.call import SCOPE, Client
-from holdfast.gate.patience import prove
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 if TYPE_CHECKING:
     from holdfast.gate.mcp.http import HttpTransport

@@ -24,7 +24,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.gate.bodies import LARGEST_BODY
-from holdfast.gate.guard import Allowed
+from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.mcp.call import SCOPE
 
 IDLE_SECONDS = 30 * 60

@@ -23,7 +23,7 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.mcp.call import Client
 from holdfast.vocabulary.errors import HoldfastError, UsageError
-from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 GREETING_SECONDS = 10.0
 HOLD_AGAIN_SECONDS = 0.2

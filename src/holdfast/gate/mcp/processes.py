@@ -13,8 +13,8 @@ from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
 from holdfast.gate.mcp.wording import in_tools
+from holdfast.secrets.redaction import redact_arguments
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.secrets import redact_arguments
 
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
 MaxBytes = Annotated[int, Meta(ge=200, le=answers.MOST_BYTES)]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.call import Client
 from holdfast.gate.mcp.wording import in_tools
+from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.secrets import redact
 
 
 class Prompt(NamedTuple):

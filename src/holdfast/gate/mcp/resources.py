@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from holdfast.gate.mcp import answers
 from holdfast.gate.mcp.call import Client
 from holdfast.gate.mcp.processes import facts_of
+from holdfast.secrets.redaction import redact_value
 from holdfast.vocabulary.errors import NotFound, UnknownService
-from holdfast.vocabulary.secrets import redact_value
 
 ROOT = "holdfast://"
 SERVICES = f"{ROOT}services"

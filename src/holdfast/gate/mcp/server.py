@@ -36,9 +36,9 @@ from holdfast.gate.mcp.reading import Reading
 from holdfast.gate.mcp.subscribing import Subscribing
 from holdfast.gate.mcp.tools import TABLE, offered
 from holdfast.gate.mcp.wording import in_tools
+from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.secrets import redact
 
 KEY = "io.holdfast/key"
 """Where the relay puts the key under which a call may be repeated."""

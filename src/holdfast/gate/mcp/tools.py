@@ -17,7 +17,7 @@ from holdfast.gate.mcp.arguments import Arguments, schema_of
 from holdfast.gate.mcp.call import Call
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.mcp_spec import McpSpec
+from holdfast.vocabulary.specs.mcp import McpSpec
 
 
 class Tool(NamedTuple):

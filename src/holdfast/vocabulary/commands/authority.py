@@ -9,7 +9,7 @@ from holdfast.vocabulary.authority import (
     ModeResult,
 )
 from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.policies import Mode
+from holdfast.vocabulary.specs.policies import Mode
 
 
 class GetMode(Command, frozen=True, kw_only=True):

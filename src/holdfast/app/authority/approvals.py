@@ -1,0 +1,95 @@
+"""A command that waits for approval, from its request to its end.
+
+Who asked must still be there, and must still be allowed to, when it is approved. Whatever its
+end is, the audit has one record of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import Any
+
+from holdfast.app.audit.auditor import Auditor
+from holdfast.app.authority import scoping
+from holdfast.engine.authority.approvals import Pending
+from holdfast.rules.authority.permissions import Verdict
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.results import Result
+
+HUNG_UP = "who asked did not wait for it"
+
+
+class Waiting(Awaitable[Result]):
+    """The answer, some day; `notice` says at once what it waits for."""
+
+    def __init__(self, task: asyncio.Future[Result], notice: dict[str, Any]) -> None:
+        self._task = task
+        self.notice = notice
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._task.__await__()
+
+
+class Confirmations:
+    """Begins them."""
+
+    def __init__(
+        self,
+        context: Any,
+        auditor: Auditor,
+        is_still: Callable[[Actor], bool],
+        judge: Callable[[Actor, Command], tuple[Command, Verdict]],
+        refuse: Callable[[Actor, Command, Verdict], Refused],
+        handle: Callable[[Actor, Command, str], Any],
+    ) -> None:
+        self._context = context
+        self._auditor = auditor
+        self._is_still = is_still
+        self._judge = judge
+        self._refuse = refuse
+        self._handle = handle
+        self._work: set[asyncio.Task[Result]] = set()
+
+    def begin(self, actor: Actor, command: Command, verdict: Verdict) -> Waiting:
+        assert verdict.confirm is not None
+        touched = scoping.touched(self._context.roster, command)
+        record = self._auditor.facts(actor, command)
+        try:
+            pending = self._context.authority.approvals.ask(
+                actor, command, verdict.confirm, verdict.reason, touched, record
+            )
+        except Refused as refused:
+            raise self._refuse(
+                actor, command, Verdict(False, refused.message, "approval", refused.hint)
+            ) from None
+        task = asyncio.get_running_loop().create_task(self._wait(pending))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return Waiting(task, pending.notice)
+
+    async def _wait(self, pending: Pending) -> Any:
+        """Its result, or the stream of it."""
+        actor, command = pending.actor, pending.command
+        try:
+            info = await asyncio.shield(pending.decided)
+        except asyncio.CancelledError:
+            self._context.authority.approvals.settle(pending, "expired", None, HUNG_UP)
+            self._auditor.refused(actor, command, HUNG_UP, outcome="cancelled")
+            raise
+        if info.state != "approved":
+            by = f"{info.by} rejected it" if info.state == "rejected" else ""
+            why = ": ".join(word for word in (by, info.why) if word)
+            hint = f"{info.approval} is {info.state}; ask again if need be"
+            raise self._refuse(actor, command, Verdict(False, why, "approval", hint))
+        # Rights may have been taken back, or a lockdown begun, since it was asked.
+        command, verdict = self._judge(actor, command)
+        if not self._is_still(actor):
+            verdict = Verdict(False, "its token was taken back, or has expired", "token")
+        if not verdict.is_allowed:
+            raise self._refuse(actor, command, verdict)
+        reason = f"{verdict.reason}; approved by {info.by}"
+        answer = self._handle(actor, command, reason)
+        return answer if isinstance(answer, Result | AsyncGenerator) else await answer

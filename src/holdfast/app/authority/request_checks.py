@@ -1,0 +1,152 @@
+"""What every request has to pass beside its actor's own rights: pace, lockdown, policies, filters.
+
+Gathers what `rules` needs to decide; decides nothing itself. Also who may decide about a request
+that waits for approval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.app.audit.auditor import Auditor
+from holdfast.app.authority import file_targets, scoping
+from holdfast.rules.authority import filters, policies, token_limits
+from holdfast.rules.authority.path_scopes import PathTarget
+from holdfast.rules.authority.permissions import CALM, Circumstances, Verdict
+from holdfast.system import token_bucket
+from holdfast.system.token_bucket import Bucket
+from holdfast.vocabulary.actors import Actor, Role, Target
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.authority import Approve, Reject
+from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.commands.security import CreateToken
+from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
+
+MOST_BUCKETS = 1000
+MOST_TOLD_SECONDS = 60.0
+"""Who asks too often is put on record once in so long."""
+
+
+class Scrutiny:
+    """Looks at requests, one after the other."""
+
+    def __init__(
+        self, context: Any, auditor: Auditor, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._context = context
+        self._auditor = auditor
+        self._clock = clock
+        self._buckets: dict[tuple[str, Door], Bucket] = {}
+        self._told: dict[tuple[str, Door], float] = {}
+
+    def admit(self, actor: Actor, command: Command) -> None:
+        """Raises TooManyRequests for who asks too often; never at the owner's own socket."""
+        is_own = actor.door is Door.CLI and actor.role is not Role.AGENT
+        if is_own or actor.door is Door.GATE:
+            return
+        limit, now = self._context.settings.now.rate_limit, self._clock()
+        key = (actor.identity, actor.door)
+        bucket, seconds = token_bucket.take(self._buckets.get(key), limit, now)
+        self._buckets[key] = bucket
+        if len(self._buckets) > MOST_BUCKETS:
+            self._forget(now)
+        if not seconds:
+            return
+        self.count(actor, "rate")
+        if now - self._told.get(key, -MOST_TOLD_SECONDS) >= MOST_TOLD_SECONDS:
+            self._told[key] = now
+            why = f"more than {limit.requests_per_second:g} requests a second"
+            self._auditor.refused(actor, command, f"{why}; not recorded again for a minute")
+        raise TooManyRequests(
+            f"{actor.name} asks more than {limit.requests_per_second:g} times a second",
+            f"wait {seconds:.3f} s; security.rate_limit says how many are taken",
+            {"retry_after": round(seconds, 3)},
+        )
+
+    def circumstances(self, command: Command, *, is_approved: bool = False) -> Circumstances:
+        """What holds now, whoever asks."""
+        authority = self._context.authority
+        lockdown, advanced = authority.lockdown.now, authority.advanced
+        found = () if advanced is None else advanced.policies
+        if lockdown is None and not found:
+            return CALM
+        touched: tuple[Target, ...] = ()
+        if policies.is_by_service(found):
+            touched = scoping.touched(self._context.roster, command)
+        return Circumstances(
+            lockdown=None if lockdown is None else lockdown.reason,
+            policies=found,
+            local=local,
+            touched=touched,
+            paths=self._paths(command) if policies.is_by_path(found) else (),
+            is_approved=is_approved,
+        )
+
+    def _paths(self, command: Command) -> tuple[PathTarget, ...]:
+        try:
+            return file_targets.targets(self._context, command)
+        except HoldfastError:
+            # What cannot be meant will not be done; nobody gets around a policy by it.
+            return (PathTarget(self._context.project, "."),)
+
+    def is_by_repository(self, actor: Actor, command: Command) -> bool:
+        """Whether it matters which repository a command acts on: for limits or policies by path."""
+        if not file_targets.is_in_repository(command):
+            return False
+        advanced = self._context.authority.advanced
+        has_policies = advanced is not None and policies.is_by_path(advanced.policies)
+        return has_policies or file_targets.is_limited(actor)
+
+    def more(self, actor: Actor, command: Command, verdict: Verdict) -> Verdict:
+        """What else stands against a request that is allowed so far."""
+        if isinstance(command, Approve | Reject):
+            return self._may_decide(actor, command, verdict)
+        if isinstance(command, CreateToken) and (wider := token_limits.why_wider(actor, command)):
+            return Verdict(False, wider, "scope", "limit the new one as well")
+        advanced = self._context.authority.advanced
+        if advanced is None or (actor.door is Door.CLI and actor.role is Role.OWNER):
+            return verdict
+        arguments = msgspec.to_builtins(command, str_keys=True)
+        why = filters.objection(advanced.filters, arguments, command.masked)
+        if why is None:
+            return verdict
+        return Verdict(False, why, "filter", "security.filters of the configuration forbids it")
+
+    def count(self, actor: Actor, cause: str) -> None:
+        """A refusal."""
+        if (advanced := self._context.authority.advanced) is not None:
+            advanced.tallies.refused(cause, actor)
+
+    def _may_decide(self, actor: Actor, command: Approve | Reject, verdict: Verdict) -> Verdict:
+        try:
+            pending = self._context.authority.approvals.find(command.approval)
+        except HoldfastError:
+            return verdict  # whoever answers it says so, on record
+        why = policies.why_not_approve(actor, pending.actor, pending.info.approvers)
+        if why is None:
+            return verdict
+        return Verdict(False, why, "approval", "ask somebody else to")
+
+    def _forget(self, now: float) -> None:
+        """Who has not asked for a while is as good as new."""
+        limit = self._context.settings.now.rate_limit
+        self._buckets = {
+            key: bucket
+            for key, bucket in self._buckets.items()
+            if not token_bucket.is_full(bucket, limit, now)
+        }
+        self._told = {
+            key: moment for key, moment in self._told.items() if now - moment < MOST_TOLD_SECONDS
+        }
+
+
+def local(zone: str | None) -> datetime:
+    """What time it is in a zone."""
+    from holdfast.adapters import time_zones
+
+    return datetime.now(time_zones.zone(zone))

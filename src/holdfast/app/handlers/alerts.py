@@ -1,0 +1,55 @@
+"""The handler of `alerts`: what is wrong, what was, and who is told."""
+
+from __future__ import annotations
+
+from holdfast.adapters.store.state_store import SHORT_SECONDS
+from holdfast.app.context import Context
+from holdfast.engine.alerts.alerts import ALERT_KINDS, alert_of
+from holdfast.engine.alerts.delivery import Target
+from holdfast.rules.alerts.delivery import summary
+from holdfast.vocabulary.alerts import SEVERITIES, Alert
+from holdfast.vocabulary.commands.trouble import Alerts
+from holdfast.vocabulary.trouble import AlertsResult, TargetStatus
+
+_MOST = 1000
+
+
+async def alerts(context: Context, command: Alerts) -> AlertsResult:
+    wanted = set(context.roster.names(command.services)) if command.services else None
+    found = [
+        alert
+        for alert in context.trouble.alerts.open.values()
+        if wanted is None or alert.service in wanted
+    ]
+    found.sort(key=lambda alert: (-SEVERITIES.index(alert.severity), alert.since))
+    if command.history:
+        found += await _over(context, command, wanted, {alert.id for alert in found})
+    targets = [_status(target) for target in context.trouble.deliveries.targets.values()]
+    return AlertsResult(alerts=found, targets=targets)
+
+
+async def _over(
+    context: Context, command: Alerts, wanted: set[str] | None, is_open: set[str]
+) -> list[Alert]:
+    """Those that are over, the newest first."""
+    limit = max(1, min(command.limit, _MOST))
+    services = sorted(wanted) if wanted is not None else []
+    await context.store.written(SHORT_SECONDS)
+    events = await context.store.newest_events_of(ALERT_KINDS, services, 2 * limit)
+    found: dict[str, Alert] = {}
+    for event in reversed(events):
+        alert = alert_of(event)
+        if alert.cleared_at is not None and alert.id not in is_open:
+            found.setdefault(alert.id, alert)
+    return list(found.values())[:limit]
+
+
+def _status(target: Target) -> TargetStatus:
+    spec = target.spec
+    way = "webhook" if spec.webhook else "desktop" if spec.desktop else "command"
+    return TargetStatus(
+        name=spec.name,
+        way=way,
+        severity=spec.severity,
+        **summary(target.memory),  # type: ignore[arg-type]
+    )

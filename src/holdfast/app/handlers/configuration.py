@@ -1,0 +1,321 @@
+"""Handlers of plan and reload: what a changed configuration does, and doing exactly that."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.adapters import own_log
+from holdfast.app.authority import approved_configuration
+from holdfast.app.context import Context
+from holdfast.app.handlers.last_lines import with_last_lines
+from holdfast.app.handlers.removing import stop_and_forget
+from holdfast.engine import caller
+from holdfast.engine.caller import Caller
+from holdfast.engine.instances.rolling import LOCKED
+from holdfast.engine.roster import Roster
+from holdfast.engine.runner import views
+from holdfast.engine.runner.declaration import Declaration, environ_digest
+from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.selectors import Selectors
+from holdfast.rules import plan as plans
+from holdfast.rules.admission import ordering
+from holdfast.rules.plan import Action, Known
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands.configuration import Plan, Reload
+from holdfast.vocabulary.errors import ConfigError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.results import Outcome, PlanResult, PlanStep, ReloadResult
+from holdfast.vocabulary.specs.services import Configuration
+from holdfast.vocabulary.states import Desired, State
+
+LAYER_SECONDS = 30.0
+"""A service that is not up by then no longer holds back those that depend on it."""
+UP_OR_TRYING = (State.STARTING, State.RUNNING, State.PAUSED, State.BACKOFF, State.FAILED)
+OF_CONFIGURATIONS = ("config", "target")
+Steps = dict[str, PlanStep]
+
+
+async def plan(context: Context, command: Plan) -> PlanResult:
+    configuration, _ = await _load(context, command.config)
+    made = _plan(context, configuration)
+    if command.services:
+        known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
+        asked = Selectors({**known, **configuration.services}, configuration.settings.groups)
+        made = made.about(asked.names(command.services))
+    return PlanResult(
+        config=configuration.path,
+        services=_told(context, made),
+        settings=list(made.settings),
+        scaled=context.scaling.held(configuration.settings.templates),
+        changes=not made.is_empty,
+    )
+
+
+async def reload(context: Context, command: Reload, actor: Actor) -> ReloadResult:
+    async with context.changes:
+        configuration, said = await _load(context, command.config)
+        approves = approved_configuration.check(context, actor, configuration.sources)
+        made = _plan(context, configuration)
+        told = _told(context, made)
+        removed = made.names(Action.REMOVE)
+        outcomes = await stop_and_forget(context, removed, delete_logs=command.delete_logs)
+        _declare(context, configuration, said, set(made.names(Action.ADD)))
+        use_settings(context, configuration)
+        if approves:
+            approved_configuration.approve(context, configuration.sources)
+        await context.survivors.settle(made.names(Action.ADD))
+        if not made.is_empty:
+            _announce(context, configuration, made)
+    for name in made.names(Action.CHANGE):
+        if name in context.roster.runners:
+            outcomes[name] = context.roster.runners[name].outcome("changed")
+    with context.rolling.sparing_dependents(made.renewed()):
+        started = await _start(context, made, wait=command.wait)
+    outcomes.update(await with_last_lines(context, started))
+    return ReloadResult(
+        config=configuration.path,
+        plan=told,
+        services=outcomes,
+        settings=list(made.settings),
+        changes=not made.is_empty,
+    )
+
+
+def use_settings(context: Context, configuration: Configuration) -> None:
+    """Let everything of a configuration beyond its services take effect."""
+    context.settings.apply(configuration.settings)
+    context.scaling.settle(configuration.settings.templates)
+    own_log.set_level(configuration.log_level)
+    context.link.keep("log_level", configuration.log_level)
+    own_log.set_style(configuration.log_format)
+    context.link.keep("log_format", configuration.log_format)
+    context.link.keep("config", configuration.path)
+
+
+# Planning
+
+
+async def _load(context: Context, path: str | None) -> tuple[Configuration, Caller]:
+    """The configuration as the last `up` would read it now; raises with all its problems."""
+    said = caller.recall(context.link.kept)
+    if said is None:
+        raise ConfigError("no configuration is in use yet", "`holdfast up` reads one")
+    config = path or context.config
+    configuration = await context.in_thread(read_configuration, context, config, said)
+    if configuration.declares == "nothing" and not configuration.services:
+        _refuse_silence(configuration)
+    check_removes_by_words(context, configuration)
+    return configuration, said
+
+
+def read_configuration(context: Context, path: str | None, said: Caller) -> Configuration:
+    """Blocks: for a thread."""
+    from holdfast.adapters.config import load_instances, load_project
+
+    configuration = load_project(path, said.environment, said.settings, cwd=context.project)
+    context.foresee_files(configuration)
+    load = partial(load_instances, sources=configuration.sources)
+    return context.scaling.fitted(configuration, said.environment, load)
+
+
+def check_removes_by_words(context: Context, configuration: Configuration) -> None:
+    """A file that is being written, or could not be, is no wish to remove every service."""
+    if configuration.declares != "services" and any(
+        runner.declaration.spec.origin == "config" and name not in configuration.services
+        for name, runner in context.roster.runners.items()
+    ):
+        _refuse_silence(configuration)
+
+
+def _refuse_silence(configuration: Configuration) -> None:
+    if configuration.path is not None:
+        raise ConfigError(
+            f"{configuration.path} declares no services",
+            "write `services: {}` to remove every service",
+        )
+
+
+def _plan(context: Context, configuration: Configuration) -> plans.Plan:
+    wanted = configuration.services
+    known = {
+        name: _known(runner)
+        for name, runner in context.roster.runners.items()
+        if name in wanted or runner.declaration.spec.origin in OF_CONFIGURATIONS
+    }
+    now, then = context.settings.now, configuration.settings
+    # How a template is written is no setting: its instances are compared one by one.
+    settings = [name for name in plans.struct_differences(now, then) if name != "templates"]
+    kept = context.link.kept
+    settings += [
+        name
+        for name in ("log_level", "log_format")
+        if kept.get(name) not in (None, getattr(configuration, name))
+    ]
+    return plans.make(known, wanted, settings)
+
+
+def _known(runner: ServiceRunner) -> Known:
+    is_wanted_up = runner.desired is Desired.RUNNING and runner.state in UP_OR_TRYING
+    return Known(
+        spec=runner.declaration.spec,
+        launched=runner.launched if runner.run is not None else None,
+        is_wanted_up=is_wanted_up,
+        is_overridden=runner.overrides is not None,
+        trace=runner.trace if runner.run is not None else None,
+    )
+
+
+def _told(context: Context, made: plans.Plan) -> Steps:
+    runners = context.roster.runners
+    return {
+        step.service: PlanStep(
+            action=step.action.value,
+            fields=list(step.fields),
+            at_next_start=step.at_next_start,
+            overrides=views.shown(runners[step.service].overrides) if step.is_overridden else None,
+            follows=list(step.follows),
+        )
+        for step in made.steps
+    }
+
+
+# Applying
+
+
+def _declare(context: Context, configuration: Configuration, said: Caller, added: set[str]) -> None:
+    """All in one turn: a supervisor that is killed leaves the old or the new, no mixture. What is
+    to be started is wanted from here on: it would never be missed by a later reload."""
+    key = environ_digest(said.environment)
+    for name, spec in configuration.services.items():
+        runner = context.roster.runners.get(name)
+        known = runner.declaration if runner is not None else None
+        if known is None or (known.spec, known.environ_key) != (spec, key):
+            context.roster.declare(Declaration(spec, said.environment, key))
+        if name in added and spec.autostart and spec.enabled:
+            context.roster.runners[name].intend()
+    context.roster.forget_environments()
+
+
+def _announce(context: Context, configuration: Configuration, made: plans.Plan) -> None:
+    touched: dict[str, Any] = {
+        "added": made.names(Action.ADD),
+        "removed": made.names(Action.REMOVE),
+        "restarted": made.names(Action.RESTART),
+        "changed": made.names(Action.CHANGE),
+        "settings": list(made.settings),
+    }
+    facts = {name: names for name, names in touched.items() if names}
+    facts["unchanged"] = len(made.names(Action.UNCHANGED))
+    context.store.event(Kind.CONFIG_RELOADED, config=configuration.path, **facts)
+
+
+async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str, Outcome]:
+    """Restart what changed and who follows it, and start what is new, layer by layer of what
+    depends on what: who is restarted for itself is not restarted again for what it needs."""
+    roster = context.roster
+    renewed = set(made.renewed())
+    actions, added = {step.service: step.action for step in made.steps}, made.names(Action.ADD)
+    outcomes: dict[str, Outcome] = {}
+    futures: dict[str, asyncio.Future[Outcome]] = {}
+    for name in added:
+        spec = roster.runners[name].declaration.spec if name in roster.runners else None
+        if spec is not None and not (spec.autostart and spec.enabled):
+            outcomes[name] = roster.runners[name].outcome("added")
+    outcomes |= context.schedules.arm_all([name for name in added if name not in outcomes])
+    for layer in ordering.start_layers(roster.needs()):
+        for turn in _turns(roster, [name for name in layer if name in renewed - set(outcomes)]):
+            here = {}
+            for name in turn:
+                runner = roster.runners.get(name)
+                if runner is None:  # scaled away while others had their turn
+                    continue
+                why = _held_back(context, runner, actions[name], futures)
+                if why is not None:
+                    outcomes[name] = _left_out(runner, actions[name], why)
+                    continue
+                if (future := _renew(context, runner, actions[name], wait)) is not None:
+                    here[name] = future
+                roster.remember(runner)
+            if here:
+                await asyncio.wait(here.values(), timeout=LAYER_SECONDS)
+            futures |= here
+    for name, future in futures.items():
+        if future.done():
+            outcomes[name] = _unless_stopped_since(roster.runners.get(name), future.result())
+        elif (late := roster.runners.get(name)) is not None:
+            outcomes[name] = late.unfinished()
+    return outcomes
+
+
+def _unless_stopped_since(runner: ServiceRunner | None, outcome: Outcome) -> Outcome:
+    """A service that somebody stopped or scaled away during its restart is no failed one."""
+    is_off = runner is None or runner.desired is Desired.STOPPED
+    if outcome.outcome != "failed" or not is_off or outcome.status == State.FAILED.value:
+        return outcome
+    return replace(outcome, outcome="not_restarted")
+
+
+def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
+    """All at once, but the instances of a service one after the other."""
+    turns: list[list[str]] = []
+    seen: dict[str, int] = {}
+    for name in names:
+        if name in roster.runners:
+            template = roster.runners[name].declaration.spec.template or name
+            number = seen[template] = seen.get(template, -1) + 1
+            if number == len(turns):
+                turns.append([])
+            turns[number].append(name)
+    return turns
+
+
+def _held_back(
+    context: Context,
+    runner: ServiceRunner,
+    action: Action,
+    futures: dict[str, asyncio.Future[Outcome]],
+) -> str | None:
+    """Why it stays as it is: somebody's stop, a lockdown, or an instance before it that did not
+    come up."""
+    if _is_stopped(runner, action):
+        return "it was stopped meanwhile"
+    if context.authority.lockdown.now is not None:
+        return LOCKED
+    template = runner.declaration.spec.template
+    if template is None or runner.run is None:
+        return None
+    for name, future in futures.items():
+        is_sibling = name.partition("@")[0] == template
+        if is_sibling and future.done() and future.result().outcome == "failed":
+            return f"{name} failed with the new declaration"
+    return None
+
+
+def _is_stopped(runner: ServiceRunner, action: Action) -> bool:
+    if action is Action.ADD:
+        return runner.stays_off  # that a survivor of it was ended is another matter
+    return action is Action.RESTART and runner.desired is Desired.STOPPED
+
+
+def _left_out(runner: ServiceRunner, action: Action, why: str) -> Outcome:
+    if action is Action.ADD and runner.run is None:
+        runner.stop()  # nor does a later supervisor start it
+    return runner.outcome("not_restarted", why)
+
+
+def _renew(
+    context: Context, runner: RestoredRunner, action: Action, wait: bool
+) -> asyncio.Future[Outcome] | None:
+    """Begin what the plan says; None: what it follows is not there yet."""
+    if action is Action.ADD:
+        return runner.start(wait=wait)
+    if action is not Action.RESTART:
+        return context.rolling.follow(runner.name, wait=wait)
+    if runner.declaration.spec.overlap and runner.state is State.RUNNING:
+        return runner.relieve(ready_seconds=LAYER_SECONDS)
+    return runner.restart(wait=wait)

@@ -1,0 +1,101 @@
+"""Handlers of the commands about checkpoints, and the one that is made by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+
+from holdfast.app.context import Context
+from holdfast.app.handlers.git.reading import chosen, files_told, named
+from holdfast.engine.git.repositories import NoGit
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.commands.checkpoints import (
+    Checkpoints,
+    MakeCheckpoint,
+    RestoreCheckpoint,
+)
+from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
+from holdfast.vocabulary.git_results import Checkpoint, CheckpointsResult, RestoredResult
+from holdfast.vocabulary.results import Result
+
+
+async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) -> Checkpoint:
+    async with (
+        chosen(context, command.repository) as repository,
+        context.repositories.turn(repository),
+    ):
+        made = await context.checkpoints.make(repository, command.note, actor.session)
+    return msgspec.structs.replace(made, repository=named(context, repository))
+
+
+async def checkpoints(context: Context, command: Checkpoints) -> CheckpointsResult:
+    async with chosen(context, command.repository) as repository:
+        known = await context.checkpoints.known(repository)
+    where = named(context, repository)
+    found = [
+        msgspec.structs.replace(one, repository=where)
+        for one in known
+        if command.session in (None, one.session)
+    ]
+    return CheckpointsResult(checkpoints=found[: max(1, command.limit)])
+
+
+async def restore_checkpoint(
+    context: Context, command: RestoreCheckpoint, actor: Actor
+) -> RestoredResult:
+    async with (
+        chosen(context, command.repository, is_changed=not command.dry_run) as repository,
+        context.repositories.turn(repository),
+    ):
+        found = await context.checkpoints.find(repository, command.checkpoint, actor.session)
+        saved, files = await context.checkpoints.restore(
+            repository, found, actor.session, is_dry=command.dry_run
+        )
+    words = "would change" if command.dry_run else "changed"
+    return RestoredResult(
+        restored=found,
+        saved=saved,
+        changed=bool(files),
+        dry_run=command.dry_run,
+        files=files_told(context, repository, files[:200]),
+        message=f"{len(files)} files {words}" if files else "all files are as they were",
+    )
+
+
+def checkpointed(
+    handler: Callable[..., Any], session: str
+) -> Callable[[Context, Command], Awaitable[Result]]:
+    """A handler before whose first change in a session a checkpoint is made."""
+
+    async def handle(context: Context, command: Command) -> Result:
+        await _before_change(context, command, session)
+        answer = handler(context, command)
+        result: Result = answer if isinstance(answer, Result) else await answer
+        return result
+
+    return handle
+
+
+async def _before_change(context: Context, command: Command, session: str) -> None:
+    if not context.settings.now.git.checkpoints or getattr(command, "dry_run", False):
+        return
+    name = getattr(command, "repository", None) or getattr(command, "path", None)
+    async with AsyncExitStack() as stack:
+        try:
+            opening = chosen(context, name, may_be_missing=True)
+            repository = await stack.enter_async_context(opening)
+        except (NotFound, Refused, UsageError):
+            return  # in no repository; or the command itself will say what is wrong
+        try:
+            await context.checkpoints.ensure(repository, session)
+        except NoGit:
+            return
+        except HoldfastError as error:
+            raise Failed(
+                f"nothing was changed, because no checkpoint could be made: {error.message}",
+                "`git: {checkpoints: false}` does without",
+            ) from error

@@ -1,0 +1,366 @@
+"""Handler of the command that searches in what services printed.
+
+Ripgrep reads the files of the log; the index tells when each line was printed, and in which order
+the lines of both streams came.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.adapters.search import log_places
+from holdfast.adapters.search.events import Event, EventReader
+from holdfast.adapters.search.log_places import Part, Torn
+from holdfast.app.context import Context
+from holdfast.app.handlers.search.files import window_text
+from holdfast.logbook import cursors, offsets
+from holdfast.logbook.entries import STREAMS
+from holdfast.logbook.lookback import look_back_in
+from holdfast.logbook.reader import Reader
+from holdfast.logbook.segment_view import SegmentView
+from holdfast.rules import search as rules
+from holdfast.rules.search import LogPlace
+from holdfast.secrets import key_blocks
+from holdfast.secrets.key_blocks import Span
+from holdfast.secrets.redaction import hider, redact
+from holdfast.vocabulary.commands.search import SearchLogs
+from holdfast.vocabulary.search_results import LogHit, LogSearchResult
+
+_MOST_FILES = 200
+_WINDOW = 2 * rules.LONGEST_SHOWN
+_HIT_OVERHEAD = 40
+_PIECE_BYTES = 1 << 20
+
+
+class _Found(NamedTuple):
+    part: Part
+    event: Event
+
+
+async def search_logs(context: Context, command: SearchLogs) -> LogSearchResult:
+    names = context.roster.names(command.services) if command.services else _all(context)
+    after = rules.log_place(command.cursor)
+    if after is not None:
+        names = names[names.index(after.service) :] if after.service in names else []
+    answer = _Answer(command)
+    async with context.searches:
+        for name in names:
+            known = after.position if after is not None and after.service == name else None
+            await _search_one(context, command, name, known, answer)
+            if answer.is_full or answer.is_timeout:
+                break
+    is_complete = not answer.is_full and not answer.is_timeout
+    cursor = None if is_complete else answer.last or after
+    return LogSearchResult(
+        hits=answer.hits,
+        complete=is_complete,
+        cursor=None if cursor is None else cursor.encode(),
+        notes=answer.notes,
+    )
+
+
+def _all(context: Context) -> list[str]:
+    return sorted(context.roster.runners)
+
+
+class _Answer:
+    """What is told, and how much of it still fits."""
+
+    def __init__(self, command: SearchLogs) -> None:
+        self.hits: list[LogHit] = []
+        self.is_full = False
+        self.is_timeout = False
+        self.last: LogPlace | None = None
+        self.notes: list[str] = []
+        self._limit = command.limit
+        self._left = command.max_bytes
+
+    @property
+    def wanted(self) -> int:
+        """One more than fits, to know whether there is more."""
+        return self._limit - len(self.hits) + 1
+
+    def add(self, hits: Sequence[tuple[int, LogHit]]) -> None:
+        for position, hit in hits:
+            self._left -= len(hit.text.encode("utf-8", "replace")) + _HIT_OVERHEAD
+            if self.hits and (self._left < 0 or len(self.hits) >= self._limit):
+                self.is_full = True
+                return
+            self.hits.append(hit)
+            self.last = LogPlace(hit.service, position)
+
+
+async def _search_one(
+    context: Context, command: SearchLogs, name: str, after: int | None, answer: _Answer
+) -> None:
+    parts: list[Part] = await context.in_thread(
+        lambda: log_places.parts(
+            context.logs,
+            name,
+            after=after,
+            since=command.since,
+            until=command.until,
+            stream=command.stream,
+        )
+    )
+    torn: list[Torn] = await context.in_thread(log_places.torn_lines, parts)
+    mended = await _search_torn(context, command, torn) if torn else []
+    for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
+        collector = _LogCollector(batch, answer.wanted, torn)
+        words = rules.words_for_logs(command, most, [part.path for part in batch])
+        ended = await context.finding.run(words, context.logs, collector.take)
+        found = collector.segments(mended)
+        told = await context.in_thread(_outside_keys, context.logs, name, found)
+        has_keys = told != found
+        if has_keys or (collector.has_hidden and most is not None):
+            # Lines that are not told have taken the place of others.
+            keys = await context.in_thread(_keys_in, context.logs, name, batch) if has_keys else {}
+            collector = _LogCollector(batch, answer.wanted, torn, keys)
+            words = rules.words_for_logs(command, None, [part.path for part in batch])
+            ended = await context.finding.run(words, context.logs, collector.take)
+            found = collector.segments(mended)
+            told = await context.in_thread(_outside_keys, context.logs, name, found)
+        answer.notes += ended.notes()
+        answer.is_timeout = ended.is_timeout
+        found = told
+        answer.add(await context.in_thread(_placed, context.logs, name, found))
+        if answer.is_full or answer.is_timeout:
+            return
+
+
+async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Torn]) -> list[_Found]:
+    """Those of the lines that two segments share which match as a whole."""
+    path: str = await context.in_thread(_write_torn, context.state, torn)
+    found: list[_Found] = []
+    reader = EventReader()
+
+    def take(data: bytes) -> bool:
+        for event in reader.feed(data):
+            if event.kind == "match" and 0 < event.line <= len(torn):
+                line = torn[event.line - 1]
+                found.append(_Found(line.part, event._replace(offset=line.offset)))
+        return False
+
+    try:
+        await context.finding.run(rules.words_for_logs(command, None, [path]), "/", take)
+    finally:
+        await context.in_thread(os.unlink, path)
+    return found
+
+
+def _write_torn(state: str, torn: Sequence[Torn]) -> str:
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    descriptor, path = tempfile.mkstemp(prefix="search-", dir=state)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(b"\n".join(line.text for line in torn))
+    return path
+
+
+def _batches(parts: list[Part], most: int) -> Iterator[tuple[list[Part], int | None]]:
+    """Files that are searched at once. Where files are wanted from their middle on, nobody can
+    tell how many lines before that match; these are searched without that bound."""
+    first = {part.segment for part in parts if part.first > 0}
+    inner = [part for part in parts if part.segment in first]
+    rest = [part for part in parts if part.segment not in first]
+    if inner:
+        yield inner, None
+    for start in range(0, len(rest), _MOST_FILES):
+        yield rest[start : start + _MOST_FILES], most
+
+
+class _LogCollector:
+    """Takes the lines of each file that are in its range, and no more than can matter."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        most: int,
+        torn: Sequence[Torn],
+        keys: Mapping[str, Sequence[Span]] | None = None,
+    ) -> None:
+        self._keys = keys or {}
+        """Where private keys stand in each file, if that was looked up."""
+        self._parts = {part.path: part for part in parts}
+        self._most = most
+        self.has_hidden = False
+        self._reader = EventReader()
+        self._found: dict[int, list[_Found]] = {part.segment: [] for part in parts}
+        self._counts: dict[str, int] = {}
+        self._ends = {line.part.path: line.offset for line in torn}
+        self._begins = {line.next_path for line in torn}
+        self._total = 0
+        self._segment: int | None = None
+
+    def take(self, data: bytes) -> bool:
+        for event in self._reader.feed(data):
+            part = self._parts.get(event.path)
+            if part is None:
+                continue
+            if event.kind == "begin" and part.segment != self._segment:
+                # All before it is searched: are these enough already?
+                if self._total >= self._most:
+                    return True
+                self._segment = part.segment
+            elif event.kind == "match":
+                self._match(part, event)
+        return False
+
+    def _match(self, part: Part, event: Event) -> None:
+        if event.offset == 0 and part.path in self._begins:
+            return  # half a line
+        if event.offset >= self._ends.get(part.path, event.offset + 1):
+            return
+        count = self._counts.get(part.path, 0)
+        if not _is_meant(part, event) or count >= self._most:
+            return
+        if is_about_hidden(event) or self._is_in_key(event):
+            self.has_hidden = True
+            return
+        self._counts[part.path] = count + 1
+        self._total += 1
+        self._found[part.segment].append(_Found(part, event))
+
+    def _is_in_key(self, event: Event) -> bool:
+        spans = self._keys.get(event.path, ())
+        at = bisect_right(spans, (event.offset, 1 << 62)) - 1
+        return at >= 0 and event.offset < spans[at][1]
+
+    def segments(self, mended: Sequence[_Found]) -> list[tuple[int, list[_Found]]]:
+        """What was found of each segment, and of lines that two of them share."""
+        for one in mended:
+            is_meant = _is_meant(one.part, one.event) and not is_about_hidden(one.event)
+            if one.part.segment in self._found and is_meant:
+                self._found[one.part.segment].append(one)
+        return sorted(self._found.items())
+
+
+def _is_meant(part: Part, event: Event) -> bool:
+    return event.offset >= part.first and (part.last is None or event.offset < part.last)
+
+
+def _outside_keys(
+    directory: str, service: str, segments: Sequence[tuple[int, list[_Found]]]
+) -> list[tuple[int, list[_Found]]]:
+    """Those that do not stand within a private key of several lines."""
+    reader = Reader(directory, service)
+    left: list[tuple[int, list[_Found]]] = []
+    for number, found in segments:
+        view = reader.open(number) if found else None
+        if view is None:
+            left.append((number, found))
+            continue
+        try:
+            told = [one for one in found if not _is_within_key(reader, view, one)]
+            left.append((number, told))
+        finally:
+            view.close()
+    return left
+
+
+def _is_within_key(reader: Reader, view: SegmentView, found: _Found) -> bool:
+    event, known = found.event, hider()
+    data, place = event.data, event.offset
+    if not event.is_whole:
+        data, place = event.match, place + (event.start or 0)
+    before = look_back_in(reader, view, found.part.stream, place, known)
+    covered = known.mask(before.line + data, block=before.block)[len(before.line) :]
+    if not event.is_whole:
+        return covered != data
+    return before.block is not None and bool(key_blocks.scan(data, before.block)[0])
+
+
+def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, list[Span]]:
+    """Where private keys of several lines stand in these files."""
+    reader, found = Reader(directory, service), dict[str, list[Span]]()
+    for part in parts:
+        view = reader.open(part.segment)
+        if view is None:
+            continue
+        try:
+            found[part.path] = _keys_of(reader, view, part)
+        finally:
+            view.close()
+    return found
+
+
+def _keys_of(reader: Reader, view: SegmentView, part: Part) -> list[Span]:
+    spans: list[Span] = []
+    stream = STREAMS.index(part.stream)
+    block = look_back_in(reader, view, part.stream, 0, hider()).block
+    place, rest = 0, b""
+    while piece := view.read(stream, place + len(rest), _PIECE_BYTES):
+        text = rest + piece
+        end = text.rfind(b"\n") + 1 or len(text)
+        some, block = key_blocks.scan(text[:end], block)
+        spans += [(place + start, place + stop) for start, stop in some]
+        place, rest = place + end, text[end:]
+    some, block = key_blocks.scan(rest, block)
+    return [*spans, *((place + start, place + stop) for start, stop in some)]
+
+
+def _placed(
+    directory: str, service: str, segments: Sequence[tuple[int, list[_Found]]]
+) -> list[tuple[int, LogHit]]:
+    """Lines with their time and place, in the order in which they were printed."""
+    placed: list[tuple[int, LogHit]] = []
+    reader = Reader(directory, service)
+    for number, found in segments:
+        view = reader.open(number)
+        if view is None:
+            continue  # removed meanwhile
+        try:
+            hits = []
+            for part, event in found:
+                spot = offsets.spot(view, STREAMS.index(part.stream), event.offset)
+                if spot is not None:  # else it is being written at this moment
+                    around = _around(reader, view, part, event)
+                    hits.append((spot.position, _hit(service, part, event, spot, around)))
+            placed += sorted(hits, key=lambda item: item[0])
+        finally:
+            view.close()
+    return placed
+
+
+def is_about_hidden(event: Event) -> bool:
+    """Whether all that matches is hidden, in part or whole: such a line is not told, as if it
+    were not there. Else whoever may search could find out a secret piece by piece."""
+    if not event.is_whole:
+        return hider().mask(event.match) != event.match
+    covered = hider().mask(event.data)
+    return covered != event.data and all(
+        covered[start:end] != event.data[start:end] for start, end in event.spans
+    )
+
+
+def _hit(service: str, part: Part, event: Event, spot: offsets.Spot, around: str | None) -> LogHit:
+    shown = rules.shown_line(hider().mask(event.data), event.start or 0)
+    text, is_cut = shown.text, shown.is_cut or not event.is_whole
+    return LogHit(
+        service=service,
+        time=spot.time,
+        stream=part.stream,
+        run=spot.run,
+        text=redact(hider().shortened((around or text).encode()).decode()),
+        cursor=cursors.encode(cursors.at(spot.position)),
+        cut=True if is_cut else msgspec.UNSET,
+    )
+
+
+def _around(reader: Reader, view: SegmentView, part: Part, event: Event) -> str | None:
+    """The part of a very long line that matched."""
+    if event.is_whole or event.start is None:
+        return None
+    if event.start < len(event.data) - rules.LONGEST_SHOWN:
+        return None
+    first = max(0, event.start - rules.LONGEST_SHOWN // 3)
+    place = event.offset + first
+    data = view.read(STREAMS.index(part.stream), place, _WINDOW)
+    before = look_back_in(reader, view, part.stream, place, hider())
+    shown = hider().mask(before.line + data, block=before.block)[len(before.line) :]
+    return window_text(data, event, first, shown)

@@ -1,0 +1,229 @@
+"""Handlers of the commands that run commands: custom restarts, single commands, workflows.
+
+What may be run was decided before they are called; they say what is to be done, in which
+order, and who is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.app.authority.working_folders import confinement
+from holdfast.app.context import Context
+from holdfast.app.followed import Followed
+from holdfast.app.handlers.chosen import the_service
+from holdfast.engine import caller
+from holdfast.engine.workflows.followers import Follower
+from holdfast.engine.workflows.steps import CommandStep, OwnStep, Step, Surroundings
+from holdfast.engine.workflows.workflows import Activity, Procedure
+from holdfast.rules import workflows as rules
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands import COMMANDS, Command
+from holdfast.vocabulary.commands.custom import (
+    CancelWorkflow,
+    CustomRestart,
+    ExecuteCommand,
+    RunWorkflow,
+    Workflows,
+)
+from holdfast.vocabulary.commands.services import Restart
+from holdfast.vocabulary.custom_commands import CustomCommand
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.results import Done, Result, WorkflowInfo, WorkflowResult, WorkflowsResult
+from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.workflows import StepSpec
+
+Answer = Awaitable[WorkflowResult] | Followed
+
+
+def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> Answer:
+    runner = the_service(context, command.service, command.name)
+    around, settings = Surroundings.of(runner), context.settings.now
+    words = command.start_args if command.start_args is not None else command.args
+    restart = Restart(service=runner.name, args=words, env_vars=command.env_vars)
+
+    def step(asked: CustomCommand, part: str) -> Step:
+        beneath = _confined(context, actor, around, asked.working_dir)
+        prepared = rules.prepare(asked, settings)
+        return CommandStep(context.tasks, prepared, around, part=part, beneath=beneath)
+
+    steps: list[Step] = [step(one, "pre") for one in command.pre_commands or ()]
+    steps.append(OwnStep(_perform(context, actor), restart, f"restart {runner.name}", "restart"))
+    steps += [step(one, "post") for one in command.post_commands or ()]
+    procedure = Procedure(
+        name=f"custom restart of {runner.name}",
+        steps=steps,
+        by=actor.name,
+        service=runner.name,
+        key=f"restart:{runner.name}",
+        timeout=command.seconds,
+    )
+    activity = context.workflows.begin(procedure)
+    return _answer(context, activity, is_followed=command.follow)
+
+
+def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> Answer:
+    prepared = rules.prepare(command.asked, context.settings.now, command.timeout_seconds)
+    if command.service is not None:
+        around = Surroundings.of(context.roster.get(command.service))
+    else:
+        around = _project(context)
+        if command.environment is not None:
+            around = replace(around, env=command.environment)
+        if command.working_dir is not None:
+            around = replace(around, working_dir=command.working_dir)
+    beneath = _confined(context, actor, around, command.asked.working_dir)
+    procedure = Procedure(
+        name="command",
+        steps=[CommandStep(context.tasks, prepared, around, beneath=beneath)],
+        by=actor.name,
+        service=command.service,
+        is_single=True,
+    )
+    activity = context.workflows.begin(procedure)
+    return _answer(context, activity, is_followed=command.follow, is_owned=True)
+
+
+def run_workflow(context: Context, command: RunWorkflow, actor: Actor) -> Answer:
+    workflows = context.settings.now.workflows
+    spec = workflows.get(command.workflow)
+    if spec is None:
+        guess = closest(command.workflow, list(workflows))
+        meant = f'; did you mean "{guess}"?' if guess else ""
+        known = ", ".join(workflows) or "none; write them under `workflows:`"
+        raise UsageError(f'no workflow "{command.workflow}"{meant}', f"known: {known}")
+    procedure = Procedure(
+        name=f"workflow {command.workflow}",
+        steps=[_step(context, step, actor) for step in spec.steps],
+        by=actor.name,
+        key=f"workflow:{command.workflow}",
+        stops_on_failure=spec.on_failure == "stop",
+        timeout=spec.timeout,
+    )
+    activity = context.workflows.begin(procedure)
+    return _answer(context, activity, is_followed=command.follow)
+
+
+async def cancel_workflow(context: Context, command: CancelWorkflow) -> Done:
+    activity = context.workflows.cancel(command.workflow)
+    result = await asyncio.shield(activity.result)
+    return Done(message=f"{result.name}: {result.outcome}")
+
+
+def workflows(context: Context, command: Workflows) -> WorkflowsResult:
+    settings = context.settings.now
+    return WorkflowsResult(
+        workflows={
+            name: WorkflowInfo(
+                description=spec.description,
+                steps=[_told(step, settings) for step in spec.steps],
+                timeout=spec.timeout,
+            )
+            for name, spec in settings.workflows.items()
+        },
+        commands={
+            name: rules.prepare_spec(spec, settings).what
+            for name, spec in settings.commands.items()
+        },
+        under_way=context.workflows.under_way(),
+    )
+
+
+def _step(context: Context, spec: StepSpec, actor: Actor) -> Step:
+    settings = context.settings.now
+    command = spec.run
+    if spec.command is not None:
+        command = settings.commands[spec.command]
+    if command is not None:
+        prepared = rules.prepare_spec(command, settings, spec.timeout)
+        prepared = prepared._replace(what=_told(spec, settings))
+        return CommandStep(context.tasks, prepared, _project(context))
+    fields: dict[str, Any] = {"services": list(spec.services)}
+    if spec.action == "wait":
+        fields = {"service": spec.services[0], "condition": spec.condition}
+        if spec.timeout is not None:
+            fields["timeout"] = spec.timeout
+    return OwnStep(_perform(context, actor), COMMANDS[spec.action](**fields), _told(spec, settings))
+
+
+def _told(spec: StepSpec, settings: Settings) -> str:
+    """What progress calls a step."""
+    if spec.description:
+        return spec.description
+    command = settings.commands[spec.command] if spec.command is not None else spec.run
+    if command is not None:
+        return rules.prepare_spec(command, settings).what
+    names = ", ".join(spec.services)
+    if spec.action == "wait":
+        kind, _, what = spec.condition.partition(":")
+        words = {"log": f'prints "{what}"', "silent": f"prints nothing for {what} s"}
+        return f"wait until {names} {words.get(kind, f'is {kind}')}"
+    return f"{spec.action.replace('_', ' ')} {names}"
+
+
+def _confined(
+    context: Context, actor: Actor, around: Surroundings, working_dir: str | None
+) -> str | None:
+    """The folder that a command must run below, if its caller chose another than usual. The owner
+    goes where he likes."""
+    if working_dir is None or actor.role is Role.OWNER:
+        return None
+    return confinement(context, working_dir, around.working_dir)
+
+
+def _project(context: Context) -> Surroundings:
+    """Where a command runs that is about no service: the folder and environment of `up`."""
+    said = caller.recall(context.link.kept)
+    return Surroundings(context.project or "/", said.environment if said is not None else {})
+
+
+def _perform(context: Context, actor: Actor) -> Any:
+    async def perform(command: Command) -> Result:
+        from holdfast.app.registry import handler_for
+
+        answer = handler_for(command, actor)(context, command)
+        result: Result = answer if isinstance(answer, Result) else await answer
+        return result
+
+    return perform
+
+
+def _answer(
+    context: Context, activity: Activity, *, is_followed: bool, is_owned: bool = False
+) -> Answer:
+    if is_followed:
+        follower = context.workflows.follow(activity)
+        stream = _follow(context, activity, follower, is_owned=is_owned)
+        return Followed(stream, cast("asyncio.Future[Result]", activity.result))
+    return _wait(context, activity)
+
+
+async def _wait(context: Context, activity: Activity) -> WorkflowResult:
+    return _complete(context, await asyncio.shield(activity.result))
+
+
+async def _follow(
+    context: Context, activity: Activity, follower: Follower, *, is_owned: bool
+) -> AsyncGenerator[dict[str, Any], None]:
+    try:
+        while (item := await follower.next())["kind"] != "finished":
+            yield item
+        yield {"kind": "finished", "result": _complete(context, activity.result.result())}
+    finally:
+        activity.followers.discard(follower)
+        if is_owned:
+            activity.cancel()
+
+
+def _complete(context: Context, result: WorkflowResult) -> WorkflowResult:
+    """With how the service is now."""
+    runner = context.roster.runners.get(result.service or "")
+    if runner is None:
+        return result
+    return msgspec.structs.replace(result, status=runner.status())

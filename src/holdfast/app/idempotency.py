@@ -1,0 +1,341 @@
+"""Commands that came with a key: done once, answered as often as they are asked again.
+
+That a command was begun is in the keeper's memory before it is done, its answer before it is
+told, so both outlive this process. Where it died in between nobody can know what was done:
+that is said, unless doing it again comes to the same. It does not where the opposite was asked
+since (a `start` after a `stop`): the later request wins. Bounded in number, size and age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.adapters.keeper_errors import log_refusal
+from holdfast.adapters.own_log import logger
+from holdfast.app.authority.approvals import Waiting
+from holdfast.engine.runner.environment import Clock
+from holdfast.vocabulary.actors import Actor
+from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.errors import (
+    NOTHING_DONE,
+    HoldfastError,
+    OutcomeUnknown,
+    Refused,
+    UsageError,
+)
+from holdfast.vocabulary.readers import reader
+from holdfast.vocabulary.results import Result
+
+KEPT = "repeat:"
+RECENT = "recent:"
+MOST_RECENT = 64
+"""Requests that steer services are remembered, so many of the newest."""
+STARTING = frozenset({"up", "start", "run", "restart", "rolling_restart", "resume"})
+STOPPING = frozenset({"stop", "pause", "remove"})
+OPPOSITES: dict[str, frozenset[str]] = {
+    "stop": STARTING,
+    "pause": STARTING,
+    "up": STOPPING,
+    "start": STOPPING,
+    "resume": STOPPING,
+    "scale": frozenset({"scale"}),
+}
+"""What is not done again after one of these was asked about the same services."""
+MOST = 256
+MOST_OF_ONE = 64
+"""Of one actor, under way at the same time."""
+MOST_BYTES = 1024 * 1024
+LONGEST_ANSWER = 128 * 1024
+KEPT_SECONDS = 600.0
+LONGEST_KEY = 200
+Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
+_log = logger("repeats")
+
+
+class Link(Protocol):
+    """The keeper, as far as it is needed here."""
+
+    def keep(self, key: str, value: str | None) -> None: ...
+
+    def request(self, message: dict[str, Any], then: Callable[[Any], None]) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Given(msgspec.Struct, kw_only=True):
+    """A command that was given under a key."""
+
+    command: str
+    digest: str
+    at: float
+    account: str = ""
+    order: int = 0
+    """How many steering requests there had been before it."""
+    answer: str | None = None
+    """What was answered, as JSON."""
+    error: dict[str, Any] | None = None
+    is_too_long: bool = False
+
+
+class Steered(msgspec.Struct, kw_only=True, frozen=True):
+    """A request that starts or stops services."""
+
+    order: int
+    command: str
+    about: dict[str, int | None] = {}
+    """The names that it was given, of `scale` with their numbers; nothing: all."""
+
+
+_decode = reader(Given)
+_decode_steered = reader(Steered)
+_encode = msgspec.json.Encoder().encode
+
+
+class Repeats:
+    """What was given under which key, and what came of it."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+        self._given: dict[str, Given] = {}
+        self._work: dict[str, asyncio.Future[Result]] = {}
+        self._notices: dict[str, dict[str, Any]] = {}
+        """What those that wait for approval wait for."""
+        self._recent: dict[int, Steered] = {}
+        self._order = 0
+
+    def restore(self, kept: Mapping[str, str]) -> None:
+        found = []
+        for name, text in kept.items():
+            if name.startswith(RECENT):
+                try:
+                    steered = _decode_steered(text)
+                except msgspec.MsgspecError as error:
+                    _log.warning("an earlier request is not known any more: %s", error)
+                    continue
+                self._recent[steered.order % MOST_RECENT] = steered
+                self._order = max(self._order, steered.order)
+            if name.startswith(KEPT):
+                try:
+                    found.append((name, _decode(text)))
+                except msgspec.MsgspecError as error:
+                    _log.warning("a command's answer is not known any more: %s", error)
+        self._given = dict(sorted(found, key=lambda one: one[1].at))
+
+    def answer(
+        self,
+        actor: Actor,
+        command: Command,
+        key: object,
+        do: Callable[[], Answer],
+        admit: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """What this command answers: what it did the first time, or else by doing it now. `admit`
+        raises if the caller may not be told the first answer any more."""
+        if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
+            raise UsageError("a key is a text", f"of at most {LONGEST_KEY} letters")
+        if getattr(command, "follow", False):
+            raise UsageError("what is followed cannot have a key", "ask without `follow`")
+        name = KEPT + _digest(actor.identity, key)
+        self._prune()
+        given, digest = self._given.get(name), _digest(command.name, _encode(command).decode())
+        if given is None:
+            new = Given(
+                command=command.name,
+                digest=digest,
+                at=self._now(),
+                account=actor.account,
+                order=self._order,
+            )
+            return self._do(name, new, do)
+        if given.digest != digest:
+            what = f"this key was given with another command ({given.command})"
+            raise UsageError(what, "a key is for one command")
+        if (work := self._work.get(name)) is not None:
+            admit()
+            return _shared(work, self._notices.get(name))
+        if given.answer is None and given.error is None:
+            if not command.repeatable:
+                admit()
+                raise _unknown(given)
+            if (opposite := self._opposite_since(given, command)) is not None:
+                admit()
+                raise _overtaken(given, opposite)
+            return self._do(name, msgspec.structs.replace(given, at=self._now()), do)
+        admit()
+        return _again(given)
+
+    def note(self, command: Command) -> None:
+        """Remember a request that starts or stops services; it is about to be done."""
+        if command.name not in STARTING | STOPPING | {"scale"}:
+            return
+        self._order += 1
+        steered = Steered(order=self._order, command=command.name, about=_about(command))
+        place = self._order % MOST_RECENT
+        self._recent[place] = steered
+        self._link.keep(f"{RECENT}{place}", _encode(steered).decode())
+
+    def _opposite_since(self, given: Given, command: Command) -> str | None:
+        """A later request that doing this again would undo."""
+        later = [it for it in self._recent.values() if it.order > given.order]
+        if len(later) < self._order - given.order:
+            return "so many others that not all are known"
+        about, opposites = _about(command), OPPOSITES.get(command.name, frozenset())
+        for steered in sorted(later, key=lambda it: it.order):
+            is_other = not about or not steered.about or about.keys() & steered.about.keys()
+            if steered.command == command.name and steered.about == about:
+                continue  # itself, or just the same
+            if steered.command in opposites and is_other:
+                return steered.command
+        return None
+
+    def _do(self, name: str, given: Given, do: Callable[[], Answer]) -> Answer:
+        own = sum(self._given[other].account == given.account for other in self._work)
+        if own >= MOST_OF_ONE or len(self._work) >= MOST:
+            most = MOST_OF_ONE if own >= MOST_OF_ONE else MOST
+            raise Refused(f"{most} commands with keys are under way", "await some first")
+        self._given.pop(name, None)
+        self._given[name] = given
+        self._remember(name)
+        try:
+            answer = do()
+        except Exception as error:
+            self._failed(name, given, error)
+            raise
+        if isinstance(answer, Result):
+            self._done(name, given, answer)
+            return answer
+        if isinstance(answer, AsyncGenerator):
+            self._forget(name)
+            return answer
+        work = asyncio.ensure_future(answer)
+        self._work[name] = work
+        if isinstance(answer, Waiting):
+            self._notices[name] = answer.notice
+
+        def ended(work: asyncio.Future[Result]) -> None:
+            self._work.pop(name, None)
+            self._notices.pop(name, None)
+            if work.cancelled():
+                return  # whether it was done is not known
+            error = work.exception()
+            if error is None:
+                self._done(name, given, work.result())
+            elif isinstance(error, Exception):
+                self._failed(name, given, error)
+
+        work.add_done_callback(ended)
+        return _shared(work, self._notices.get(name))
+
+    def _done(self, name: str, given: Given, result: Result) -> None:
+        text = _encode(result).decode()
+        given.is_too_long = len(text) > LONGEST_ANSWER
+        given.answer = "" if given.is_too_long else text
+        self._remember(name)
+
+    def _failed(self, name: str, given: Given, error: Exception) -> None:
+        if isinstance(error, NOTHING_DONE):
+            self._forget(name)
+            return
+        known = error if isinstance(error, HoldfastError) else HoldfastError(str(error))
+        given.error = known.as_fields()
+        self._remember(name)
+
+    def _remember(self, name: str) -> None:
+        """In the keeper's hands before anything else happens."""
+        self._link.keep(name, _encode(self._given[name]).decode())
+        self._link.request({"do": "keep"}, log_refusal)
+        self._link.flush()
+
+    def _forget(self, name: str) -> None:
+        if self._given.pop(name, None) is not None:
+            self._link.keep(name, None)
+
+    def _prune(self) -> None:
+        """What is old goes, and what is beyond the bounds; what is under way stays."""
+        for name, given in list(self._given.items()):
+            # A clock that is set back a little makes nobody's command a new one.
+            if abs(self._now() - given.at) > KEPT_SECONDS and name not in self._work:
+                self._forget(name)
+        while (surplus := self._surplus()) is not None:
+            self._forget(surplus)
+
+    def _surplus(self) -> str | None:
+        """The oldest of who has most, if there is too much: nobody pushes out another's."""
+        counts: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for given in self._given.values():
+            counts[given.account] += 1
+            sizes[given.account] += len(given.answer or "")
+        is_crowded = len(self._given) >= MOST
+        if not is_crowded and sum(sizes.values()) <= MOST_BYTES:
+            return None
+        for account, _ in (counts if is_crowded else sizes).most_common():
+            for name, given in self._given.items():
+                if given.account == account and name not in self._work:
+                    return name
+        return None
+
+    def _now(self) -> float:
+        return self._clock.time()
+
+
+def _shared(work: asyncio.Future[Result], notice: dict[str, Any] | None) -> Awaitable[Result]:
+    """Of all who ask under the key; who leaves ends nothing."""
+    answer = asyncio.shield(work)
+    return answer if notice is None else Waiting(answer, notice)
+
+
+def _again(given: Given) -> Answer:
+    if given.error is not None:
+        error = HoldfastError(
+            str(given.error.get("message")),
+            str(given.error.get("hint") or ""),
+            given.error.get("details"),
+        )
+        error.__dict__["code"] = given.error.get("code", HoldfastError.code)
+        raise error
+    if given.is_too_long:
+        raise OutcomeUnknown(
+            f"{given.command} was done under this key; its answer was too long to be kept",
+            "ask for what you need of it",
+        )
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(msgspec.Raw((given.answer or "{}").encode()))
+    return future
+
+
+def _unknown(given: Given) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{given.command} was begun under this key; its outcome is unknown: the supervisor died",
+        "look how things are, then ask under a new key",
+        {"command": given.command, "begun_at": given.at},
+    )
+
+
+def _overtaken(given: Given, opposite: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the supervisor died during this {given.command}; it is not done again, because "
+        f"somebody asked for {opposite} since",
+        f"`holdfast status` tells how things are now; ask for {given.command} again if you want it",
+        {"command": given.command, "begun_at": given.at},
+    )
+
+
+def _about(command: Command) -> dict[str, int | None]:
+    """The names that a request is about, as they were given."""
+    if (instances := getattr(command, "instances", None)) is not None:
+        return dict(instances)
+    one = getattr(command, "service", None)
+    names = [*getattr(command, "services", ()), *([one] if one else [])]
+    return dict.fromkeys(names)
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).hexdigest()[:32]

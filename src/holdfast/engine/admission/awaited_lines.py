@@ -1,0 +1,114 @@
+"""Lines that starts wait for: whether a run of a service has printed one that matches.
+
+Looks only while somebody asks, from the beginning of the run on, and is woken when the
+service printed more; at an unfinished line only when nothing more comes for a moment.
+What was found counts for that run alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.search.matching import SharedMatcher
+from holdfast.engine.output.watches import SILENCE_SECONDS, Watches
+from holdfast.engine.runner.observers import Attendant
+from holdfast.vocabulary.errors import HoldfastError
+
+_log = logger("awaited_lines")
+_AGAIN_SECONDS = 1.0
+Awaited = tuple[str, str]
+"""A service and a pattern."""
+
+
+class AwaitedLines(Attendant):
+    """Every line that somebody waits for."""
+
+    def __init__(
+        self,
+        directory: str,
+        matcher: SharedMatcher,
+        watches: Watches,
+        on_found: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._matcher = matcher
+        self._watches = watches
+        self._on_found = on_found
+        self._found: dict[Awaited, str | None] = {}
+        self._looking: dict[Awaited, tuple[str | None, asyncio.Task[None]]] = {}
+
+    def has(self, runner: Any, pattern: str) -> bool:
+        """Whether the newest run printed it; if not, it is looked for from now on."""
+        awaited, run_id = (runner.name, pattern), runner.last_run_id
+        if run_id is None:
+            return False
+        if awaited in self._found:
+            if self._found[awaited] == run_id:
+                return True
+            del self._found[awaited]
+        looked_for = self._looking.get(awaited)
+        if looked_for is None or looked_for[0] != run_id:
+            self._stop(awaited)
+            look = self._look(awaited, run_id, runner.number)
+            self._looking[awaited] = (run_id, asyncio.get_running_loop().create_task(look))
+        return False
+
+    def removed(self, runner: Any) -> None:
+        for awaited in [it for it in (*self._found, *self._looking) if it[0] == runner.name]:
+            self._found.pop(awaited, None)
+            self._stop(awaited)
+
+    def close(self) -> None:
+        for awaited in list(self._looking):
+            self._stop(awaited)
+
+    def _stop(self, awaited: Awaited) -> None:
+        if (looking := self._looking.pop(awaited, None)) is not None:
+            looking[1].cancel()
+
+    async def _look(self, awaited: Awaited, run_id: str, number: int) -> None:
+        from holdfast.adapters.probes.log import RunSearch
+
+        service, pattern = awaited
+        search = RunSearch(self._directory, service, number, self._matcher, _in_thread)
+        more = asyncio.Event()
+        stop = self._watches.ring(service, more.set)
+        try:
+            while True:
+                more.clear()
+                try:
+                    if await search.look(pattern) is not None:
+                        break
+                    if await _is_silent(more, search.unfinished()) and (
+                        await search.look_at_unfinished(pattern) is not None
+                    ):
+                        break
+                except HoldfastError as error:
+                    _log.warning("%s: a line is looked for in vain: %s", service, error.message)
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                    continue
+                await more.wait()
+        finally:
+            stop()
+            search.close()
+        self._looking.pop(awaited, None)
+        self._found[awaited] = run_id
+        self._on_found(service)
+
+
+async def _is_silent(more: asyncio.Event, unfinished: list[Any]) -> bool:
+    """Whether there are unfinished lines, and nothing comes to end them."""
+    if not unfinished:
+        return False
+    try:
+        await asyncio.wait_for(more.wait(), SILENCE_SECONDS)
+    except asyncio.TimeoutError:
+        return True
+    return False
+
+
+async def _in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

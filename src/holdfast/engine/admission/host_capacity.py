@@ -1,0 +1,146 @@
+"""The last question before a start: has the host room for it, by the configured limits?
+
+Stands behind whoever admits starts for other reasons. A host that is too busy refuses, or
+with `queue_when_busy` makes starts wait in the order of their asking; it looks again when a
+service ended, and every few seconds while somebody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.adapters.metrics.host import HostUsage, host_usage
+from holdfast.engine.runner.environment import Admission, Timer
+from holdfast.engine.runner.observers import Attendant
+from holdfast.rules import limits
+from holdfast.rules.admission.conditions import Hope
+from holdfast.rules.limits import Measured
+from holdfast.vocabulary.specs.resources import HostLimits
+from holdfast.vocabulary.specs.services import Settings
+
+LOOK_SECONDS = 2.0
+"""Between two looks at the host: only if a limit depends on them."""
+SHORTEST_SECONDS = 0.2
+"""A shorter time tells nothing about processors."""
+
+
+class HostRoom(Attendant):
+    """Admits a start when the one behind it does and the host has room."""
+
+    def __init__(
+        self,
+        inner: Admission,
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        live_runs: Callable[[], int],
+        measure: Callable[[], HostUsage] = host_usage,
+    ) -> None:
+        self.cpu: float | None = None
+        """Percent of all processors, smoothed."""
+        self.memory: float | None = None
+        self._inner = inner
+        self._call_later = call_later
+        self._live_runs = live_runs
+        self._measure = measure
+        self._limits = HostLimits()
+        self._last: HostUsage | None = None
+        self._timer: Timer | None = None
+        self._waiting: dict[str, tuple[Any, Callable[[], None]]] = {}
+        self._is_due = False
+
+    def use(self, settings: Settings) -> None:
+        """Go by these settings."""
+        self._limits = settings.limits
+        if self._needs_host:
+            self._look()
+        self._recheck()
+
+    def admit(self, service: Any, begin: Callable[[], None]) -> None:
+        self._waiting.pop(service.name, None)
+        self._inner.admit(service, lambda: self._arrive(service, begin))
+
+    def withdraw(self, service: Any) -> None:
+        self._waiting.pop(service.name, None)
+        self._inner.withdraw(service)
+
+    def changed(self, runner: Any) -> None:
+        if self._waiting and runner.run is None:
+            self._recheck()
+
+    def removed(self, runner: Any) -> None:
+        self._waiting.pop(runner.name, None)
+
+    def take(self, now: HostUsage) -> None:
+        """A look at the host that somebody made."""
+        last = self._last
+        if last is not None:
+            percent = now.percent_since(last)
+            seconds = (now.all_seconds - last.all_seconds) / _processors()
+            if percent is None or seconds < SHORTEST_SECONDS:
+                return
+            self.cpu = limits.smooth(self.cpu, percent, seconds)
+            self.memory = limits.smooth(self.memory, now.memory_percent, seconds)
+        else:
+            self.memory = now.memory_percent
+        self._last = now
+
+    def obstacle(self) -> str | None:
+        """Why nothing may be started now."""
+        if self._limits == HostLimits():
+            return None
+        if self._needs_host and self.cpu is None:
+            self._measure_now()
+        measured = Measured(self._live_runs(), self.cpu, self.memory)
+        return limits.obstacle(self._limits, measured)
+
+    @property
+    def _needs_host(self) -> bool:
+        return self._limits.max_cpu is not None or self._limits.max_memory is not None
+
+    def _arrive(self, service: Any, begin: Callable[[], None]) -> None:
+        words = self.obstacle()
+        if words is None:
+            begin()
+        elif not self._limits.queue_when_busy:
+            service.refuse(words)
+        else:
+            self._waiting[service.name] = (service, begin)
+            service.hold_back((f"room on this host: {words}",), Hope.TROUBLED)
+            self._look_later()
+
+    def _recheck(self) -> None:
+        # In a turn of its own: whoever changed is not done changing.
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._call_later(0, self._admit_waiting)
+
+    def _admit_waiting(self) -> None:
+        self._is_due = False
+        for name, (service, begin) in list(self._waiting.items()):
+            if (words := self.obstacle()) is not None:
+                service.hold_back((f"room on this host: {words}",), Hope.TROUBLED)
+                return
+            if self._waiting.pop(name, None) is not None:
+                begin()
+
+    def _look(self) -> None:
+        self._timer = None
+        self._measure_now()
+        self._recheck()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._timer is None and (self._needs_host or self._waiting):
+            self._timer = self._call_later(LOOK_SECONDS, self._look)
+
+    def _measure_now(self) -> None:
+        try:
+            self.take(self._measure())
+        except (OSError, ValueError):
+            self.cpu = self.memory = None  # unknown: it refuses nobody
+
+
+def _processors() -> int:
+    import os
+
+    return os.cpu_count() or 1

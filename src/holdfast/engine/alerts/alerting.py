@@ -1,0 +1,47 @@
+"""What is known of trouble: alerts, who is told of them, and which runs went well before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.adapters.store.state_store import StateStore
+from holdfast.engine.alerts.alerts import SAVED_AS, Alerts
+from holdfast.engine.alerts.delivery import Deliveries, surroundings
+from holdfast.engine.alerts.good_runs import GoodRuns
+from holdfast.engine.event_bus import EventBus
+from holdfast.engine.roster import Roster
+from holdfast.engine.runner.environment import Ports
+from holdfast.engine.tasks import Tasks
+
+
+class Trouble:
+    """All of it, built and restored together."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        bus: EventBus,
+        tasks: Tasks,
+        roster: Roster,
+        ports: Ports,
+        project: str,
+    ) -> None:
+        self.alerts = Alerts(store, bus)
+        self.deliveries = Deliveries(
+            store, self.alerts, tasks, surroundings(roster, ports, project)
+        )
+        self.good_runs = GoodRuns(ports)
+
+    def restore(self, kept: Mapping[str, str], meta: Mapping[str, str], last_seq: int) -> None:
+        """To be called before the first event of this supervisor, in the same turn."""
+        self.alerts.restore(meta.get(SAVED_AS), last_seq)
+        self.deliveries.restore(meta)
+        self.good_runs.restore(kept)
+
+    def start(self) -> None:
+        self.alerts.start()
+        self.deliveries.start()
+
+    def close(self) -> None:
+        self.deliveries.close()
+        self.alerts.close()

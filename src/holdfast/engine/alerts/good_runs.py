@@ -1,0 +1,125 @@
+"""Which run of each service went well last, and what it was started with.
+
+A run went well if it lasted for `reset_after`, ended successfully, or was stopped by request
+after it had been up. Kept in the keeper's memory: a declaration holds values of variables,
+and the database must not. What equals the present declaration is not kept twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.runner.environment import Ports, Timer
+from holdfast.engine.runner.observers import Attendant
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.states import State
+
+KEPT = "good:"
+_log = logger("good_runs")
+
+
+class Good(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that went well."""
+
+    run: int
+    at: float
+    spec: ServiceSpec | None = None
+    """What it was started with; None: the present declaration."""
+
+
+class GoodRuns(Attendant):
+    """Remembers the last good run of every service."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._good: dict[str, Good] = {}
+        self._kept: dict[str, str] = {}
+        self._timers: dict[str, Timer] = {}
+        self._up: dict[str, int] = {}
+        """The run of each service that has been up."""
+        self._declared: dict[str, ServiceSpec] = {}
+        """The declaration that each good run without one of its own means."""
+
+    def restore(self, kept: Mapping[str, str]) -> None:
+        for key, value in kept.items():
+            if not key.startswith(KEPT):
+                continue
+            try:
+                self._good[key.removeprefix(KEPT)] = msgspec.json.decode(value, type=Good)
+            except msgspec.MsgspecError as error:
+                _log.warning("the last good run in %s is not understood: %s", key, error)
+
+    def of(self, runner: Any) -> tuple[Good, ServiceSpec] | None:
+        """The last good run and what it was started with; None: there was none."""
+        good = self._good.get(runner.name)
+        return None if good is None else (good, good.spec or runner.declaration.spec)
+
+    def run_began(self, runner: Any) -> None:
+        self._cancel(runner.name)
+        run = runner.run
+        if run is None:
+            return
+        age = self._ports.clock.monotonic() - run.started_mono
+        wait = max(0.0, runner.declaration.spec.restart.reset_after - age)
+
+        def lasted() -> None:
+            if runner.run is run and not run.main_gone:
+                self._mark(runner)
+
+        self._timers[runner.name] = self._ports.call_later(wait, lasted)
+
+    def run_over(self, runner: Any) -> None:
+        self._cancel(runner.name)
+
+    def changed(self, runner: Any) -> None:
+        match runner.state:
+            case State.RUNNING:
+                self._up[runner.name] = runner.number
+            case State.EXITED:
+                self._mark(runner)
+            case State.STOPPED if self._up.get(runner.name) == runner.number:
+                self._mark(runner)
+            case _:
+                pass
+
+    def declared(self, runner: Any) -> None:
+        """What a good run was started with is kept once it is no longer the declaration."""
+        declared = runner.declaration.spec
+        good, before = self._good.get(runner.name), self._declared.get(runner.name)
+        self._declared[runner.name] = declared
+        before = before if good is None or good.spec is None else good.spec
+        if good is not None and before is not None:
+            self._remember(runner.name, msgspec.structs.replace(good, spec=before), declared)
+
+    def removed(self, runner: Any) -> None:
+        self._cancel(runner.name)
+        self._up.pop(runner.name, None)
+        self._declared.pop(runner.name, None)
+        if self._good.pop(runner.name, None) is not None:
+            self._kept.pop(runner.name, None)
+            self._ports.keeper.keep(KEPT + runner.name, None)
+
+    def _mark(self, runner: Any) -> None:
+        declared = runner.declaration.spec
+        spec = getattr(runner, "launched", None) or declared
+        self._declared[runner.name] = declared
+        good = Good(run=runner.number, at=self._ports.clock.time(), spec=spec)
+        self._remember(runner.name, good, declared)
+
+    def _remember(self, name: str, good: Good, declared: ServiceSpec) -> None:
+        if good.spec == declared:
+            good = msgspec.structs.replace(good, spec=None)
+        self._good[name] = good
+        text = msgspec.json.encode(good).decode()
+        if self._kept.get(name) != text:
+            self._kept[name] = text
+            self._ports.keeper.keep(KEPT + name, text)
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,202 @@
+"""Commands that wait for somebody's approval: asked, decided, or over in time.
+
+One that waits belongs to who asked: when that one hangs up, or the supervisor is replaced, it is
+void and said to be. Nothing here knows what a command does or who may approve it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.runner.environment import Clock, Keeper, Recorder, Timer
+from holdfast.vocabulary.actors import Actor, Target
+from holdfast.vocabulary.authority import ApprovalInfo
+from holdfast.vocabulary.errors import Failed, NotFound, Refused
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import format_duration
+from holdfast.vocabulary.specs.policies import PolicySpec
+
+KEPT = "approval:"
+MOST_WAITING = 100
+MOST_OF_ONE = 10
+MOST_OF_ACCOUNT = 30
+"""Of all sessions of one opener: many of them must not use up everybody's."""
+MOST_OVER = 50
+REPLACED = "the supervisor was replaced while it waited; ask again"
+_KINDS = {
+    "approved": Kind.APPROVAL_APPROVED,
+    "rejected": Kind.APPROVAL_REJECTED,
+    "expired": Kind.APPROVAL_EXPIRED,
+}
+_log = logger("approvals")
+
+
+class Pending:
+    """One that waits."""
+
+    __slots__ = ("actor", "command", "decided", "info", "targets", "timer")
+
+    def __init__(
+        self,
+        info: ApprovalInfo,
+        actor: Actor,
+        command: Any,
+        targets: tuple[Target, ...],
+        decided: asyncio.Future[ApprovalInfo],
+    ) -> None:
+        self.info = info
+        self.actor = actor
+        self.command = command
+        self.targets = targets
+        self.decided = decided
+        """Done with how it ended."""
+        self.timer: Timer | None = None
+
+    @property
+    def notice(self) -> dict[str, Any]:
+        """What who asked is told at once."""
+        info = self.info
+        return {
+            "approval": info.approval,
+            "expires_at": info.expires_at,
+            "message": f"waiting for approval ({info.reason}): holdfast approve {info.approval}",
+        }
+
+
+class Approvals:
+    """All that wait, and the last that did."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        recorder: Recorder,
+        clock: Clock,
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        new_future: Callable[[], asyncio.Future[Any]],
+    ) -> None:
+        self._keeper = keeper
+        self._recorder = recorder
+        self._clock = clock
+        self._call_later = call_later
+        self._new_future = new_future
+        self._waiting: dict[str, Pending] = {}
+        self._over: deque[ApprovalInfo] = deque(maxlen=MOST_OVER)
+        self.on_decided: Callable[[str], None] = lambda state: None
+
+    @property
+    def waiting(self) -> list[ApprovalInfo]:
+        return [pending.info for pending in self._waiting.values()]
+
+    @property
+    def over(self) -> list[ApprovalInfo]:
+        """The newest first."""
+        return list(reversed(self._over))
+
+    def ask(
+        self,
+        actor: Actor,
+        command: Any,
+        policy: PolicySpec,
+        reason: str,
+        targets: tuple[Target, ...],
+        record: dict[str, Any],
+    ) -> Pending:
+        """Begin to wait; `record` is what the audit will say of it, without its end."""
+        others = [one.actor for one in self._waiting.values()]
+        for count, most in (
+            (sum(one.identity == actor.identity for one in others), MOST_OF_ONE),
+            (sum(one.account == actor.account for one in others), MOST_OF_ACCOUNT),
+            (len(others), MOST_WAITING),
+        ):
+            if count >= most:
+                raise Refused(f"{most} requests wait for approval already", "wait for a decision")
+        now = self._clock.time()
+        info = ApprovalInfo(
+            approval=f"approval-{os.urandom(4).hex()}",
+            command=command.name,
+            arguments=record["arguments"],
+            actor=actor.name,
+            role=actor.role.value,
+            door=actor.door.value,
+            session=actor.session,
+            policy=policy.name,
+            reason=reason,
+            approvers=policy.approvers,
+            asked_at=round(now, 3),
+            expires_at=round(now + policy.approve_within, 3),
+        )
+        pending = Pending(info, actor, command, targets, self._new_future())
+        self._waiting[info.approval] = pending
+        self._keeper.keep(KEPT + info.approval, msgspec.json.encode((info, record)).decode())
+        why = f"nobody approved it within {format_duration(policy.approve_within)}"
+        pending.timer = self._call_later(policy.approve_within, lambda: self._expire(pending, why))
+        self._recorder.event(Kind.APPROVAL_REQUESTED, **_told(info))
+        return pending
+
+    def find(self, approval: str) -> Pending:
+        found = self._waiting.get(approval)
+        if found is not None:
+            return found
+        for info in self._over:
+            if info.approval == approval:
+                by = f" by {info.by}" if info.by else f": {info.why}"
+                raise Failed(f"{approval} is {info.state} already{by}", "ask again if need be")
+        waiting = ", ".join(self._waiting) or "nothing"
+        raise NotFound(f'no approval "{approval[:100]}"', f"waiting: {waiting}")
+
+    def settle(self, pending: Pending, state: str, by: str | None, why: str | None) -> ApprovalInfo:
+        """It is decided, or void; who asked goes on from here."""
+        info = msgspec.structs.replace(pending.info, state=state, by=by, why=why)
+        if self._waiting.pop(info.approval, None) is None:
+            return pending.info
+        if pending.timer is not None:
+            pending.timer.cancel()
+        pending.info = info
+        self._keeper.keep(KEPT + info.approval, None)
+        self._end(info)
+        if not pending.decided.done():
+            pending.decided.set_result(info)
+        return info
+
+    def _expire(self, pending: Pending, why: str) -> None:
+        self.settle(pending, "expired", None, why)
+
+    def void_all(self, why: str) -> list[str]:
+        """Whatever waits is not done; answers the ids."""
+        names = list(self._waiting)
+        for pending in list(self._waiting.values()):
+            self.settle(pending, "expired", None, why)
+        return names
+
+    def restore(self, kept: dict[str, str]) -> list[dict[str, Any]]:
+        """Say what is void because its supervisor is gone; answers what the audit is to say."""
+        records = []
+        for key in [key for key in kept if key.startswith(KEPT)]:
+            self._keeper.keep(key, None)
+            try:
+                info, record = msgspec.json.decode(
+                    kept[key], type=tuple[ApprovalInfo, dict[str, Any]]
+                )
+            except msgspec.MsgspecError:
+                _log.error("what %s was is not understood", key)
+                continue
+            self._end(msgspec.structs.replace(info, state="expired", why=REPLACED))
+            records.append(record)
+        return records
+
+    def _end(self, info: ApprovalInfo) -> None:
+        self._over.append(info)
+        self._recorder.event(_KINDS[info.state], **_told(info))
+        self.on_decided(info.state)
+
+
+def _told(info: ApprovalInfo) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(info)
+    return {name: value for name, value in facts.items() if value not in (None, {})}

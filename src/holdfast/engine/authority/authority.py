@@ -1,0 +1,36 @@
+"""What this Holdfast as a whole admits: its mode, a lockdown, what waits for approval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.engine.authority.approvals import Approvals
+from holdfast.engine.authority.lockdown import Lockdown
+from holdfast.engine.authority.modes import AdvancedServices, Modes
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """The three, for who asks and for who decides."""
+
+    modes: Modes
+    lockdown: Lockdown
+    approvals: Approvals
+
+    @property
+    def advanced(self) -> AdvancedServices | None:
+        return self.modes.container.advanced_services
+
+    def told_lockdown(self) -> dict[str, Any] | None:
+        lockdown = self.lockdown.now
+        return None if lockdown is None else msgspec.to_builtins(lockdown)
+
+    def status(self) -> dict[str, Any]:
+        """What a status says of them; next to nothing where there is nothing to say."""
+        waiting = len(self.approvals.waiting)
+        return {
+            "runtime_mode": self.modes.now,
+            "lockdown": self.told_lockdown() or msgspec.UNSET,
+            "approvals": waiting or msgspec.UNSET,
+        }

@@ -1,0 +1,167 @@
+"""The runtime mode, and the services that it loads.
+
+`proxy` is the core; `advanced` adds what an organisation wants. A supervisor learns its mode from
+its environment, into which the keeper puts what it was asked to remember. Set by hand, a mode is
+that of the next supervisor; by a configuration, of this one from now on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.authority.security_tallies import SecurityTallies
+from holdfast.engine.runner.environment import Keeper, Recorder
+from holdfast.rules.authority import modes as rules
+from holdfast.vocabulary.authority import ModeResult
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.specs.policies import MODES, FilterSpec, Mode, PolicySpec
+from holdfast.vocabulary.specs.services import Settings
+
+VARIABLES = ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE")
+ENVIRONMENT = "supervisor_environment"
+"""What the keeper adds to the environment of the next supervisor."""
+BY_HAND, FROM = "mode_by_hand", "mode_from"
+BANNER = "Mode switching…"
+SWITCH_SECONDS = 0.1
+"""Who is told of it reads that before the line is closed."""
+CORE = (
+    *("registry", "process_supervision", "health_monitoring", "metrics", "alerts"),
+    *("roles", "allowlists", "redaction", "audit"),
+)
+BY_DOOR = {"tcp": "tcp_control", "http": "web_dashboard"}
+ADVANCED = (
+    *("security_policies", "approvals", "request_filtering"),
+    *("emergency_lockdown", "security_metrics"),
+)
+_log = logger("modes")
+
+
+class AdvancedServices:
+    """What only mode `advanced` has."""
+
+    names = ADVANCED
+
+    def __init__(self, tallies: SecurityTallies) -> None:
+        self.policies: tuple[PolicySpec, ...] = ()
+        self.filters = FilterSpec()
+        self.tallies = tallies
+
+    def use(self, settings: Settings) -> None:
+        self.policies = settings.policies
+        self.filters = settings.filters or FilterSpec()
+
+
+class ServiceContainer:
+    """The services of one mode."""
+
+    def __init__(self, mode: Mode, doors: Mapping[str, str], tallies: SecurityTallies) -> None:
+        self.runtime_mode = mode
+        self._doors = doors
+        self.advanced_services = AdvancedServices(tallies) if mode == "advanced" else None
+
+    @property
+    def proxy_services(self) -> list[str]:
+        return [*CORE, *(name for door, name in BY_DOOR.items() if door in self._doors)]
+
+    @property
+    def service_count(self) -> int:
+        own = self.advanced_services
+        return len(self.proxy_services) + (len(own.names) if own is not None else 0)
+
+    def describe(self, **more: Any) -> ModeResult:
+        own = self.advanced_services
+        return ModeResult(
+            runtime_mode=self.runtime_mode,
+            proxy_services=self.proxy_services,
+            advanced_services=list(own.names) if own is not None else None,
+            service_count=self.service_count,
+            **more,
+        )
+
+
+class Modes:
+    """The mode in force, and how it becomes another."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        recorder: Recorder,
+        environ: Mapping[str, str],
+        doors: Mapping[str, str],
+    ) -> None:
+        self._keeper = keeper
+        self._recorder = recorder
+        self._doors = doors
+        self._settings = Settings()
+        self.tallies = SecurityTallies()
+        found = next((environ[name] for name in VARIABLES if environ.get(name) in MODES), None)
+        mode: Mode = "advanced" if found == "advanced" else "proxy"
+        self.container = ServiceContainer(mode, doors, self.tallies)
+
+    @property
+    def now(self) -> Mode:
+        return self.container.runtime_mode
+
+    def restore(self, kept: dict[str, str]) -> None:
+        """Say so if this supervisor was launched to be of another mode."""
+        before = kept.get(FROM)
+        if before is not None:
+            self._keeper.keep(FROM, None)
+            self._recorder.event(Kind.MODE_SWITCHED, **{"from": before, "to": self.now})
+
+    def on_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        wanted = rules.effective(
+            by_hand=self._by_hand(),
+            configured=settings.runtime_mode or self.now,
+            needs_advanced=bool(settings.policies or settings.filters),
+        )
+        if wanted != self.now:
+            self._recorder.event(Kind.MODE_SWITCHED, **{"from": self.now, "to": wanted})
+            self.container = ServiceContainer(wanted, self._doors, self.tallies)
+            self._remember(wanted)
+        if self.container.advanced_services is not None:
+            self.container.advanced_services.use(settings)
+
+    def count_decision(self, state: str) -> None:
+        """An approval ended so."""
+        if self.container.advanced_services is not None:
+            self.container.advanced_services.tallies.decided(state)
+
+    def why_not(self, mode: Mode) -> str | None:
+        """Why it cannot be set: something that restricts requests would be left out."""
+        settings = self._settings
+        if mode == "proxy" and (settings.policies or settings.filters):
+            what = "policies" if settings.policies else "security.filters"
+            return f"the configuration has {what}, which only mode advanced heeds"
+        return None
+
+    def switch(self, mode: Mode, by: str) -> Callable[[], None]:
+        """Announce it; what is answered replaces the supervisor."""
+        before = self.now
+        self._recorder.event(
+            Kind.MODE_SWITCHING, message=BANNER, by=by, **{"from": before, "to": mode}
+        )
+        self._keeper.keep(BY_HAND, mode)
+        self._keeper.keep(FROM, before)
+        self._remember(mode)
+        return self._relaunch
+
+    def _remember(self, mode: Mode) -> None:
+        self._keeper.keep(ENVIRONMENT, json.dumps(dict.fromkeys(VARIABLES, mode)))
+
+    def _relaunch(self) -> None:
+        request = {"do": "supervise", "on": True, "again": True}
+        self._keeper.request(request, _log_refusal)
+
+    def _by_hand(self) -> Mode | None:
+        kept = self._keeper.kept.get(BY_HAND)
+        return next((mode for mode in MODES if mode == kept), None)
+
+
+def _log_refusal(reply: dict[str, Any]) -> None:
+    if not reply.get("ok"):
+        _log.error("the keeper would not replace the supervisor: %s", reply.get("error"))

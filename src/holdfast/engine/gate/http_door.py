@@ -1,0 +1,209 @@
+"""Where the gate listens: its socket, its certificate, and what there is to say about both.
+
+A port that somebody else has is settled by `taken_ports`, which takes a moment; everything
+else goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
+from holdfast.engine.runner.environment import Recorder
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.names import BROWSER_HOST
+from holdfast.vocabulary.specs.services import HttpSpec
+
+if TYPE_CHECKING:
+    from holdfast.engine.gate.taken_ports import TakenPorts
+
+SOCKET = "http"
+SETTLED_SECONDS = 3.0
+CERTIFICATE, KEY = "gate.crt", "gate.key"
+_KNOWS_LOCALHOST: bool = sys.platform == "linux"
+"""Whether browsers take every name below `localhost` for this machine without asking."""
+_HERE = ("127.0.0.1", "::1", "0.0.0.0", "::")
+_log = logger("gate")
+
+
+class HttpDoor:
+    """The one listening socket of the gate."""
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        recorder: Recorder,
+        *,
+        state: str,
+        taken: Callable[[], TakenPorts],
+        addresses: dict[str, str],
+        notes: dict[str, str],
+    ) -> None:
+        self._listeners = listeners
+        self._recorder = recorder
+        self._state = state
+        self._taken = taken
+        self._addresses = addresses
+        self._notes = notes
+        self._spec: HttpSpec | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._seen: tuple[float, str] | None = None
+        self.has_failed = False
+        """Whether it could not be opened where it should be."""
+
+    @property
+    def address(self) -> str:
+        return self._addresses.get(SOCKET, "")
+
+    @property
+    def note(self) -> str:
+        """What there is to say about where it is, or why it is nowhere."""
+        return self._notes.get(SOCKET, "")
+
+    def open(
+        self,
+        spec: HttpSpec,
+        then: Callable[[HttpSpec], None],
+        end_leftovers: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Listen, now or in a moment, and say so to `then`."""
+        self._stop_settling()
+        self._spec, self.has_failed = spec, False
+        try:
+            listener = self._listeners.open(
+                SOCKET, spec.host, spec.port, is_port_given=spec.is_port_given
+            )
+        except PortTaken:
+            work = self._settle(spec, then, end_leftovers)
+            self._settling = asyncio.get_running_loop().create_task(work)
+        except HoldfastError as error:
+            self._fail(spec, error.message)
+        else:
+            self._opened(spec, listener)
+            then(spec)
+
+    def close(self) -> None:
+        self._stop_settling()
+        self._spec = None
+        self._addresses.pop(SOCKET, None)
+        self._notes.pop(SOCKET, None)
+        self._listeners.close(SOCKET)
+
+    async def settled(self) -> None:
+        """Returns when it is known where the door is, or that it stays closed; soon anyway."""
+        if self._settling is not None:
+            await asyncio.wait([self._settling], timeout=SETTLED_SECONDS)
+
+    def certificate(self, spec: HttpSpec | None) -> tuple[str, str] | None:
+        """The files of certificate and key, if there are to be any."""
+        if spec is None:
+            return None
+        if spec.self_made:
+            return os.path.join(self._state, CERTIFICATE), os.path.join(self._state, KEY)
+        return (spec.certificate, spec.key) if spec.certificate and spec.key else None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """SHA-256 of the certificate that is shown, as browsers write it."""
+        files = self.certificate(self._spec)
+        if files is None:
+            return None
+        try:
+            changed = os.stat(files[0]).st_mtime
+            if self._seen is None or self._seen[0] != changed:
+                self._seen = (changed, _fingerprint(files[0]))
+        except (OSError, ValueError):
+            return None  # the gate is about to make it
+        return self._seen[1]
+
+    @property
+    def browser_address(self) -> str | None:
+        """By which name a browser is to call it.
+
+        Not 127.0.0.1 where that can be helped: a browser shows cookies of a host to all of its
+        ports, and programs under development listen there.
+        """
+        address, spec = self._addresses.get(SOCKET), self._spec
+        if address is None or spec is None:
+            return None
+        scheme, _, authority = address.partition("://")
+        port = authority.rpartition(":")[2]
+        if spec.host not in _HERE:
+            return spec.allowed_origins[0] if spec.allowed_origins else address
+        if spec.certificate:
+            return f"{scheme}://localhost:{port}"
+        if _KNOWS_LOCALHOST:
+            return f"{scheme}://{BROWSER_HOST}:{port}"
+        return f"{scheme}://{'[::1]' if ':' in spec.host else '127.0.0.1'}:{port}"
+
+    async def _settle(
+        self,
+        spec: HttpSpec,
+        then: Callable[[HttpSpec], None],
+        end_leftovers: Callable[[], Awaitable[bool]],
+    ) -> None:
+        files = self.certificate(spec)
+        try:
+            settled = await self._taken().settle(
+                SOCKET,
+                spec.host,
+                spec.port,
+                is_port_given=spec.is_port_given,
+                certificate=files[0] if files and self.fingerprint else None,
+                end_leftovers=end_leftovers,
+            )
+        except HoldfastError as error:
+            self._fail(spec, error.message)
+        except Exception:  # noqa: BLE001 - a door must not take the others with it
+            _log.exception("HTTP could not be opened")
+            self._fail(spec, f"port {spec.port} on {spec.host} is in use")
+        else:
+            note = settled.note and f"{settled.note}, so {settled.listener.port} is used"
+            self._opened(spec, settled.listener, note, is_handed_over=settled.is_handed_over)
+            then(spec)
+
+    def _opened(
+        self, spec: HttpSpec, listener: Listener, note: str = "", *, is_handed_over: bool = False
+    ) -> None:
+        scheme = "https" if self.certificate(spec) else "http"
+        address = f"{scheme}://{listener.address}"
+        listener.sock.close()
+        self._notes.pop(SOCKET, None)
+        if note:
+            self._notes[SOCKET] = note
+        if self._addresses.get(SOCKET) != address:
+            self._addresses[SOCKET] = address
+            more: dict[str, Any] = {"note": note} if note else {}
+            more |= {"handed_over": True} if is_handed_over else {}
+            self._recorder.event(Kind.DOOR_OPENED, door=SOCKET, address=address, **more)
+
+    def _fail(self, spec: HttpSpec, why: str) -> None:
+        _log.error("there is no HTTP: %s", why)
+        if SOCKET in self._addresses:
+            why = f"{why}; it stays where it was"
+        self._notes[SOCKET] = why
+        self.has_failed = True
+        self._recorder.event(Kind.DOOR_FAILED, door=SOCKET, port=spec.port, reason=why)
+
+    def _stop_settling(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+
+
+def _fingerprint(path: str) -> str:
+    import hashlib
+    import ssl
+
+    with open(path, encoding="ascii") as file:
+        text = file.read()
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    first = text[text.index(begin) : text.index(end) + len(end)]
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest().upper()
+    return ":".join(digest[place : place + 2] for place in range(0, len(digest), 2))

@@ -1,0 +1,174 @@
+"""What to do about a port that somebody else has: find out who, and never take it by force.
+
+A gate that an earlier Holdfast of this same state folder left behind is asked to give the port
+back. It proves who it is by the header that every answer of a gate carries; it is told by a
+token that is good for nothing else, because anybody can send such a header. Everybody else is
+named and left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from holdfast.adapters import http_client, processes
+from holdfast.adapters.http_client import HttpError
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.ports.registry import is_free
+from holdfast.adapters.tokens import Tokens
+from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
+from holdfast.vocabulary.names import HAND_OVER_PATH, IDENTITY_HEADER
+
+TRIES = 3
+ASK_SECONDS = 1.0
+FREED_WITHIN_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS = 0.05
+_HELD = re.compile(r"port (\d+) is held by ")
+_log = logger("ports")
+
+
+class Holder(NamedTuple):
+    """Who has a port. `instance` is what it says to be, if it is a Holdfast."""
+
+    described: str
+    base: str = ""
+    instance: str | None = None
+
+
+class Settled(NamedTuple):
+    """A listening socket after all. `note`: what is to be said of where it is."""
+
+    listener: Listener
+    note: str = ""
+    is_handed_over: bool = False
+
+
+class TakenPorts:
+    """Settles conflicts about ports of this Holdfast's doors."""
+
+    def __init__(self, listeners: Listeners, tokens: Tokens, instance: str) -> None:
+        self._listeners = listeners
+        self._tokens = tokens
+        self._instance = instance
+
+    async def settle(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        *,
+        is_port_given: bool,
+        certificate: str | None = None,
+        end_leftovers: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Settled:
+        """A listening socket after all; raises PortTaken, which names the holder.
+
+        `certificate`: the one that a gate of ours would show; no other is trusted.
+        `end_leftovers` ends runs of an earlier Holdfast that the keeper knows to be ours, and
+        says whether there were any.
+        """
+        holder = await self._holder(host, port, certificate)
+        if holder.instance == self._instance:
+            listener = await self._taken_over(name, host, port, is_port_given, holder, certificate)
+            if listener is not None:
+                return Settled(listener, is_handed_over=True)
+        if end_leftovers is not None and await end_leftovers():
+            listener = await self._freed(name, host, port, is_port_given)
+            if listener is not None:
+                return Settled(listener)
+        held = f"port {port} is held by {holder.described}"
+        if not is_port_given:
+            return Settled(self._listeners.open_next(name, host, port), held)
+        raise PortTaken(
+            f"{held}, which is left alone",
+            "end it or configure another port, then `holdfast up` tries again",
+        )
+
+    async def _taken_over(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        is_port_given: bool,
+        holder: Holder,
+        certificate: str | None,
+    ) -> Listener | None:
+        """The port of an earlier gate of ours, which gives it back; None if it does not."""
+        for number in range(1, TRIES + 1):
+            is_told = await self._ask(holder, certificate)
+            _log.info("port %d: an earlier gate is asked for it (%d): %s", port, number, is_told)
+            # Also if it refused: it may be on its way out for other reasons.
+            listener = await self._freed(name, host, port, is_port_given)
+            if listener is not None:
+                return listener
+        return None
+
+    async def _freed(self, name: str, host: str, port: int, is_port_given: bool) -> Listener | None:
+        """The port, once its holder has let go of it; the kernel tells nobody when."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FREED_WITHIN_SECONDS
+        while loop.time() < deadline:
+            try:
+                return self._listeners.open(name, host, port, is_port_given=is_port_given)
+            except PortTaken:
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        return None
+
+    async def _ask(self, holder: Holder, certificate: str | None) -> bool:
+        lent = self._tokens.lend("handover of a port", ASK_SECONDS * 5)
+        try:
+            answer = await http_client.request(
+                holder.base + HAND_OVER_PATH,
+                method="POST",
+                headers={"Authorization": f"Bearer {lent.text}"},
+                timeout_seconds=ASK_SECONDS,
+                only=certificate,
+            )
+        except HttpError:
+            return False
+        finally:
+            self._tokens.take_back(lent.token.id)
+        return answer.is_success
+
+    async def _holder(self, host: str, port: int, certificate: str | None) -> Holder:
+        loop = asyncio.get_running_loop()
+        described = await loop.run_in_executor(None, processes.holder_of_port, port)
+        who = described or "a process that cannot be told (of another user?)"
+        for base in _bases(host, port, is_tls=certificate is not None):
+            try:
+                answer = await http_client.request(
+                    base + "/health", timeout_seconds=ASK_SECONDS, only=certificate
+                )
+            except HttpError as error:
+                _log.debug("port %d: %s", port, error)
+                continue
+            headers = {key.lower(): value for key, value in answer.headers}
+            written = headers.get(IDENTITY_HEADER.lower())
+            if written is None:
+                return Holder(who)
+            instance = written.encode("latin-1").decode(errors="replace")
+            said = "an earlier gate of this" if instance == self._instance else "another"
+            return Holder(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
+        return Holder(who)
+
+
+def notes_now(notes: Mapping[str, str]) -> dict[str, str]:
+    """What there is to say of the doors now: a holder may have let go of its port since."""
+    return {name: _note_now(note) for name, note in notes.items()}
+
+
+def _note_now(note: str) -> str:
+    held = _HELD.match(note)
+    if held is None or not is_free(int(held[1])):
+        return note
+    return f"{note.replace(' is held by ', ' was held by ', 1)}; it is free now"
+
+
+def _bases(host: str, port: int, *, is_tls: bool) -> list[str]:
+    reached = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    if ":" in reached and not reached.startswith("["):
+        reached = f"[{reached}]"
+    schemes = ("https", "http") if is_tls else ("http",)
+    return [f"{scheme}://{reached}:{port}" for scheme in schemes]

@@ -1,0 +1,236 @@
+"""Where services say how they are: a socket for each, and a pipe where one wants s6's way.
+
+The keeper holds them, so that nothing which is said while no supervisor is there is lost.
+Only processes of the live run are listened to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters import processes
+from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.probes import notify
+from holdfast.adapters.probes.notify import Message, Sender
+from holdfast.engine.runner.live_run import LiveRun
+from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.system import process_identity
+
+SOCKET, PIPE, PIPE_END, HEARD = "notify:", "ready:", "ready-end:", "heard:"
+_log = logger("notify")
+
+Hear = Callable[[ServiceRunner, Message], None]
+
+
+class NotifySockets(Attendant):
+    """The sockets and pipes of all services that have one."""
+
+    def __init__(
+        self, link: KeeperLink, loop: asyncio.AbstractEventLoop, state: str, hear: Hear
+    ) -> None:
+        self._link = link
+        self._loop = loop
+        self._state = state
+        self._hear = hear
+        self._secret = ""
+        self._sockets: dict[str, socket.socket] = {}
+        self._pipes: dict[str, int] = {}
+        """By the run that writes into them: a newline of one run never counts for another."""
+        self._runners: dict[str, ServiceRunner] = {}
+        self._trials: dict[str, Any] = {}
+        self._refused: set[str] = set()
+        self._has_spares = False
+
+    # The service
+
+    def spawning(self, runner: ServiceRunner, message: dict[str, Any]) -> None:
+        """Tell the run where it can say how it is."""
+        spec, name = runner.declaration.spec, runner.name
+        if spec.notify is None:
+            return
+        self._runners[name] = runner
+        if self._has_spares or SOCKET + name not in (self._link.facts.get("held") or ()):
+            self._open(name)
+        env = message["env"]
+        env["NOTIFY_SOCKET"] = self._address(name)
+        if spec.notify.watchdog is not None:
+            env["WATCHDOG_USEC"] = str(round(spec.notify.watchdog * 1_000_000))
+        if spec.notify.fd is not None:
+            run_id: str = message["run_id"]
+            ours, theirs = os.pipe()
+            os.set_blocking(ours, False)
+            self._link.hold(PIPE + run_id, ours)
+            self._link.hold(PIPE_END + run_id, theirs)
+            message["ready_fd"] = {"name": PIPE_END + run_id, "fd": spec.notify.fd}
+
+    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        """The same for a second run, which is told apart by who speaks."""
+        if overlap.launched.notify is None:
+            return
+        own = self._runners.get(overlap.name)
+        self.spawning(overlap, message)
+        self._trials[overlap.name] = overlap
+        if own is not None:
+            self._runners[overlap.name] = own
+
+    def trial_began(self, overlap: Any) -> None:
+        if overlap.name in self._trials:
+            self._attend(overlap.name)
+
+    def trial_over(self, overlap: Any) -> None:
+        self._trials.pop(overlap.name, None)
+        self._close_pipe(overlap.run.run_id)
+
+    def run_began(self, runner: ServiceRunner) -> None:
+        spec = runner.launched or runner.declaration.spec
+        if spec.notify is not None:
+            self._runners[runner.name] = runner
+            if self._has_spares:
+                self._attend(runner.name)
+        else:
+            self.removed(runner)
+
+    def run_over(self, runner: ServiceRunner) -> None:
+        if runner.run is not None:
+            self._close_pipe(runner.run.run_id)
+
+    def on_spares(self) -> None:
+        """What the keeper holds is known now: go on where an earlier supervisor was."""
+        self._has_spares = True
+        live = {runner.run.run_id for runner in self._runners.values() if runner.run is not None}
+        for held in list(self._link.held):
+            prefix, _, run_id = held.rpartition(":")
+            if f"{prefix}:" in (PIPE, PIPE_END) and run_id not in live:
+                self._link.release(held)
+        for name in list(self._runners):
+            self._hear_noted(name)
+            self._attend(name)
+
+    def removed(self, runner: ServiceRunner) -> None:
+        name = runner.name
+        if self._runners.pop(name, None) is None:
+            return
+        if (sock := self._sockets.pop(name, None)) is not None:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._link.release(SOCKET + name)
+
+    def _attend(self, name: str) -> None:
+        self._open(name)
+        for who in (self._trials.get(name), self._runners.get(name)):
+            if who is None or who.run is None or who.run.pid is None:
+                continue
+            run_id = who.run.run_id
+            self._link.release(PIPE_END + run_id)
+            if PIPE + run_id in self._link.held and run_id not in self._pipes:
+                fd = self._pipes[run_id] = self._link.held[PIPE + run_id]
+                self._loop.add_reader(fd, self._on_pipe, name, run_id)
+
+    def _open(self, name: str) -> None:
+        """Listen on the socket that is held; a survivor of everything finds it made anew."""
+        if SOCKET + name not in self._link.held:
+            try:
+                sock = notify.make_socket(self._address(name))
+            except OSError as error:
+                _log.error("%s cannot tell how it is: %s", name, error)
+                return
+            self._link.hold(SOCKET + name, sock.detach())
+        if name not in self._sockets:
+            sock = socket.socket(fileno=os.dup(self._link.held[SOCKET + name]))
+            notify.prepare(sock)
+            self._sockets[name] = sock
+            self._loop.add_reader(sock.fileno(), self._on_message, name, sock)
+
+    def _close_pipe(self, run_id: str) -> None:
+        if (fd := self._pipes.pop(run_id, None)) is not None:
+            self._loop.remove_reader(fd)
+        self._link.release(PIPE + run_id)
+        self._link.release(PIPE_END + run_id)
+
+    def _address(self, name: str) -> str:
+        self._secret = self._secret or notify.secret_of(self._state)
+        return notify.address(self._secret, name)
+
+    # What it says
+
+    def _hear_noted(self, name: str) -> None:
+        """What the keeper took down while nobody listened, of the run that lives."""
+        kept = self._link.kept.get(HEARD + name)
+        if kept is None:
+            return
+        self._link.keep(HEARD + name, None)
+        noted, runner = msgspec.json.decode(kept), self._runners[name]
+        if runner.run is not None and runner.run.run_id == noted.get("run_id"):
+            said = [noted[key] for key in ("state", "status") if key in noted]
+            self._hear(runner, notify.parse("\n".join(said).encode()))
+
+    def _on_pipe(self, name: str, run_id: str) -> None:
+        heard = notify.heard_newline(self._pipes[run_id])
+        if heard is False:
+            return
+        # Said once; a closed end would be readable for ever.
+        self._close_pipe(run_id)
+        for who in (self._trials.get(name), self._runners.get(name)):
+            if heard and who is not None and who.run is not None and who.run.run_id == run_id:
+                self._hear(who, Message(is_ready=True))
+
+    def _on_message(self, name: str, sock: socket.socket) -> None:
+        try:
+            messages = notify.receive(sock)
+        except OSError as error:
+            _log.error("%s: its socket is of no use any more: %s", name, error)
+            self._loop.remove_reader(sock.fileno())
+            return
+        for data, sender in messages:
+            self._deliver(name, data, sender)
+
+    def _deliver(self, name: str, data: bytes, sender: Sender | None) -> None:
+        known = (self._trials.get(name), self._runners.get(name))
+        speakers = [
+            (who, who.run)
+            for who in known
+            if who is not None and who.run is not None and not who.run.main_gone
+        ]
+        for who, run in speakers:
+            if run.pid is not None and _belongs(sender, run):
+                self._hear(who, notify.parse(data))
+                return
+        for who, run in speakers:
+            if run.pid is None:
+                # It spoke before the keeper's word of its birth came; its pid is needed.
+                self._loop.call_soon(self._hear_later, who, run, data, sender)
+                return
+        for _, run in speakers[-1:]:
+            self._refuse(name, run, sender)
+
+    def _hear_later(
+        self, runner: ServiceRunner, run: LiveRun, data: bytes, sender: Sender | None
+    ) -> None:
+        if runner.run is not run or run.main_gone:
+            return
+        if run.pid is None:
+            self._loop.call_later(0.005, self._hear_later, runner, run, data, sender)
+        elif _belongs(sender, run):
+            self._hear(runner, notify.parse(data))
+
+    def _refuse(self, name: str, run: LiveRun, sender: Sender | None) -> None:
+        if run.run_id not in self._refused:
+            self._refused = {*list(self._refused)[-100:], run.run_id}
+            _log.warning("%s: a stranger spoke for it and was not heard: %s", name, sender)
+
+
+def _belongs(sender: Sender | None, run: LiveRun) -> bool:
+    if sender is None:
+        return True
+    main, spoke = (run.pid or 0, run.start_time or ""), (sender.pid, sender.uid)
+    return process_identity.speaks_for(
+        main, run.run_id, spoke, processes.process, processes.run_id_of
+    )

@@ -1,0 +1,129 @@
+"""How many instances of a service are wanted, where that is not what its configuration says.
+
+Kept in the keeper's memory: a new supervisor goes on with it, and finishes what was cut
+short. It holds as long as the configuration wants the number that it wanted then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from holdfast.engine.roster import Roster
+from holdfast.engine.runner.environment import Keeper
+from holdfast.vocabulary.specs.services import Configuration, ServiceSpec, Template
+
+KEPT = "scale:"
+LoadInstances = Callable[[Template, str, int, Mapping[str, str]], dict[str, ServiceSpec]]
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and what the configuration said then."""
+
+    configured: int
+    wanted: int
+    is_done: bool = False
+    """Whether every instance is there, and none too many."""
+
+
+class Scaling:
+    """The numbers that are in force."""
+
+    def __init__(self, keeper: Keeper, roster: Roster) -> None:
+        self._keeper = keeper
+        self._roster = roster
+        self._scales: dict[str, Scale] = {}
+
+    def restore(self, kept: Mapping[str, str]) -> None:
+        for key, value in kept.items():
+            if key.startswith(KEPT):
+                scale = msgspec.json.decode(value, type=Scale)
+                self._scales[key[len(KEPT) :]] = scale
+                self._say(key[len(KEPT) :])
+
+    def unfinished(self) -> dict[str, int]:
+        """Services whose instances an earlier supervisor was still to start or to stop."""
+        return {name: it.wanted for name, it in self._scales.items() if not it.is_done}
+
+    def wanted(self, name: str, template: Template) -> int:
+        """How many instances there should be."""
+        scale = self._scales.get(name)
+        if scale is None or scale.configured != template.instances:
+            return template.instances
+        return scale.wanted
+
+    def begin(self, name: str, configured: int, wanted: int) -> None:
+        """From now on so many are wanted."""
+        self._set(name, Scale(configured=configured, wanted=wanted))
+
+    def finish(self, name: str) -> None:
+        """Every instance is there, and none too many."""
+        scale = self._scales.get(name)
+        if scale is not None and scale.wanted == scale.configured:
+            self._set(name, None)
+        elif scale is not None:
+            self._set(name, msgspec.structs.replace(scale, is_done=True))
+
+    def fitted(
+        self, configuration: Configuration, environ: Mapping[str, str], load: LoadInstances
+    ) -> Configuration:
+        """The configuration with the numbers that are in force. Reads files: for a thread."""
+        services = dict(configuration.services)
+        for name, template in configuration.settings.templates.items():
+            count = self.wanted(name, template)
+            if count != template.instances:
+                for spec in configuration.services.values():
+                    if spec.template == name:
+                        del services[spec.name]
+                services.update(load(template, name, count, environ))
+        return msgspec.structs.replace(configuration, services=services)
+
+    def surplus(self, name: str, count: int) -> list[str]:
+        """Instances above this number, the highest first."""
+        found = [
+            (runner.declaration.spec.index or 0, runner.name)
+            for runner in self._roster.runners.values()
+            if runner.declaration.spec.template == name
+        ]
+        return [instance for index, instance in sorted(found, reverse=True) if index > count]
+
+    def told(self) -> dict[str, str]:
+        """What is not as the configuration says, in words."""
+        return {
+            name: f"scaled to {it.wanted}, configured {it.configured}"
+            for name, it in self._scales.items()
+            if it.wanted != it.configured
+        }
+
+    def held(self, templates: Mapping[str, Template]) -> dict[str, str]:
+        """What of it these templates would leave as it is."""
+        return {
+            name: words
+            for name, words in self.told().items()
+            if name in templates and templates[name].instances == self._scales[name].configured
+        }
+
+    def settle(self, templates: Mapping[str, Template]) -> None:
+        """Forget numbers that a configuration has overtaken."""
+        for name, scale in list(self._scales.items()):
+            template = templates.get(name)
+            if template is None or template.instances != scale.configured:
+                self._set(name, None)
+        for name in self._scales:
+            self._say(name)
+
+    def _set(self, name: str, scale: Scale | None) -> None:
+        if scale is None:
+            self._scales.pop(name, None)
+            self._keeper.keep(KEPT + name, None)
+        else:
+            self._scales[name] = scale
+            self._keeper.keep(KEPT + name, msgspec.json.encode(scale).decode())
+        self._say(name)
+
+    def _say(self, name: str) -> None:
+        words = self.told().get(name)
+        for runner in self._roster.runners.values():
+            if runner.declaration.spec.template == name:
+                runner.scaled = words

@@ -1,0 +1,91 @@
+"""Which service runs for which session. Kept in the keeper's memory, with the runs.
+
+A service belongs to the session that started it while it did not run, from that start until
+somebody stops it. Changes no state: what follows when a session ends is asked of the roster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.runner.environment import Keeper
+from holdfast.engine.runner.observers import Attendant
+from holdfast.rules import sessions as rules
+from holdfast.vocabulary.readers import reader
+from holdfast.vocabulary.sessions import Owner
+from holdfast.vocabulary.states import Desired, State
+
+OWNER = "owner:"
+_OVER = (State.STOPPED, State.EXITED, State.FAILED)
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = reader(Owner)
+_log = logger("ownership")
+
+
+class Ownership(Attendant):
+    """Who owns what; each runner carries its own owner for those who look."""
+
+    def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Any]]) -> None:
+        self._keeper = keeper
+        self._runners = runners
+        self.on_owner: Callable[[Any], None] = lambda runner: None
+        """Told of each run that begins for a session, and of each that has another owner now."""
+
+    def restore(self, kept: Mapping[str, str]) -> None:
+        for key, text in kept.items():
+            if not key.startswith(OWNER):
+                continue
+            name = key[len(OWNER) :]
+            runner = self._runners().get(name)
+            try:
+                if runner is not None:
+                    runner.owner = _decode(text)
+            except msgspec.MsgspecError as error:
+                _log.warning("who owns %s is not known any more: %s", name, error)
+
+    def claim(self, names: Iterable[str], new: Owner | None) -> None:
+        """These are about to be started: by a session, or by a person (None)."""
+        for name in names:
+            runner = self._runners()[name]
+            session = new.session if new is not None else None
+            owner = rules.claimed(runner.owner, session, new, is_running=is_wanted(runner))
+            self.set(runner, owner)
+
+    def set(self, runner: Any, owner: Owner | None) -> None:
+        if runner.owner != owner:
+            runner.owner = owner
+            # Travels with the start itself: the keeper never has the one without the other.
+            self._keeper.keep(OWNER + runner.name, _encode(owner).decode() if owner else None)
+            self.on_owner(runner)
+
+    def of(self, session: str) -> list[Any]:
+        """Runners of what runs for a session."""
+        return [
+            runner
+            for runner in self._runners().values()
+            if runner.owner is not None
+            and not runner.owner.ended
+            and (runner.owner.session == session or session in runner.owner.with_others)
+        ]
+
+    def run_began(self, runner: Any) -> None:
+        if runner.owner is not None:
+            self.on_owner(runner)
+
+    def changed(self, runner: Any) -> None:
+        if runner.owner is not None and runner.desired is Desired.STOPPED and runner.run is None:
+            self.set(runner, None)
+
+    def removed(self, runner: Any) -> None:
+        self.set(runner, None)
+
+
+def is_wanted(runner: Any) -> bool:
+    """Whether it runs, or somebody has asked for it and it is about to."""
+    return runner.run is not None or (
+        runner.desired is Desired.RUNNING and runner.state not in _OVER
+    )

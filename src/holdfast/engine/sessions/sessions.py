@@ -1,0 +1,385 @@
+"""The stays of assistants and agents: opened, held, renewed, and over after a grace.
+
+A session lives while a connection holds it, and `grace` seconds beyond its last sign of life.
+Time counts only while a supervisor is there: a new one gives every session its grace anew, so
+that an outage of ours ends nobody's work. What a session started meets its fate at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Container, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.adapters import sessions
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.sessions import SessionStore, StoredSession
+from holdfast.engine.roster import Roster
+from holdfast.engine.runner.environment import Ports, Timer
+from holdfast.engine.sessions.ownership import Ownership, is_wanted
+from holdfast.rules import sessions as rules
+from holdfast.system import token_bucket
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.errors import (
+    Failed,
+    HoldfastError,
+    Refused,
+    TooManyRequests,
+    UsageError,
+)
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.sessions import ClosedSession, Fate, Owner
+from holdfast.vocabulary.specs.policies import RateLimit
+
+MOST_SESSIONS = 200
+MOST_OF_ONE = 50
+"""Sessions of one opener, so that it cannot use up everybody's."""
+OPENINGS = RateLimit(requests_per_second=0.5, burst=100)
+"""Of one opener: each opening and closing is an event, and on record."""
+_MOST_OPENERS = 1000
+LONGEST_CLIENT = 100
+LEASE_MARGIN_SECONDS = 15.0
+"""The keeper ends what runs for a session so much later, should this process be stuck."""
+AGAIN_SECONDS = 5.0
+"""What could not be stopped is asked again after this."""
+_log = logger("sessions")
+
+
+class Session:
+    """One stay."""
+
+    __slots__ = ("closed", "holders", "last_sign", "stored", "timer")
+
+    def __init__(self, stored: StoredSession, now: float, closed: asyncio.Future[str]) -> None:
+        self.stored = stored
+        self.last_sign = now
+        self.holders = 0
+        self.timer: Timer | None = None
+        self.closed = closed
+        """Done with the reason when it is over."""
+
+    @property
+    def name(self) -> str:
+        digits = self.stored.id
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        return "session-" + "-".join(parts)
+
+
+class Opened(NamedTuple):
+    """A session with the text of its token, which is shown this once."""
+
+    session: Session
+    text: str
+
+
+class Sessions:
+    """All sessions of one Holdfast."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        store: SessionStore,
+        roster: Roster,
+        runs: Mapping[str, Mapping[str, Any]],
+        new_future: Callable[[], asyncio.Future[Any]],
+    ) -> None:
+        self.ownership = Ownership(ports.keeper, lambda: roster.runners)
+        self._ports = ports
+        self._store = store
+        self._roster = roster
+        self._runs = runs
+        self._new_future = new_future
+        self._all: dict[str, Session] = {}
+        self._openings: dict[tuple[str | None, str | None], token_bucket.Bucket] = {}
+        self._work: set[asyncio.Task[Any]] = set()
+        self.ownership.on_owner = self._lend
+        self.on_closed: Callable[[str], None] = lambda _: None
+        """Called with the name of a session that is over."""
+
+    # Opening and closing
+
+    def restore(self, kept: Mapping[str, str]) -> None:
+        """Go on with the sessions of an earlier supervisor; each has its whole grace again."""
+        now = self._ports.clock.monotonic()
+        for stored in self._store.load():
+            self._all[stored.id] = session = Session(stored, now, self._new_future())
+            if stored.fate_now is not None:
+                self._finish_later(session, "it was being closed")
+            else:
+                self._watch(session)
+        self.ownership.restore(kept)
+        names = {session.name for session in self._all.values()}
+        for runner in self._roster.runners.values():
+            owner = runner.owner
+            if owner is not None and owner in rules.unknown_owners([owner], names):
+                self.ownership.set(runner, msgspec.structs.replace(owner, ended=True))
+            self._lend(runner)  # also what is nobody's: its lease may be of before
+
+    def open(self, actor: Actor, client: str, fate: Fate | None, grace: float | None) -> Opened:
+        client = client.strip()
+        if not client or len(client) > LONGEST_CLIENT or not client.isprintable():
+            raise UsageError("a session needs a client", f"at most {LONGEST_CLIENT} letters")
+        if actor.session is not None:
+            raise Refused("a session opens no other", "use the token that opened this one")
+        if actor.role is not Role.OWNER and actor.token is None and actor.run_id is None:
+            raise Refused("a session needs a token to begin with", "show one")
+        if len(self._all) >= MOST_SESSIONS:
+            raise Refused(f"there are {MOST_SESSIONS} sessions already", "close some")
+        siblings = [one for one in self._all.values() if _opener(one.stored) == _opener_of(actor)]
+        if len(siblings) >= MOST_OF_ONE:
+            raise Refused(f"{actor.name} has {MOST_OF_ONE} sessions already", "close some")
+        self._pace(actor)
+        identity = _new_id()
+        text, digest = sessions.new_secret(identity)
+        stored = StoredSession(
+            id=identity,
+            digest=digest,
+            client=client,
+            opened_by=actor.name,
+            opened_at=self._ports.clock.time(),
+            fate=fate or rules.DEFAULT_FATE,
+            grace=rules.grace_of(grace),
+            token=actor.token,
+            run_id=actor.run_id,
+        )
+        session = Session(stored, self._ports.clock.monotonic(), self._new_future())
+        self._store.save([*(one.stored for one in self._all.values()), stored])
+        self._all[identity] = session
+        self._watch(session)
+        self._ports.recorder.event(
+            Kind.SESSION_OPENED, session=session.name, client=client, by=actor.name
+        )
+        return Opened(session, text)
+
+    def _pace(self, actor: Actor) -> None:
+        """Raises TooManyRequests for an opener that opens one session after the other."""
+        opener, now = _opener_of(actor), self._ports.clock.monotonic()
+        bucket, seconds = token_bucket.take(self._openings.get(opener), OPENINGS, now)
+        if len(self._openings) >= _MOST_OPENERS and opener not in self._openings:
+            del self._openings[next(iter(self._openings))]
+        self._openings[opener] = bucket
+        if seconds:
+            raise TooManyRequests(
+                f"{actor.name} opens too many sessions",
+                f"use one session for longer, or try again in {seconds:.0f} s",
+                {"retry_after": round(seconds, 1)},
+            )
+
+    async def close(self, session: Session, why: str, fate: Fate | None = None) -> ClosedSession:
+        """End it; its token is refused from now on. Answers when what must stop has stopped."""
+        if session.stored.fate_now is None:
+            session.stored = msgspec.structs.replace(
+                session.stored, fate_now=fate or session.stored.fate
+            )
+            try:
+                self._save()
+            except Failed as error:
+                _log.error("%s", error)
+        return await self._finish(session, why)
+
+    def close_those_of(self, tokens: Container[str | None]) -> list[str]:
+        """End the sessions that were opened with tokens which are not good any more."""
+        ending = [one for one in self.present() if one.stored.token in tokens]
+        for session in ending:
+            self._finish_later(session, "the token that opened it is not valid any more")
+        return [session.name for session in ending]
+
+    async def _finish(self, session: Session, why: str) -> ClosedSession:
+        if session.timer is not None:
+            session.timer.cancel()
+        asked: Fate = session.stored.fate_now or session.stored.fate
+        result = self._part(session, asked)
+        if not session.closed.done():
+            session.closed.set_result(why)
+            self.on_closed(session.name)
+            self._ports.recorder.event(
+                Kind.SESSION_CLOSED,
+                session=session.name,
+                client=session.stored.client,
+                reason=why,
+                stopped=result.stopped,
+                kept=result.kept,
+                handed_over=result.handed_over,
+            )
+        if result.stopped:
+            try:
+                await self._roster.stop(result.stopped, grace=None)
+            except HoldfastError:
+                # It stays until what ran for it is ended; the next supervisor goes on, too.
+                self._ports.call_later(AGAIN_SECONDS, lambda: self._finish_later(session, why))
+                raise
+        if self._all.pop(session.stored.id, None) is not None:
+            self._save()
+        return result
+
+    def _part(self, session: Session, asked: Fate) -> ClosedSession:
+        """What becomes of each service that ran for it."""
+        clients = {one.name: one.stored.client for one in self.present() if one is not session}
+        stopped: list[str] = []
+        kept: list[str] = []
+        handed_over: list[str] = []
+        shared: list[str] = []
+        for runner in self.ownership.of(session.name):
+            owner, is_last = rules.left(runner.owner, session.name, clients)
+            if not is_last:
+                self.ownership.set(runner, owner)
+                shared.append(runner.name)
+                continue
+            fate = rules.fate_of(runner.declaration.spec.on_session_end, asked)
+            if fate == "stop" and is_wanted(runner):
+                stopped.append(runner.name)
+                continue
+            is_handed_over = fate == "hand_over"
+            ended = msgspec.structs.replace(runner.owner, ended=True)
+            self.ownership.set(runner, None if is_handed_over else ended)
+            if is_wanted(runner):
+                (handed_over if is_handed_over else kept).append(runner.name)
+        return ClosedSession(
+            session=session.name,
+            stopped=stopped,
+            kept=kept,
+            handed_over=handed_over,
+            shared=shared,
+        )
+
+    # Knowing
+
+    def present(self) -> list[Session]:
+        """Those that are not over."""
+        return [one for one in self._all.values() if one.stored.fate_now is None]
+
+    def get(self, name: str) -> Session:
+        for session in self.present():
+            if name in (session.name, session.stored.id):
+                return session
+        raise UsageError(f'no session "{name}"', "`holdfast sessions` lists them")
+
+    def find(self, text: str) -> Session | None:
+        """The session whose token this is. To show it is a sign of life."""
+        identity = sessions.id_in(text)
+        session = self._all.get(identity) if identity is not None else None
+        known = session.stored if session is not None else None
+        if not sessions.is_right(text, known) or session is None:
+            return None
+        if session.stored.fate_now is not None:
+            return None
+        run_id = session.stored.run_id
+        if run_id is not None and run_id not in self._runs:
+            return None
+        session.last_sign = self._ports.clock.monotonic()
+        return session
+
+    def owned(self, session: Session) -> list[str]:
+        return [runner.name for runner in self.ownership.of(session.name)]
+
+    def expires_in(self, session: Session) -> float | None:
+        return rules.expires_in(
+            session.stored.grace, self._idle(session), is_held=session.holders > 0
+        )
+
+    def owner_for(self, actor: Actor) -> Owner | None:
+        """What is started now belongs to this; None: to the user."""
+        if actor.session is None:
+            return None
+        session = self.get(actor.session)
+        return Owner(
+            session=session.name,
+            client=session.stored.client,
+            call=actor.call,
+            since=self._ports.clock.time(),
+        )
+
+    # Living
+
+    def renew(self, session: Session) -> None:
+        session.last_sign = self._ports.clock.monotonic()
+        self._watch(session)
+
+    def hold(self, session: Session) -> None:
+        session.holders += 1
+        self._watch(session)
+
+    def let_go(self, session: Session) -> None:
+        session.holders -= 1
+        self.renew(session)
+
+    async def over(self, session: Session) -> str:
+        """Wait for its end; answers why."""
+        return await asyncio.shield(session.closed)
+
+    def _idle(self, session: Session) -> float:
+        return self._ports.clock.monotonic() - session.last_sign
+
+    def _watch(self, session: Session) -> None:
+        """Look again when its grace would be over; the keeper looks a little later."""
+        if session.timer is not None:
+            session.timer.cancel()
+            session.timer = None
+        if session.stored.fate_now is not None:
+            return
+        remaining = self.expires_in(session)
+        if remaining is not None:
+            session.timer = self._ports.call_later(remaining, lambda: self._look(session))
+        for runner in self.ownership.of(session.name):
+            self._lend(runner)
+
+    def _look(self, session: Session) -> None:
+        session.timer = None
+        is_held = session.holders > 0
+        if rules.is_due(session.stored.grace, self._idle(session), is_held=is_held):
+            self._finish_later(session, "there was no sign of life for its grace")
+        else:
+            self._watch(session)
+
+    def _finish_later(self, session: Session, why: str) -> None:
+        work = asyncio.ensure_future(self.close(session, why))
+        self._work.add(work)
+        work.add_done_callback(self._ended)
+
+    def _ended(self, work: asyncio.Task[Any]) -> None:
+        self._work.discard(work)
+        if not work.cancelled() and (error := work.exception()) is not None:
+            _log.error("a session could not be closed as it should be", exc_info=error)
+
+    def _lend(self, runner: Any) -> None:
+        """A run of a session that nobody holds has a lease with the keeper; others have none."""
+        owner: Owner | None = runner.owner
+        if owner is None or owner.ended or owner.with_others:
+            self._lease(runner, None)
+            return
+        session = next((one for one in self.present() if one.name == owner.session), None)
+        if session is None:
+            return
+        fate = rules.fate_of(runner.declaration.spec.on_session_end, session.stored.fate)
+        remaining = self.expires_in(session) if fate == "stop" else None
+        self._lease(runner, None if remaining is None else remaining + LEASE_MARGIN_SECONDS)
+
+    def _lease(self, runner: Any, seconds: float | None) -> None:
+        run = runner.run
+        if run is None or not run.is_up:
+            return
+        known = (self._runs.get(run.run_id) or {}).get("lease") or {}
+        if seconds is None and known.get("seconds") is None:
+            return
+        message = {"do": "lease", "run_id": run.run_id, "seconds": seconds, "kind": "session"}
+        self._ports.keeper.request(message, lambda reply: None)
+
+    def _save(self) -> None:
+        self._store.save([one.stored for one in self._all.values()])
+
+
+def _new_id() -> str:
+    """The digits of a random UUID; its module would cost every start of a supervisor."""
+    digits = os.urandom(16).hex()
+    return f"{digits[:12]}4{digits[13:16]}{'89ab'[int(digits[16], 16) % 4]}{digits[17:]}"
+
+
+def _opener(stored: StoredSession) -> tuple[str | None, str | None]:
+    return stored.token, stored.run_id
+
+
+def _opener_of(actor: Actor) -> tuple[str | None, str | None]:
+    return actor.token, actor.run_id

@@ -1,0 +1,79 @@
+"""Does something about a service in trouble: what its `recovery:` says for the cause.
+
+Monitors call `recover` for a live run; the runner itself calls the remedies when a run ended.
+Only the runner changes a state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.settings import CurrentSettings
+from holdfast.engine.tasks import Tasks
+from holdfast.engine.workflows.steps import CommandStep, Surroundings
+from holdfast.engine.workflows.workflows import Procedure, Workflows
+from holdfast.rules.lifecycle.recovery import ENDING_CAUSES, action_for
+from holdfast.vocabulary.errors import HoldfastError, Refused
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.specs.workflows import RECOVERY_SECONDS, RecoverySpec
+
+
+def recover(runner: Any, cause: str, reason: str) -> None:
+    """Act on trouble that was found in a live run."""
+    recovery = action_for(runner.declaration.spec, cause)
+    # A start that fails ends by itself or by us: what is done about that comes after its end.
+    if recovery.action == "restart" or cause in ENDING_CAUSES:
+        runner.condemn(cause, reason)
+    else:
+        runner.remedy(cause, recovery, reason)
+
+
+class RecoveryCommands:
+    """Runs the commands of `recovery:`, one at a time for a service; each has an event."""
+
+    def __init__(
+        self, workflows: Workflows, tasks: Tasks, settings: CurrentSettings, recorder: Recorder
+    ) -> None:
+        self._workflows = workflows
+        self._tasks = tasks
+        self._settings = settings
+        self._recorder = recorder
+
+    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+        try:
+            self._begin(service, cause, recovery, reason)
+        except HoldfastError as error:
+            facts = {"cause": cause, "outcome": "skipped", "reason": error.message}
+            what = recovery.command or "recovery"
+            self._recorder.event(Kind.COMMAND_FINISHED, service.name, what=what, **facts)
+
+    def _begin(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+        from holdfast.rules.authority.commands import permit_named
+        from holdfast.rules.workflows import prepare_spec
+
+        settings = self._settings.now
+        spec = recovery.run
+        if recovery.command is not None:
+            verdict = permit_named(recovery.command, settings)
+            if not verdict.is_allowed:
+                raise Refused(verdict.reason)
+            spec = settings.commands[recovery.command]
+        assert spec is not None
+        prepared = prepare_spec(spec, settings, spec.timeout or RECOVERY_SECONDS)
+        told = {
+            "HOLDFAST_SERVICE": service.name,
+            "HOLDFAST_CAUSE": cause,
+            "HOLDFAST_REASON": reason,
+        }
+        step = CommandStep(self._tasks, prepared, Surroundings.of(service), env=told)
+        procedure = Procedure(
+            name=f"recovery of {service.name}",
+            steps=[step],
+            by="recovery",
+            service=service.name,
+            key=f"recovery:{service.name}",
+            is_single=True,
+            facts={"cause": cause},
+        )
+        self._workflows.begin(procedure)

@@ -1,0 +1,234 @@
+"""The steps that things under way are made of: a command to run, or a command of ours.
+
+A step answers how it went and never raises for what it does. The first kind runs as a task of
+the keeper; the second is what any door could have asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from holdfast.engine.runner.declaration import ENVIRON
+from holdfast.engine.tasks import Task, TaskResult, Tasks
+from holdfast.secrets.redaction import hider, redact
+from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.names import new_run_id
+from holdfast.vocabulary.quantities import format_duration
+from holdfast.vocabulary.results import Outcome, Result, RollingResult, StepResult, WaitResult
+
+if TYPE_CHECKING:
+    from holdfast.logbook.covering import Part, StreamCover
+    from holdfast.logbook.entries import Stream
+    from holdfast.rules.workflows import Prepared
+
+OnOutput = Callable[[str, bytes], None]
+Perform = Callable[[Command], Awaitable[Result]]
+StepOutcome = Literal["done", "failed", "timeout", "cancelled", "skipped"]
+TAIL_CHARACTERS = 8 * 1024
+_PATIENCE_SECONDS = 0.1
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """Where and with what a command is run."""
+
+    working_dir: str
+    env: dict[str, str] = {}
+    environ: str | None = None
+    user: str | None = None
+
+    @classmethod
+    def of(cls, service: Any) -> Surroundings:
+        """Those of a service."""
+        spec = service.declaration.spec
+        environ = ENVIRON + service.declaration.environ_key
+        return cls(
+            spec.working_dir,
+            spec.env,
+            environ if spec.environment == "inherit" else None,
+            spec.user,
+        )
+
+
+class Step:
+    """One thing to do."""
+
+    def __init__(self, what: str, part: str = "") -> None:
+        self.what = what
+        """As it may be told."""
+        self.part = part
+        self.run_id: str | None = None
+        """Of the task that it is."""
+
+    @abstractmethod
+    async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
+        """Do it in at most so many seconds."""
+
+    def result(self, outcome: StepOutcome, **facts: Any) -> StepResult:
+        return StepResult(what=self.what, part=self.part, outcome=outcome, **facts)
+
+
+class CommandStep(Step):
+    """Runs a command to its end."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        prepared: Prepared,
+        around: Surroundings,
+        *,
+        part: str = "",
+        env: dict[str, str] | None = None,
+        beneath: str | None = None,
+    ) -> None:
+        super().__init__(prepared.what, part)
+        self._beneath = beneath
+        self._tasks = tasks
+        self.run_id = new_run_id()
+        self._prepared = prepared
+        self._around = around
+        self._env = env or {}
+
+    async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
+        prepared, around = self._prepared, self._around
+        timeout = prepared.timeout if seconds is None else min(prepared.timeout, seconds)
+        task = Task(
+            name="command",
+            argv=prepared.argv,
+            working_dir=os.path.join(around.working_dir, prepared.working_dir or ""),
+            timeout=timeout,
+            env={**around.env, **prepared.env, **self._env},
+            environ=around.environ,
+            user=around.user,
+            beneath=self._beneath,
+            on_output=(told := CoveredOutput(on_output)).add,
+            run_id=self.run_id,
+        )
+        try:
+            ended = await self._tasks.run(task)
+        finally:
+            told.finish()
+        return self.result(
+            _outcome_of(ended),
+            exit_code=None if ended.is_timeout else ended.code,
+            signal=None if ended.is_timeout else ended.signal,
+            seconds=ended.seconds,
+            out=_tail(ended.out),
+            err=_tail(ended.err),
+            reason=_reason_of(ended, timeout),
+        )
+
+
+class CoveredOutput:
+    """What a command prints on its way to who follows, without secrets."""
+
+    def __init__(self, on_output: OnOutput) -> None:
+        from holdfast.logbook.covering import StreamCover
+        from holdfast.logbook.entries import STREAMS
+
+        self._on_output = on_output
+        self._covers: dict[Stream, StreamCover] = {name: StreamCover(hider) for name in STREAMS}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, stream: str, data: bytes) -> None:
+        from holdfast.logbook.entries import Chunk
+
+        name: Stream = "out" if stream == "out" else "err"
+        self._tell(name, self._covers[name].feed(Chunk(None, name, data, 0, 0)))
+        if self._timer is None and self._covers[name].held is not None:
+            # The rest of the line may complete a secret; but a line may stay without an end.
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_PATIENCE_SECONDS, self.finish)
+
+    def finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for name, cover in self._covers.items():
+            self._tell(name, cover.rest())
+
+    def _tell(self, stream: Stream, parts: list[Part]) -> None:
+        if parts:
+            data = b"".join([part.data for part in parts])
+            self._on_output(stream, hider().shortened(data))
+
+
+class OwnStep(Step):
+    """Does what a command of the vocabulary does."""
+
+    def __init__(self, perform: Perform, command: Command, what: str, part: str = "") -> None:
+        super().__init__(what, part)
+        self._perform = perform
+        self._command = command
+
+    async def do(self, seconds: float | None, on_output: OnOutput) -> StepResult:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        doing = asyncio.ensure_future(self._perform(self._command))
+        # What has begun with services is finished, whether anybody waits for it or not.
+        try:
+            done, _ = await asyncio.wait([doing], timeout=seconds)
+        finally:
+            doing.add_done_callback(_look_at)
+        took = round(loop.time() - began, 3)
+        if not done:
+            reason = f"not within {format_duration(seconds or 0)}; it goes on"
+            return self.result("timeout", seconds=took, reason=reason)
+        try:
+            failure = _failure_in(doing.result())
+        except HoldfastError as error:
+            failure = error.message
+        return self.result("failed" if failure else "done", seconds=took, reason=failure)
+
+
+def output_item(stream: str, data: bytes) -> dict[str, Any]:
+    """A piece of output for a follower."""
+    try:
+        return {"kind": "output", "stream": stream, "text": data.decode()}
+    except UnicodeDecodeError:
+        return {"kind": "output", "stream": stream, "data": base64.b64encode(data).decode()}
+
+
+def _look_at(doing: asyncio.Future[Result]) -> None:
+    if not doing.cancelled():
+        doing.exception()
+
+
+def _outcome_of(ended: TaskResult) -> StepOutcome:
+    if ended.is_timeout:
+        return "timeout"
+    return "done" if ended.is_success else "failed"
+
+
+def _reason_of(ended: TaskResult, timeout: float) -> str | None:
+    if ended.is_success:
+        return None
+    if ended.is_timeout:
+        return f"took longer than {format_duration(timeout)}; all its processes were killed"
+    return ended.reason
+
+
+def _tail(data: bytes) -> str:
+    return redact(data.decode(errors="replace"))[-TAIL_CHARACTERS:]
+
+
+def _failure_in(result: Result) -> str | None:
+    """Why an answer means that it did not work; None if it did."""
+    if isinstance(result, WaitResult):
+        return None if result.met else f"{result.service} is {result.status}"
+    if isinstance(result, RollingResult) and result.reason is not None:
+        return result.reason
+    services = getattr(result, "services", None)
+    reasons = [
+        f"{name}: {outcome.reason or outcome.status}"
+        for name, outcome in (services.items() if isinstance(services, dict) else ())
+        if isinstance(outcome, Outcome) and outcome.outcome == "failed"
+    ]
+    return "; ".join(reasons) or None

@@ -1,0 +1,365 @@
+"""What is done step by step on request: workflows, custom restarts, single commands.
+
+Owns everything that is under way: who asked, how far it is, who follows. Steps are tasks of
+the keeper or commands of the vocabulary; nothing here starts a process or changes a state.
+What a supervisor leaves unfinished is known to the keeper, and its successor says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.adapters.own_log import logger
+from holdfast.engine.runner.environment import Clock, Keeper, Recorder
+from holdfast.engine.workflows.followers import Follower
+from holdfast.engine.workflows.steps import Step, output_item
+from holdfast.secrets.redaction import redact
+from holdfast.vocabulary.errors import NotFound, Refused
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import format_duration, signal_name
+from holdfast.vocabulary.results import StepResult, UnderWay, WorkflowResult
+
+KEPT = "workflow:"
+MOST_UNDER_WAY = 64
+_log = logger("workflows")
+
+
+class Chronicle(Recorder, Protocol):
+    """Where events go, and when they are safe."""
+
+    async def written(self) -> bool: ...
+
+
+class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
+    """What the keeper remembers of something under way."""
+
+    id: str
+    name: str
+    is_single: bool
+    service: str | None
+    steps: list[str]
+    step: int
+    run_id: str | None = None
+    """The task that its step is."""
+    told: dict[str, Any] | None = None
+    """How it ended, as long as the event that says so may be lost."""
+
+
+class Procedure(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, and for whom."""
+
+    name: str
+    steps: Sequence[Any]
+    by: str
+    service: str | None = None
+    key: str | None = None
+    """Of two with the same key, only one is done at a time."""
+    is_single: bool = False
+    """One command, told by events of its own."""
+    stops_on_failure: bool = True
+    timeout: float | None = None
+    facts: dict[str, Any] = {}
+    """More for its events."""
+
+
+class Activity:
+    """One of them, under way."""
+
+    def __init__(self, procedure: Procedure, began: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.id = f"workflow-{os.urandom(4).hex()}"
+        self.procedure = procedure
+        self.began = began
+        self.place = 0
+        """The step that is being done, counted from 0."""
+        self.results: list[StepResult] = []
+        self.is_cancelled = False
+        self.current: asyncio.Task[StepResult] | None = None
+        self.result: asyncio.Future[WorkflowResult] = loop.create_future()
+        self.followers: set[Follower] = set()
+
+    @property
+    def step(self) -> Step:
+        found: Step = self.procedure.steps[min(self.place, len(self.procedure.steps) - 1)]
+        return found
+
+    def cancel(self) -> None:
+        """Begin no further step, and end the command that runs."""
+        self.is_cancelled = True
+        if self.current is not None:
+            self.current.cancel()
+
+    def tell(self, item: dict[str, Any]) -> None:
+        for follower in self.followers:
+            follower.add(item)
+
+    def on_output(self, stream: str, data: bytes) -> None:
+        if self.followers:
+            self.tell(output_item(stream, data))
+
+
+class Workflows:
+    """Everything that is under way."""
+
+    def __init__(
+        self, keeper: Keeper, recorder: Chronicle, clock: Clock, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._keeper = keeper
+        self._recorder = recorder
+        self._clock = clock
+        self._loop = loop
+        self._activities: dict[str, Activity] = {}
+        self._work: set[asyncio.Task[None]] = set()
+
+    def begin(self, procedure: Procedure) -> Activity:
+        """Do it, whoever listens; raises Refused when it is done already."""
+        for other in self._activities.values():
+            if procedure.key is not None and other.procedure.key == procedure.key:
+                raise self._busy(other)
+        if len(self._activities) >= MOST_UNDER_WAY:
+            raise Refused(f"{MOST_UNDER_WAY} workflows and commands are under way", "wait for one")
+        activity = Activity(procedure, self._clock.monotonic(), self._loop)
+        self._activities[activity.id] = activity
+        self._remember(activity)
+        if procedure.is_single:
+            what = activity.step.what
+            self._event(activity, Kind.COMMAND_STARTED, what=what, by=procedure.by)
+        else:
+            self._event(
+                activity, Kind.WORKFLOW_STARTED, steps=len(procedure.steps), by=procedure.by
+            )
+        self._begin(self._do(activity))
+        return activity
+
+    def follow(self, activity: Activity) -> Follower:
+        """Be told from now on; to be closed."""
+        follower = Follower()
+        activity.followers.add(follower)
+        what = [step.what for step in activity.procedure.steps]
+        follower.add({"kind": "started", "id": activity.id, "name": activity.procedure.name})
+        follower.add({"kind": "steps", "steps": what})
+        return follower
+
+    def cancel(self, activity_id: str) -> Activity:
+        activity = self._activities.get(activity_id)
+        if activity is None:
+            known = ", ".join(self._activities) or "nothing"
+            raise NotFound(f'nothing with the id "{activity_id}" is under way', f"it is: {known}")
+        activity.cancel()
+        return activity
+
+    def under_way(self) -> list[UnderWay]:
+        now = self._clock.monotonic()
+        return [
+            UnderWay(
+                id=one.id,
+                name=one.procedure.name,
+                service=one.procedure.service,
+                by=one.procedure.by,
+                step=one.place + 1,
+                steps=len(one.procedure.steps),
+                what=one.step.what,
+                seconds=round(now - one.began, 3),
+            )
+            for one in self._activities.values()
+        ]
+
+    def restore(self, kept: dict[str, str], exits: list[dict[str, Any]]) -> None:
+        """Say what an earlier supervisor could not finish; `exits`: what ended meanwhile."""
+        endings = {one["run_id"]: one for one in exits}
+        keys = [key for key in kept if key.startswith(KEPT)]
+        for key, value in ((key, kept[key]) for key in keys):
+            try:
+                left = msgspec.json.decode(value, type=Unfinished)
+            except msgspec.MsgspecError:
+                _log.error("what %s was is not understood", key)
+                continue
+            if left.told is not None:
+                self._recorder.event(_finished(left.is_single), left.service, **left.told)
+            else:
+                self._tell_interrupted(left, endings.get(left.run_id or ""))
+        if keys:
+            self._begin(self._forget(keys))
+
+    async def _forget(self, keys: list[str]) -> None:
+        """What was told is remembered until it is on disk."""
+        await self._recorder.written()
+        for key in keys:
+            self._keeper.keep(key, None)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def _tell_interrupted(self, left: Unfinished, ending: dict[str, Any] | None) -> None:
+        of = f"step {left.step + 1} of {len(left.steps)}, {left.steps[left.step]}"
+        told: dict[str, Any] = {"id": left.id, "name": left.name, "outcome": "interrupted"}
+        where = left.steps[left.step] if left.is_single else of
+        reason = f"the supervisor was replaced meanwhile: {where} {_ended_how(left, ending)}"
+        if ending is not None:
+            told["exit_code"] = ending.get("code")
+        if skipped := left.steps[left.step + 1 :]:
+            told["skipped"] = skipped
+        self._recorder.event(_finished(left.is_single), left.service, **told, reason=reason)
+
+    # Doing
+
+    async def _do(self, activity: Activity) -> None:
+        procedure = activity.procedure
+        try:
+            while activity.place < len(procedure.steps) and not activity.is_cancelled:
+                result = await self._next(activity)
+                activity.results.append(result)
+                if result.outcome != "done" and procedure.stops_on_failure:
+                    break
+                activity.place += 1
+        except Exception as error:  # noqa: BLE001 - the border of what is done in the background
+            _log.exception("%s failed", procedure.name)
+            reason = f"an error inside Holdfast: {type(error).__name__}: {error}"
+            what = activity.step.what
+            activity.results.append(StepResult(what=what, outcome="failed", reason=reason))
+        self._finish(activity)
+        await self._forget([KEPT + activity.id])
+
+    async def _next(self, activity: Activity) -> StepResult:
+        """Do the next step, in what is left of the time."""
+        procedure, step = activity.procedure, activity.step
+        left = None
+        if procedure.timeout is not None:
+            left = activity.began + procedure.timeout - self._clock.monotonic()
+            if left <= 0:
+                reason = f"the whole took longer than {format_duration(procedure.timeout)}"
+                return self._ended(activity, step.result("timeout", reason=reason))
+        self._remember(activity)
+        self._tell_step(activity, step, "begun")
+        activity.current = self._loop.create_task(_of(step, left, activity.on_output))
+        await asyncio.wait([activity.current])
+        ended, activity.current = activity.current, None
+        if ended.cancelled():
+            return self._ended(activity, step.result("cancelled", reason="cancelled"))
+        return self._ended(activity, ended.result())
+
+    def _ended(self, activity: Activity, result: StepResult) -> StepResult:
+        self._tell_step(activity, activity.step, result.outcome, result)
+        return result
+
+    def _tell_step(
+        self, activity: Activity, step: Step, outcome: str, result: StepResult | None = None
+    ) -> None:
+        facts: dict[str, Any] = {
+            "step": activity.place + 1,
+            "steps": len(activity.procedure.steps),
+            "what": step.what,
+            "part": step.part or None,
+            "outcome": outcome,
+        }
+        if result is not None:
+            facts.update(_ending(result))
+        facts = {name: value for name, value in facts.items() if value is not None}
+        activity.tell({"kind": "step", **facts})
+        if not activity.procedure.is_single:
+            self._event(activity, Kind.WORKFLOW_STEP, **facts)
+
+    def _finish(self, activity: Activity) -> None:
+        procedure, results = activity.procedure, activity.results
+        failed = next((one for one in results if one.outcome != "done"), None)
+        skipped = [step.result("skipped") for step in procedure.steps[len(results) :]]
+        results += skipped
+        outcome = "failed" if failed is not None else "cancelled" if skipped else "done"
+        if failed is not None and failed.outcome == "cancelled":
+            outcome = "cancelled"
+        seconds = round(self._clock.monotonic() - activity.began, 3)
+        result = WorkflowResult(
+            id=activity.id,
+            name=procedure.name,
+            outcome=outcome,  # type: ignore[arg-type]
+            seconds=seconds,
+            steps=results,
+            service=procedure.service,
+            reason=_reason(failed, is_single=procedure.is_single),
+        )
+        del self._activities[activity.id]
+        told: dict[str, Any] = {"outcome": outcome, "reason": result.reason, "seconds": seconds}
+        if procedure.is_single:
+            told = {**_ending(results[0]), **told, "what": results[0].what}
+        self._remember(activity, self._event(activity, _finished(procedure.is_single), **told))
+        activity.result.set_result(result)
+        activity.tell({"kind": "finished"})
+
+    # Telling
+
+    def _event(self, activity: Activity, kind: Kind, **data: Any) -> dict[str, Any]:
+        procedure = activity.procedure
+        facts = {"id": activity.id, "name": procedure.name, **procedure.facts, **data}
+        told = {name: value for name, value in facts.items() if value is not None}
+        self._recorder.event(kind, procedure.service, **told)
+        return told
+
+    def _remember(self, activity: Activity, told: dict[str, Any] | None = None) -> None:
+        procedure = activity.procedure
+        left = Unfinished(
+            id=activity.id,
+            name=procedure.name,
+            is_single=procedure.is_single,
+            service=procedure.service,
+            steps=[step.what for step in procedure.steps],
+            step=activity.place,
+            run_id=activity.step.run_id,
+            told=told,
+        )
+        self._keeper.keep(KEPT + activity.id, msgspec.json.encode(left).decode())
+
+    def _busy(self, other: Activity) -> Refused:
+        seconds = format_duration(self._clock.monotonic() - other.began)
+        steps = len(other.procedure.steps)
+        return Refused(
+            f"{other.procedure.name} is under way already: begun {seconds} ago by "
+            f"{other.procedure.by}, step {other.place + 1} of {steps} ({other.step.what})",
+            f"wait for it, or end it: holdfast workflow --cancel {other.id}",
+            {"id": other.id},
+        )
+
+
+async def _of(
+    step: Step, seconds: float | None, on_output: Callable[[str, bytes], None]
+) -> StepResult:
+    doing: Coroutine[Any, Any, StepResult] = step.do(seconds, on_output)
+    return await doing
+
+
+def _finished(is_single: bool) -> Kind:
+    return Kind.COMMAND_FINISHED if is_single else Kind.WORKFLOW_FINISHED
+
+
+def _ended_how(left: Unfinished, ending: dict[str, Any] | None) -> str:
+    """What became of a step while no supervisor was there."""
+    if left.run_id is None:
+        return "goes on unwatched"
+    if ending is None:
+        return "did not end"
+    if ending.get("signal"):
+        return f"was ended by {signal_name(ending['signal'])}"
+    code = ending.get("code")
+    return "ended, exit code unknown" if code is None else f"had ended with exit code {code}"
+
+
+def _ending(result: StepResult) -> dict[str, Any]:
+    """How a step ended, without what it printed."""
+    return {
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "seconds": result.seconds,
+        "reason": redact(result.reason) if result.reason else None,
+    }
+
+
+def _reason(failed: StepResult | None, *, is_single: bool) -> str | None:
+    if failed is None:
+        return None
+    reason = redact(failed.reason or failed.outcome)
+    return reason if is_single else f"{failed.what}: {reason}"

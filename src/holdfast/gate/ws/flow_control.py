@@ -1,0 +1,64 @@
+"""How fast a client is served and may ask: what it has not acknowledged, and its requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.gate.ws.frames import Pace
+
+SMALLEST_BUFFER, LARGEST_BUFFER = 4 * 1024, 8 * 1024 * 1024
+LONGEST_INTERVAL_MS = 1000.0
+REQUESTS_PER_SECOND = 200.0
+BURST = 400.0
+
+
+class Window:
+    """`bufferSize` bytes may be unacknowledged; without it, the connection itself is the
+    measure. `flushInterval` is how long what comes is collected before it is sent.
+
+    `reserve` is the most that is sent at once: it must fit in."""
+
+    def __init__(self, wanted: Pace, reserve: int = 0) -> None:
+        size, interval = wanted.buffer_size, wanted.flush_interval
+        smallest = max(SMALLEST_BUFFER, 2 * reserve)
+        self.size = None if size is None else min(max(size, smallest), LARGEST_BUFFER)
+        self.interval_ms = min(max(interval or 0.0, 0.0), LONGEST_INTERVAL_MS)
+        self._reserve = reserve
+        self._open = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def sent(self, count: int) -> None:
+        self._open += count
+        if self.size is not None and self._open + max(1, self._reserve) > self.size:
+            self._has_room.clear()
+
+    def acknowledge(self, count: int) -> None:
+        self._open = max(0, self._open - max(0, count))
+        if self.size is None or self._open + max(1, self._reserve) <= self.size:
+            self._has_room.set()
+
+    async def room(self) -> None:
+        await self._has_room.wait()
+
+    async def collect(self) -> None:
+        if self.interval_ms:
+            await asyncio.sleep(self.interval_ms / 1000)
+
+
+class Bucket:
+    """So many requests a second; who asks faster is read more slowly."""
+
+    def __init__(self, rate: float = REQUESTS_PER_SECOND, burst: float = BURST) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._left = burst
+        self._at = asyncio.get_running_loop().time()
+
+    async def take(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+        self._at = now
+        self._left -= 1
+        if self._left < 0:
+            await asyncio.sleep(-self._left / self._rate)

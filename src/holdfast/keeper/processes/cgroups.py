@@ -1,0 +1,223 @@
+"""The cgroup v2 directory of each run, where the kernel lets us have one.
+
+Owns `holdfast-HASH/` beneath the keeper's own cgroup and all that is in it. A machine
+without a writable tree is normal: `root` is None and every call answers quietly.
+Never moves the keeper itself and never touches a directory that no keeper made.
+
+A keeper shares a lock on its directory as long as it lives, and the kernel lets go of it
+when the keeper dies: whoever has the lock alone knows that the directory is nobody's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from holdfast.system import kernel_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX, _HASH_DIGITS = "holdfast-", 16
+_TRIES, _LOOK_SECONDS = 20, 0.001
+
+
+class Cgroups:
+    """Makes, fills, empties and removes the cgroups of one keeper."""
+
+    __slots__ = ("_lock", "project", "root")
+
+    def __init__(self, project_hash: str) -> None:
+        self.project = project_hash
+        self.root = _make_root(project_hash)
+        self._lock = None if self.root is None else _share(self.root)
+
+    @property
+    def can_kill(self) -> bool:
+        return self.root is not None and os.path.exists(f"{self.root}/cgroup.kill")
+
+    def create(self, run_id: str) -> str | None:
+        """A fresh directory for a run; an existing one is taken over."""
+        if self.root is None or not run_id or "/" in run_id or run_id in (".", ".."):
+            return None
+        path = f"{self.root}/{run_id}"
+        return path if _make(path) else None
+
+    def place(self, path: str, pid: int) -> bool:
+        """Move a process (with all its threads) in; what it forked before stays outside."""
+        return kernel_files.write(f"{path}/cgroup.procs", b"%d" % pid)
+
+    def pids(self, path: str) -> list[int]:
+        """Living processes in the cgroup and in those nested in it."""
+        data = kernel_files.read(f"{path}/cgroup.procs") or b""
+        found = [pid for pid in map(int, data.split()) if pid > 0]
+        for child in _nested(path):
+            found.extend(self.pids(child))
+        return found
+
+    def is_populated(self, path: str) -> bool:
+        return b"populated 1" in (kernel_files.read(f"{path}/cgroup.events") or b"")
+
+    def is_frozen(self, path: str) -> bool:
+        return (kernel_files.read(f"{path}/cgroup.freeze") or b"").startswith(b"1")
+
+    def frozen(self, run_id: str) -> str | None:
+        """The directory that an earlier keeper made for a run, if it froze it."""
+        path = f"{self.root}/{run_id}"
+        return path if self.root is not None and self.is_frozen(path) else None
+
+    def kill(self, path: str) -> bool:
+        """SIGKILL to everything inside at once; False where the kernel cannot (before 5.14)."""
+        return kernel_files.write(f"{path}/cgroup.kill", b"1")
+
+    def freeze(self, path: str, on: bool) -> bool:
+        return kernel_files.write(f"{path}/cgroup.freeze", b"1" if on else b"0")
+
+    def remove(self, path: str) -> None:
+        """Remove the directory, nested ones first; one that is still busy stays."""
+        if self.root is None or not path.startswith(f"{self.root}/"):
+            return
+        _remove(path)
+
+    def remove_left(self) -> Iterator[None]:
+        """Remove the empty roots of keepers that were killed, a directory with each step."""
+        parent = None if self.root is None else os.path.dirname(self.root)
+        for path in _nested(parent) if parent else ():
+            if not _is_root(path) or path == self.root or self.is_populated(path):
+                continue
+            for part in (*_nested(path), path):
+                # Asked anew for each: its next keeper may have begun meanwhile.
+                _remove_if_left(path, part)
+                yield
+
+    def close(self) -> None:
+        """Remove our own root if no run is left in it."""
+        if self.root is not None:
+            _rmdir(self.root)
+            self.root = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _make_root(project_hash: str) -> str | None:
+    wish = os.environ.get("HOLDFAST_CGROUP", "")
+    if wish == "off":
+        return None
+    parent = wish if wish.startswith("/") else _own_directory()
+    if parent is None or not os.path.exists(f"{parent}/cgroup.procs"):
+        return None
+    path = f"{parent.rstrip('/')}/{_PREFIX}{project_hash}"
+    if not _make(path):
+        return None
+    # A cgroup v1 hierarchy has cgroup.procs too, but neither events nor our rules.
+    if os.access(f"{path}/cgroup.procs", os.W_OK) and os.path.exists(f"{path}/cgroup.events"):
+        return path
+    _rmdir(path)
+    return None
+
+
+def _share(path: str) -> int | None:
+    """Our lock on the directory, made anew if it was removed before we had it; None where nobody
+    lets us have one. Who is about to remove it has it to himself for a moment."""
+    for _ in range(_TRIES):
+        fd = _locked(path, fcntl.LOCK_SH)
+        try:
+            if fd is not None and os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except OSError:
+            pass  # removed
+        if fd is not None:
+            os.close(fd)
+        time.sleep(_LOOK_SECONDS)
+        _make(path)
+    return None
+
+
+def _locked(path: str, kind: int) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _remove_if_left(root: str, path: str) -> None:
+    """Remove this part of a root whose keeper is gone; what is busy or a living one's stays."""
+    fd = _locked(root, fcntl.LOCK_EX)
+    if fd is not None:
+        _remove(path)
+        os.close(fd)
+
+
+def _is_root(path: str) -> bool:
+    """Whether the name is one that a keeper gives: others may begin alike."""
+    name = os.path.basename(path)
+    digits = name[len(_PREFIX) :]
+    is_hash = len(digits) == _HASH_DIGITS and not digits.strip("0123456789abcdef")
+    return name.startswith(_PREFIX) and is_hash
+
+
+def _own_directory() -> str | None:
+    """Where the cgroup of this process is mounted, if it is visible from here."""
+    own = None
+    for line in (kernel_files.read("/proc/self/cgroup") or b"").decode().splitlines():
+        if line.startswith("0::"):
+            own = line[3:]
+    if own is None or own.startswith("/.."):
+        return None
+    for line in (kernel_files.read("/proc/self/mounts") or b"").decode().splitlines():
+        fields = line.split(" ")
+        if len(fields) > 2 and fields[2] == "cgroup2":
+            return fields[1].replace("\\040", " ") + own.rstrip("/")
+    return None
+
+
+def _make(path: str) -> bool:
+    try:
+        os.mkdir(path, 0o755)
+    except FileExistsError:
+        return os.path.isdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def _nested(path: str) -> list[str]:
+    try:
+        # The link count of a cgroup directory tells whether there is anything to list.
+        if os.stat(path).st_nlink <= 2:
+            return []
+        with os.scandir(path) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _remove(path: str) -> None:
+    for child in _nested(path):
+        _remove(child)
+    _rmdir(path)
+
+
+def _rmdir(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        # Busy, or gone already: a cgroup that stays behind is harmless.
+        return
+
+
+def hash_of(state: str) -> str:
+    """Names this keeper's cgroup; the same for every keeper of one state folder."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(os.path.realpath(state)):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"

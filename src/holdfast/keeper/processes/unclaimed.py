@@ -1,0 +1,144 @@
+"""Processes that descend from the keeper although no run owns them.
+
+A run owns its orphans by their mark (`run_marks`), session, environment, output or cgroup. What
+has lost all of these on purpose is listed here, and ended with everything else when the keeper
+ends. Never includes a process of a run, the supervisor, or what is above the keeper's ceiling.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from holdfast.keeper import stderr
+from holdfast.keeper.processes.tree import Tree, is_owned, shows_run
+from holdfast.keeper.runs.kill_chain import Ending
+from holdfast.system import processes as host
+from holdfast.system import run_marks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.keeper.loop import Loop
+    from holdfast.keeper.processes.cgroups import Cgroups
+    from holdfast.keeper.processes.tree import Found
+    from holdfast.keeper.runs.children import Children
+    from holdfast.keeper.runs.kill_chain import Report
+    from holdfast.keeper.runs.run import Facts
+    from holdfast.system.processes import Process
+
+_FRESH_SECONDS = 2.0
+_LARGEST_SHARE = 0.02
+"""Of the keeper's time, for looks at the whole machine."""
+_MOST_LOOKED_AT = 500
+
+
+class Unclaimed:
+    """Finds them, and ends them."""
+
+    def __init__(
+        self, children: Children, cgroups: Cgroups, ceilings: list[int], *, is_successor: bool
+    ) -> None:
+        self._children = children
+        self._cgroups = cgroups
+        self._ceilings = ceilings
+        # Orphans of a keeper that died are not this one's children: they went to init.
+        self._scans = bool(ceilings) if is_successor else len(ceilings) > 1
+        self._scanned: list[Process] = []
+        self._scan_due = 0.0
+
+    def facts(self) -> list[Facts]:
+        """As the protocol lists them; asked for often, so that only some orphans are looked at."""
+        return [{"pid": it.pid, "name": it.name} for it in self.processes(is_rough=True)]
+
+    def processes(self, *, is_rough: bool = False) -> list[Process]:
+        """Each of them without its descendants. Rough: of very many orphans only the first; and
+        where the whole machine has to be searched, that may have been two seconds ago, or as long
+        as its many processes make it cost too much."""
+        if not host.is_subreaper():
+            return []  # orphans do not come to us
+        known = self._children.known_children()
+        pids = [pid for pid in host.own_children() if pid not in known]
+        orphans = map(host.process, pids[:_MOST_LOOKED_AT] if is_rough else pids)
+        found = [it for it in orphans if it is not None and it.is_alive]
+        if self._scans:
+            found += [it for it in self._beneath_ceiling(is_rough) if it.pid not in pids]
+        trees = [run.tree for run in self._children.runs.values()]
+        return [it for it in found if not is_owned(it, trees) and not self._is_above(it)]
+
+    def end(self, grace: float, loop: Loop, then: Callable[[], None]) -> None:
+        """End them with all that they started; `then` follows when that is done."""
+        if not self.processes():
+            then()
+            return
+
+        def on_done(report: Report, seconds: float, is_empty: bool) -> None:
+            told = ", ".join(f"{it['name']} ({it['pid']}): {it['how']}" for it in report)
+            stderr.say(f"ended what belonged to no run: {told}")
+            then()
+
+        Ending(_Rest(self, self._children, self._cgroups), signal.SIGTERM, grace, loop, on_done)
+
+    def _is_above(self, process: Process) -> bool:
+        """Whether it came to us from elsewhere, as to the first process of a container."""
+        if not self._ceilings:
+            return False
+        limits = run_marks.read(process.pid)
+        return limits is not None and limits[1] > max(self._ceilings)
+
+    def _beneath_ceiling(self, is_rough: bool) -> list[Process]:
+        began = time.monotonic()
+        if not is_rough or began >= self._scan_due:
+            self._scanned, ended = self._scan(), time.monotonic()
+            self._scan_due = ended + max(_FRESH_SECONDS, (ended - began) / _LARGEST_SHARE)
+        return [it for it in self._scanned if host.is_alive(it)]
+
+    def _scan(self) -> list[Process]:
+        """Whatever has a ceiling of ours, which no other Holdfast has, and descends neither from us
+        nor from another process that is found."""
+        everybody = {it.pid: it for it in host.all_processes() if it.session and it.is_alive}
+        ours = {os.getpid(), *self._children.known_children()}
+        found = {
+            pid: process
+            for pid, process in everybody.items()
+            if not _is_below(process, ours, everybody) and self._is_ours(process)
+        }
+        return [it for it in found.values() if it.ppid not in found]
+
+    def _is_ours(self, process: Process) -> bool:
+        limits = run_marks.read(process.pid)
+        if limits is None or limits[1] not in self._ceilings:
+            return False
+        # What shows its run and was started by an earlier keeper is a survivor's, see `strays`.
+        return limits[1] == self._ceilings[0] or not shows_run(process)
+
+
+def _is_below(process: Process, ours: set[int], everybody: dict[int, Process]) -> bool:
+    """Whether it is one of ours or descends from one."""
+    passed: set[int] = set()
+    pid = process.pid
+    while pid in everybody and pid not in passed:
+        if pid in ours:
+            return True
+        passed.add(pid)
+        pid = everybody[pid].ppid
+    return False
+
+
+class _Rest(Tree):
+    """All of them with their descendants, as a tree that can be ended."""
+
+    __slots__ = ("_unclaimed",)
+
+    def __init__(self, unclaimed: Unclaimed, children: Children, cgroups: Cgroups) -> None:
+        super().__init__("", 0, "", None, False, cgroups, children.known_children)
+        self._unclaimed = unclaimed
+        self._is_main_gone = True
+
+    def _scan(self, found: Found, inside: frozenset[int], is_rough: bool) -> None:
+        for process in self._unclaimed.processes():
+            if process.pid not in found:
+                found.add(process)
+                self._descend(found, process.pid)

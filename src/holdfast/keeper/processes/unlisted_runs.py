@@ -1,0 +1,276 @@
+"""Runs that live, but of which no table tells: found by what their environment says, and by the
+mark of their run (`run_marks`), which stays when the environment is emptied.
+
+A keeper that dies between a spawn and its answer leaves such a run. Looks through all
+processes, which is slow: only for a keeper that has just begun. Ends only what a run left
+whose main process is gone, and only when asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+
+from holdfast.keeper.processes.tree import mark_of
+from holdfast.system import kernel_files, processes, run_marks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from holdfast.keeper.processes.cgroups import Cgroups
+    from holdfast.keeper.runs.children import Children
+    from holdfast.keeper.runs.journal import Journal
+    from holdfast.keeper.runs.run import Facts
+    from holdfast.system.processes import Process
+
+    Marks = dict[str, str]
+
+RUN_ID, SERVICE, STATE = "HOLDFAST_RUN_ID", "HOLDFAST_SERVICE", "HOLDFAST_STATE"
+_EXEC_PATIENCE_SECONDS = 0.02
+
+
+class Stray:
+    """The main process of a run, or the place where it was: then it has no start time."""
+
+    __slots__ = ("marks", "number", "pid", "start_time")
+
+    def __init__(self, pid: int, start_time: str, marks: Marks, number: int = 0) -> None:
+        self.pid = pid
+        self.start_time = start_time
+        self.marks = marks
+        self.number = number
+        """Of its run, 0 where only its environment told of it."""
+
+    @property
+    def run_id(self) -> str:
+        return self.marks[RUN_ID]
+
+    def facts(self) -> Facts:
+        """Itself as the protocol describes it."""
+        return {
+            "run_id": self.run_id,
+            "service": self.marks[SERVICE],
+            "number": self.number,
+            "pid": self.pid,
+            "start_time": self.start_time,
+            "started_at": time.time() - processes.age_of(self.start_time),
+        }
+
+
+class Strays:
+    """Marks the runs of one state folder, and finds those that are in no table."""
+
+    def __init__(self, children: Children, journal: Journal, cgroups: Cgroups) -> None:
+        self._children = children
+        self._journal = journal
+        self._cgroups = cgroups
+        self._project = cgroups.project
+        self._living: Collection[str] | None = None
+        self._unlisted_marks: frozenset[int] = frozenset()
+        self._found: Collection[Stray] = ()
+        self.doubts: list[Facts] = []
+        """Starts that an earlier keeper had begun, with the processes that may be theirs."""
+
+    def marks(self, run_id: str, service: str, kind: str, told: str | None = None) -> Marks:
+        """What the environment of a new run is to say."""
+        if kind == "task":
+            # Never to be taken for the service itself, for which it may say that it works.
+            return {RUN_ID: run_id, SERVICE: told or service, STATE: ""}
+        return {RUN_ID: run_id, SERVICE: service, STATE: self._project}
+
+    def take_pending(self, pending: list[Facts]) -> None:
+        """Go on with those of these runs that an earlier keeper began before it could say so.
+
+        A process that is about to execute its program holds the other end of our link; so
+        whatever there will ever be is there by now.
+        """
+        wanted = {facts["run_id"]: facts for facts in pending if self._is_new(facts["run_id"])}
+        if not wanted:
+            return
+        found = {it.run_id: it for it in find(lambda it: it[RUN_ID] in wanted, self._barred())}
+        found.update((it.run_id, it) for it in self._recorded() if it.run_id in wanted)
+        for stray in found.values():
+            asked = wanted[stray.run_id]
+            facts = {**asked, **stray.facts(), "number": asked.get("number") or stray.number}
+            facts["age"] = processes.age_of(stray.start_time)
+            try:
+                self._children.restore({**facts, "parts": reopen(stray.pid)}, None)
+            except Exception:  # noqa: BLE001 - every other run must go on
+                sys.excepthook(*sys.exc_info())
+
+    def unknown(self) -> Collection[Stray]:
+        """What lives of this state folder's services although the table does not have it. Where
+        the journal tells of the main process's end, there is no start time either."""
+        known = self._children.runs
+
+        def is_unknown(marks: Marks) -> bool:
+            is_ours = marks.get(STATE) == self._project and SERVICE in marks
+            return is_ours and marks[RUN_ID] not in known
+
+        everybody = _candidates(self._barred())
+        members = _members(is_unknown, everybody).values()
+        found = {it.run_id: it for it in map(_main_of, members)}
+        self._living = set(found)
+        for run_id, stray in found.items():
+            if run_id in self._journal:
+                stray.start_time = ""
+        found.update((it.run_id, it) for it in self._recorded())
+        self.doubts = [it for it in self.doubts if it["run_id"] not in found]
+        listed = {run_marks.mark_of(run_id) for run_id in (*known, *found)}
+        marks = {mark for process in everybody if (mark := mark_of(process)) is not None}
+        self._unlisted_marks = frozenset(marks - listed)
+        self._found = list(found.values())
+        return self._found
+
+    def unlisted_marks(self) -> Collection[int]:
+        """The marks of further runs of which a process lives, as of the last look: they may be of
+        anybody's Holdfast."""
+        return self._unlisted_marks
+
+    def _recorded(self) -> list[Stray]:
+        """Main processes that are known without their environment: by pid and start time, or by
+        the mark of a start. Starts that may have left a process are told in `doubts`."""
+        records = self._children.records
+        found = [_of_record(facts, facts["pid"]) for facts in records.survivors()]
+        self.doubts = []
+        barred = self._barred()
+        for begun, candidates in records.unfinished():
+            may_be = [it for it in candidates if it.pid not in barred]
+            marked = [it for it in may_be if mark_of(it) == run_marks.mark_of(begun["run_id"])]
+            if marked:
+                main = min(marked, key=_age_order)
+                found.append(_of_record({**begun, "start_time": main.start_time}, main.pid))
+            elif run_marks.can_mark() or not may_be:
+                records.forget(begun["run_id"])
+            else:
+                # A whole environment would name the run.
+                told = [
+                    {"pid": it.pid, "name": it.name}
+                    for it in may_be
+                    if not processes.is_environment_whole(it.pid)
+                    and not run_marks.is_above_own(it.pid)
+                ]
+                keys = ("run_id", "service", "number")
+                if told:
+                    self.doubts.append({**{key: begun[key] for key in keys}, "processes": told})
+        return found
+
+    def are_left(self) -> bool:
+        """Whether one that was found lives on, and nobody has taken care of it."""
+        mains = [(processes.process(it.pid), it.start_time) for it in self._found if it.start_time]
+        return any(it and it.is_alive and it.start_time == begun for it, begun in mains)
+
+    def end_rest(self, asked: Facts, then: Callable[[], None]) -> list[int]:
+        """End what lives of a run whose main process is gone; `then` follows when nothing does.
+        What it printed is recorded if its number is known. The pids, none if nothing is left."""
+        rest = self._rest_of(asked["run_id"])
+        if not rest:
+            return rest
+        kind, parts = ("service", reopen(*rest)) if asked.get("number") else ("task", {})
+        facts: Facts = {"pid": 0, "start_time": "", **asked, "kind": kind, "parts": parts}
+        facts.update(exited=True, adopted=True, cgroup=self._cgroups.create(asked["run_id"]))
+        run = self._children.restore(facts, None)
+        if run.exit is not None and kind == "service" and run.run_id not in self._journal:
+            # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
+            run.exit.update(empty=False, leftovers=rest)
+            self._journal.add([run.exit])
+        self._children.departures.when_over(run, then)
+        return rest
+
+    def _rest_of(self, run_id: str) -> list[int]:
+        """The processes of a run whose main process is gone. Whether there are any, the last look
+        at everybody tells: another one for each of many runs would take long."""
+        if self._living is None:
+            self.unknown()
+        mark = run_marks.mark_of(run_id)
+        if run_id not in (self._living or ()) and mark not in self._unlisted_marks:
+            return []
+        everybody = _candidates(self._barred())
+        members = _members(lambda marks: marks[RUN_ID] == run_id, everybody).get(run_id, ())
+        named = {process.pid for process, _ in members}
+        return [it.pid for it in everybody if it.pid in named or mark_of(it) == mark]
+
+    def _is_new(self, run_id: str) -> bool:
+        return run_id not in self._children.runs and run_id not in self._journal
+
+    def _barred(self) -> set[int]:
+        return {os.getpid(), *self._children.known_children()}
+
+
+def _of_record(facts: Facts, pid: int) -> Stray:
+    marks = {RUN_ID: facts["run_id"], SERVICE: facts["service"]}
+    return Stray(pid, facts["start_time"], marks, int(facts["number"] or 0))
+
+
+def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:
+    """One stray for each run that is wanted and of which a process lives."""
+    return [_main_of(members) for members in _members(is_wanted, _candidates(barred)).values()]
+
+
+def _candidates(barred: Collection[int]) -> list[Process]:
+    # Session 0: a kernel thread.
+    return [
+        it
+        for it in processes.all_processes()
+        if it.session and it.is_alive and it.pid not in barred
+    ]
+
+
+def _members(
+    is_wanted: Callable[[Marks], bool], candidates: list[Process]
+) -> dict[str, list[tuple[Process, Marks]]]:
+    runs: dict[str, list[tuple[Process, Marks]]] = {}
+    for process in candidates:
+        marks = processes.marks_of(process.pid, _EXEC_PATIENCE_SECONDS)
+        if RUN_ID in marks and is_wanted(marks):
+            runs.setdefault(marks[RUN_ID], []).append((process, marks))
+    return runs
+
+
+def _main_of(members: list[tuple[Process, Marks]]) -> Stray:
+    """A run's main process leads the session it was born in; daemons of its own are younger."""
+    leaders = [(it, marks) for it, marks in members if it.session == it.pid]
+    if leaders:
+        process, marks = min(leaders, key=lambda it: _age_order(it[0]))
+        return Stray(process.pid, process.start_time, marks)
+    process, marks = members[0]
+    return Stray(process.session, "", marks)
+
+
+def _age_order(process: Process) -> tuple[float, int]:
+    """The oldest first."""
+    return float(process.start_time), process.pid
+
+
+def _can_be_read(pid: int, number: int) -> bool:
+    """Whether a descriptor is open for both ways, as the ends of our pipes are."""
+    for line in (kernel_files.read(f"/proc/{pid}/fdinfo/{number}") or b"").splitlines():
+        if line.startswith(b"flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE == os.O_RDWR
+    return False
+
+
+def reopen(*pids: int) -> dict[str, int]:
+    """Our own ends of the pipes that processes of one run write to, where the kernel lets us have
+    them."""
+    parts: dict[str, int] = {}
+    seen: set[tuple[int, int]] = set()
+    places = [(pid, part, number) for pid in pids for part, number in (("out", 1), ("err", 2))]
+    for pid, part, number in places:
+        path = f"/proc/{pid}/fd/{number}"
+        if part in parts:
+            continue
+        try:
+            facts = os.stat(path)
+            if not stat.S_ISFIFO(facts.st_mode) or (facts.st_dev, facts.st_ino) in seen:
+                continue
+            if not _can_be_read(pid, number):
+                continue  # a pipe of its own, to somebody who would miss what we take
+            seen.add((facts.st_dev, facts.st_ino))
+            parts[part] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+    return parts

@@ -1,0 +1,247 @@
+"""The words that a peer may say to the keeper, and what each of them does.
+
+One function a word. Translates between messages and the parts that do the work, and
+turns every failure into an answer with a code; never lets one reach the loop.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import sys
+
+from holdfast.keeper.processes.unlisted_runs import reopen
+from holdfast.keeper.protocol.connections import close_all, hand_parts
+from holdfast.keeper.protocol.own_words import OWN_WORDS
+from holdfast.keeper.protocol.refusal import Refusal
+from holdfast.keeper.runs import terminal
+from holdfast.keeper.runs.launch import SpawnError
+from holdfast.keeper.runs.run import log_of, stop_of
+from holdfast.system import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.keeper.keeper import Keeper
+    from holdfast.keeper.protocol.connections import Connection
+    from holdfast.keeper.protocol.wire import Message
+    from holdfast.keeper.runs.run import Facts, Run
+
+    Word = Callable[["Words", Connection, Message, list[int]], Facts | None]
+
+CONTROL_WORDS = frozenset((
+    "hello", "list", "end", "stay_off", "signal", "tree", "supervise", "shutdown", "upgrade",
+    "prune", "watch",
+))  # fmt: skip
+HARMLESS_WORDS = frozenset(["hello", "list"])
+_AGENTS_LOOK_ONLY = (
+    "a supervised run may not direct its own keeper, nor may a peer whose process is gone"
+)
+
+
+class Words:
+    """Answers requests."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.upgrade: tuple[Connection, Any] | None = None
+
+    def handle(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        """Do what a message asks and answer it; descriptors not taken are closed."""
+        name = message.get("id")
+        try:
+            word = self._find(connection, message.get("do"), "kept" in message)
+            if kept := message.get("kept"):
+                self.keeper.memory.keep(kept)
+            answer = word(self, connection, message, fds)
+        except Refusal as refusal:
+            answer = {"ok": False, "error": refusal.facts}
+        except SpawnError as error:
+            facts = {"code": "spawn_failed", "message": str(error)}
+            answer = {"ok": False, "error": {**facts, "stage": error.stage, "errno": error.errno}}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            answer = {"ok": False, "error": {"code": "bad_request", "message": why}}
+        except Exception as error:  # noqa: BLE001 - the border between peers and the loop
+            sys.excepthook(*sys.exc_info())
+            why = f"{type(error).__name__}: {error}"
+            answer = {"ok": False, "error": {"code": "internal_error", "message": why}}
+        close_all(fds)
+        if answer is not None:
+            connection.send({"id": name, "ok": True, **answer})
+            if message.get("do") == "hello" and answer.get("ok", True):
+                self._greet(connection)
+
+    def pending_upgrade(self) -> Facts | None:
+        if self.upgrade is None or not self.upgrade[0].is_open:
+            return None
+        return {"fd": self.upgrade[0].fileno(), "id": self.upgrade[1]}
+
+    def on_upgrade_failed(self, code: str, why: str) -> None:
+        assert self.upgrade is not None
+        (connection, name), self.upgrade = self.upgrade, None
+        error = {"code": code, "message": why}
+        connection.send({"id": name, "ok": False, "error": error})
+
+    def _find(self, connection: Connection, name: Any, has_kept: bool) -> Word:
+        word: Word | None = _WORDS.get(name) if isinstance(name, str) else None
+        if word is None:
+            raise Refusal("unknown_word", f"this keeper does not know the word {name!r}")
+        if connection.role == "control":
+            if name not in CONTROL_WORDS or has_kept:
+                raise Refusal("refused", f"{name} is the supervisor's to ask")
+            if name not in HARMLESS_WORDS and connection.is_supervised:
+                raise Refusal("refused", _AGENTS_LOOK_ONLY)
+        return word
+
+    def _greet(self, connection: Connection) -> None:
+        connection.is_greeted = True
+        if connection is self.keeper.link:
+            self.keeper.hand_spares(connection)
+            self.keeper.children.supervisor_present(True)
+            self.keeper.notes.leave()
+
+    def run(self, message: Message) -> Run:
+        run = self.keeper.children.runs.get(message["run_id"])
+        if run is None:
+            raise Refusal("not_found", f"no run {message['run_id']} is here")
+        return run
+
+    # Runs.
+
+    def do_spawn(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        keeper = self.keeper
+        if keeper.is_shutting_down:
+            raise Refusal("shutting_down", "this keeper is ending")
+        run_id, service = message["run_id"], message["service"]
+        if run_id in keeper.children.runs or run_id in keeper.journal:
+            raise Refusal("exists", f"a run {run_id} exists already")
+        if not isinstance(service, str) or "/" in service or not service.strip("."):
+            raise Refusal("bad_request", f"{service!r} cannot name a service")
+        if not isinstance(message["argv"], list):
+            raise Refusal("bad_request", "argv must be a list")
+        if (key := message.get("environ")) is not None:
+            message["env"] = {**keeper.memory.environment(key), **(message.get("env") or {})}
+        run, handed = keeper.children.spawn(message)
+        if handed:
+            hand_parts(connection, {"id": message.get("id"), **run.beginning()}, run, handed)
+            close_all([*handed.values()])
+        else:
+            connection.owe(message.get("id"), run)
+
+    def do_adopt(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        keeper = self.keeper
+        pid = int(message["pid"])
+        if message["run_id"] in keeper.children.runs:
+            raise Refusal("exists", f"a run {message['run_id']} exists already")
+        found = processes.process(pid)
+        if pid in (1, os.getpid(), keeper.supervisor.pid, *keeper.children.others):
+            raise Refusal("refused", f"process {pid} runs this machine or this Holdfast")
+        if found is None or not found.is_alive or pid < 1:
+            raise Refusal("not_found", f"no process {pid} is here")
+        wanted = message.get("start_time")
+        if wanted is not None and wanted != found.start_time:
+            raise Refusal("identity_mismatch", f"process {pid} is another one by now")
+        if message.get("boot_id") not in (None, processes.boot_id()):
+            raise Refusal("identity_mismatch", "the machine was restarted since")
+        if message.get("cookie") and not (wanted and message.get("boot_id")):
+            # Only half of what identifies a process was recorded: its environment must agree.
+            is_marked = processes.run_id_of(pid) == message["run_id"]
+            if not is_marked and not (wanted and processes.hides_marks(pid)):
+                doubt = f"whether process {pid} is of this run is not known"
+                raise Refusal("identity_unknown", doubt)
+        for run in keeper.children.runs.values():
+            if run.pid == pid and run.exit is None:
+                whose = f"process {pid} belongs to {run.service} already"
+                raise Refusal("exists", f"{whose}; `holdfast status {run.service}` shows it")
+        parts = reopen(pid) if message.get("reopen") else {}
+        run = keeper.children.adopt(message, pid, found.start_time, parts)
+        hand_parts(connection, {"id": message.get("id"), "ok": True, **run.facts()}, run)
+
+    def do_signal(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run, number = self.run(message), int(message["signal"])
+        match message.get("to") or "main":
+            case "main":
+                sent = processes.send_signal(run.pid, run.start_time, number, run.pidfd)
+            case "group":
+                sent = run.tree.signal_group(number)
+            case "tree":
+                sent = run.tree.signal(number) > 0
+            case other:
+                raise Refusal("bad_request", f"to: {other!r} is none of main, group, tree")
+        if not sent:
+            raise Refusal("not_found", "there was no process to signal")
+        return {}
+
+    def do_end(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self.run(message)
+        asked = {key: message[key] for key in run.stop if message.get(key) is not None}
+        stop = stop_of({**run.stop, **asked})
+        if connection.role == "control":
+            OWN_WORDS["stay_off"](self, connection, {**stop, "service": run.service}, [])
+        self.keeper.children.departures.end(run, stop["signal"], stop["grace"])
+        return {}
+
+    def do_adjust(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """How a live run is ended and how much of its output is kept, from now on."""
+        run = self.run(message)
+        if (asked := message.get("stop")) is not None:
+            run.stop = stop_of(asked)
+        if (asked := message.get("log")) is not None:
+            run.log = log_of(asked)
+            if run.recorder is not None:
+                run.recorder.limits(run.log["max_size"], run.log["total_size"])
+        return {}
+
+    def do_pause(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self.run(message)
+        if not run.tree.pause():
+            raise Refusal("not_found", "there was no process to pause")
+        run.is_paused = True
+        return {}
+
+    def do_resume(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self.run(message)
+        run.tree.resume()
+        run.is_paused = False
+        return {}
+
+    def do_write(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self.run(message)
+        if run.feed is None:
+            raise Refusal("no_stdin", "this run has no open standard input")
+        data = binascii.a2b_base64(message.get("data") or "")
+        ends = bool(message.get("eof"))
+        if ends and "terminal" in run.parts:
+            data, ends = data + terminal.end_of_input(run.parts["terminal"]), False
+        if not run.feed.write(data, ends):
+            raise Refusal("buffer_full", "the run does not read its input; 1 MiB is waiting")
+        return {}
+
+    def do_resize(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self.run(message)
+        master = run.parts.get("terminal")
+        if master is None:
+            raise Refusal("no_terminal", "this run has no terminal")
+        cols, rows = int(message["cols"]), int(message["rows"])
+        if not (0 < cols < 65536 and 0 < rows < 65536):
+            raise Refusal("bad_request", "cols and rows must lie between 1 and 65535")
+        terminal.resize(master, cols, rows)
+        run.cols, run.rows = cols, rows
+        return {}
+
+    def do_lease(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        run = self.run(message)
+        kind = message.get("kind") or (run.lease.kind if run.lease is not None else "job")
+        if kind not in ("job", "session"):
+            raise Refusal("bad_request", f"{kind!r} is no kind of lease")
+        self.keeper.children.lease(run, message["seconds"], kind)
+        return {}
+
+
+_WORDS: dict[str, Any] = {
+    **OWN_WORDS,
+    **{name[3:]: word for name, word in vars(Words).items() if name.startswith("do_")},
+}

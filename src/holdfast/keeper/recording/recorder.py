@@ -1,0 +1,418 @@
+"""The only writer of a service's log: appends every byte to segments and orders it in
+their index.
+
+Owns rotation, the size cap, gaps, and when records become visible. It must never block,
+never tear a record, and never raise for what the file system refuses: that becomes a
+counted gap.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from holdfast.keeper.recording.gap import Gap, stamp
+from holdfast.keeper.recording.intake import Source
+from holdfast.keeper.recording.log_directory import shelf_of
+from holdfast.keeper.recording.segment_files import SegmentFiles
+from holdfast.logbook import index
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from holdfast.keeper.loop import Callback, Loop, Timer
+
+FLUSH_SECONDS = 0.005
+CHUNK_MICROSECONDS = 1000
+RETRY_SECONDS = 1.0
+LOOK_SECONDS = 1.0
+SMALLEST_SEGMENT = 4096
+PENDING_BYTES = 64 << 10
+
+_STREAMS = ("out", "err")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Track:
+    """A run's part of the log; two of them grow at once while one run relieves another."""
+
+    __slots__ = ("bytes", "is_marked", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.bytes = 0
+        self.is_marked = False
+
+
+class Recorder:
+    """The log of one service, over all its runs."""
+
+    __slots__ = (
+        "_chunk_kind",
+        "_chunk_length",
+        "_chunk_offset",
+        "_chunk_position",
+        "_chunk_time",
+        "_current",
+        "_files",
+        "_flush_timer",
+        "_flushed_at",
+        "_gap",
+        "_look_at",
+        "_loop",
+        "_max_size",
+        "_newest",
+        "_on_grew",
+        "_retry_at",
+        "_shelf",
+        "_sources",
+        "_total_size",
+        "last",
+        "resting",
+        "service",
+        "watching",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        service: str,
+        max_size: int,
+        total_size: int,
+        loop: Loop,
+        on_grew: Callable[[str, int], None],
+        on_gap: Callable[[str, str, int | None, str], None],
+        state: dict[str, int] | None = None,
+    ) -> None:
+        self.service = service
+        self._loop = loop
+        self._on_grew = on_grew
+        self._shelf = shelf_of(directory)
+        self._files = SegmentFiles(directory, service)
+        self.limits(max_size, total_size)
+        self.watching = False
+        self.resting: Source | None = None
+        self.last: Source | None = None
+        self._sources: list[Source] = []
+
+        self._chunk_kind = -1
+        self._chunk_time = self._chunk_position = self._chunk_offset = self._chunk_length = 0
+        self._flushed_at = 0.0
+        self._flush_timer: Timer | None = None
+
+        state = state or {}
+        self._newest = Track(state.get("run", 0))
+        self._newest.is_marked = bool(state.get("is_marked", 1))
+        self._newest.bytes = state.get("run_bytes", 0)
+        written = state.get("current", self._newest.number)
+        self._current = self._newest if written == self._newest.number else None
+        self._files.run = written if self._newest.is_marked or self._current is None else 0
+        self._gap = Gap(self._files, service, on_gap, state)
+        self._retry_at = 0.0
+        self._look_at = 0.0
+
+    @property
+    def position(self) -> int:
+        """Bytes recorded so far, over all runs and segments."""
+        self._files.locate()
+        return self._files.position
+
+    def limits(self, max_size: int, total_size: int) -> None:
+        self._total_size = max(total_size, 2 * SMALLEST_SEGMENT)
+        # At least two segments, or each rotation would delete everything.
+        size = min(max_size, self._total_size // 2, index.LARGEST_SEGMENT)
+        self._max_size = max(size, SMALLEST_SEGMENT)
+
+    @property
+    def run_bytes(self) -> int:
+        """What the newest run has printed."""
+        return self._newest.bytes
+
+    def begin_run(self, number: int) -> Track:
+        """What is attached from now on belongs to this run; it is marked at its first byte."""
+        self._newest = Track(number)
+        self._look_at = 0.0
+        return self._newest
+
+    def resume_run(self, number: int, count: int) -> Track:
+        """Go on with a run of an earlier program image, which had printed so many bytes."""
+        if self._newest.number == number:
+            return self._newest
+        track = Track(number)
+        track.is_marked, track.bytes = bool(count), count
+        return track
+
+    def attach(
+        self,
+        fd: int,
+        stream: str,
+        *,
+        on_eof: Callback,
+        transit: int | None = None,
+        track: Track | None = None,
+    ) -> Source:
+        """Record this descriptor until its end; it is never closed here. A terminal's bytes
+        pass through `transit`, where they are safe."""
+        kind = _STREAMS.index(stream)
+        source = Source(self, self._loop, fd, kind, on_eof, transit, track or self._newest)
+        self._sources.append(source)
+        return source
+
+    def state(self) -> dict[str, int]:
+        """What the files cannot tell, for the recorder of the next program image."""
+        self.flush()
+        return {
+            "run": self._newest.number,
+            "is_marked": int(self._newest.is_marked),
+            "run_bytes": self._newest.bytes,
+            "current": self._current.number if self._current else self._files.run,
+            **self._gap.state(),
+        }
+
+    @property
+    def is_within_gap(self) -> bool:
+        """Whether output is being lost, or was and could not be said yet."""
+        return bool(self._gap.why)
+
+    def recover(self, run_number: int, *, is_within_gap: bool = False) -> Track:
+        """The keeper before us died during this run: note it, index what it left behind,
+        and count what the run has printed. `is_within_gap`: it had told that it could not
+        record; its log may not say so."""
+        track = self.begin_run(run_number)
+        try:
+            self._files.locate()
+            self._files.has_mark = self._files.has_mark or is_within_gap
+            if self._files.is_empty:
+                return track
+            if not self._files.is_open:
+                self._open(is_replacement=True)
+            started_at = self._files.find_run(run_number)
+        except OSError as error:
+            # Nor could the keeper before us write, it seems: what it lost is unknown.
+            self._files.has_mark = not self._files.is_open
+            self.refuse(error)
+            return track
+        if started_at is not None:
+            track.is_marked = True
+            track.bytes = self._files.position - started_at
+            self._current, self._files.run = track, run_number
+        return track
+
+    def prune(
+        self,
+        keep_segments: int | None = None,
+        before: float | None = None,
+        *,
+        live: Collection[int] | None = (),
+    ) -> tuple[int, int]:
+        """Delete old segments and return (bytes, segments). The newest stays, and so do those
+        with bytes of `live` runs. None: no run is in progress, and the newest goes, too; an empty
+        one goes on from its position."""
+        files = self._files
+        files.locate()
+        if live is None and before is not None:
+            self._retire_newest(before)
+        doomed = 0
+        if keep_segments is not None:
+            doomed = max(0, len(files.closed) + 1 - max(1, keep_segments))
+        if before is not None:
+            while doomed < len(files.closed) and files.written_at(files.closed[doomed][0]) < before:
+                doomed += 1
+        if live and doomed:
+            self.flush()
+            doomed = min(doomed, files.first_of(live))
+        before_bytes, before_count = files.closed_bytes, len(files.closed)
+        while doomed > 0 and files.drop_oldest():
+            doomed -= 1
+        return before_bytes - files.closed_bytes, before_count - len(files.closed)
+
+    def _retire_newest(self, before: float) -> None:
+        files = self._files
+        if not any(files.ends) or files.written_at(files.number) >= before:
+            return
+        try:
+            if not files.is_open:
+                self._open()
+            self.flush()
+            files.rotate(stamp())
+        except OSError:
+            return  # a disk that is full: what was closed before goes, this stays
+
+    def flush(self) -> None:
+        """Make everything recorded so far visible to readers."""
+        self._finish_chunk()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if not self._files.pending:
+            return
+        while self._files.pending:
+            if not self._try_index():
+                return
+        self._flushed_at = self._loop.now()
+        if self.watching:
+            self._on_grew(self.service, self._files.position)
+
+    def settle(self) -> None:
+        """A stream ended: nothing may come any more that would write down an open gap."""
+        if self._gap.why and self._gap.lost and self.room():
+            self._finish_chunk()
+            try:
+                self._gap.close_now()
+            except OSError as error:
+                self.refuse(error)
+        self.flush()
+
+    def close(self) -> None:
+        """Write what is pending and let go of every file."""
+        for source in list(self._sources):
+            source.detach()
+        self._retry_at = 0.0
+        self.settle()
+        self._files.close()
+
+    # What a source calls.
+
+    @property
+    def is_open(self) -> bool:
+        return self._files.is_open
+
+    def room(self) -> int:
+        """How many bytes the current segment takes; opens the next one when it is full.
+        0 while the log refuses: then bytes are to be discarded and counted."""
+        if self._gap.why and self._loop.now() < self._retry_at:
+            return 0
+        while True:
+            room = self._try_room()
+            if room or self._gap.why:
+                return room
+
+    def file(self, stream: int) -> int:
+        return self._files.file(stream)
+
+    def note(self, stream: int, count: int, track: Track) -> None:
+        """These bytes are in the file now."""
+        files = self._files
+        now = stamp()
+        if was_within_gap := bool(self._gap.why):
+            self._finish_chunk()
+            self._gap.close(now)
+        if track is not self._current or not track.is_marked:
+            self._mark_run(track, now)
+        offset = files.ends[stream]
+        if self._chunk_kind != stream or not 0 <= now - self._chunk_time < CHUNK_MICROSECONDS:
+            self._finish_chunk()
+            self._chunk_kind = stream
+            self._chunk_time = now
+            self._chunk_position = files.position
+            self._chunk_offset = offset
+        self._chunk_length += count
+        files.ends[stream] = offset + count
+        files.position += count
+        track.bytes += count
+        self._shelf.unchecked_room -= count
+        while files.closed and files.closed_bytes + files.live_bytes > self._total_size:
+            if not files.drop_oldest():
+                break
+        if was_within_gap:
+            self.flush()  # its size is known only here until it is written
+        elif self._flush_timer is None:
+            wait = self._flushed_at + FLUSH_SECONDS - self._loop.now()
+            if wait <= 0:
+                self.flush()
+            else:
+                self._flush_timer = self._loop.call_later(wait, self._on_flush_due)
+        elif len(files.pending) > PENDING_BYTES:
+            self.flush()
+
+    def refuse(self, error: OSError) -> None:
+        """The file system refused. Give up old segments first; else begin a gap."""
+        if error.errno in _FULL and self._files.drop_oldest():
+            return
+        self._retry_at = self._loop.now() + RETRY_SECONDS
+        self._gap.begin(error.strerror or str(error))
+        self._finish_chunk()
+
+    def mark_gap(self) -> None:
+        """Something is about to be lost: whoever finds no count must find that."""
+        if self._gap.mark() and self.watching:
+            self._on_grew(self.service, self._files.position)
+
+    def lose(self, count: int) -> None:
+        self._gap.lost += count
+
+    def on_detached(self, source: Source) -> None:
+        self._sources.remove(source)
+        if self.last is source:
+            self.last = None
+
+    # How it is done.
+
+    def _open(self, *, is_replacement: bool = False) -> None:
+        if why := self._files.open(stamp(), is_replacement=is_replacement):
+            self._gap.inherit(why)
+
+    def _try_room(self) -> int:
+        try:
+            return self._make_room()
+        except OSError as error:
+            self.refuse(error)
+            return 0
+
+    def _make_room(self) -> int:
+        files = self._files
+        if not files.is_open:
+            self._open()
+        elif self._gap.why or self._loop.now() >= self._look_at:
+            self._look_at = self._loop.now() + LOOK_SECONDS
+            if files.is_gone() or (self._gap.why and files.is_obstructed()):
+                self._finish_chunk()
+                files.replace(stamp())
+        room = self._max_size - files.ends[0] - files.ends[1]
+        if room <= 0 or files.index_end + len(files.pending) >= self._max_size:
+            self._finish_chunk()
+            files.rotate(stamp())
+            room = self._max_size
+        if self._gap.why and files.pending:
+            files.write_index()
+        if self._shelf.unchecked_room <= 0:
+            while not self._shelf.has_space(is_resuming=bool(self._gap.why)):
+                if not files.drop_oldest():
+                    raise OSError(errno.ENOSPC, "the free-space floor is reached")
+        return room
+
+    def _mark_run(self, track: Track, now: int) -> None:
+        self._finish_chunk()
+        if track.is_marked:
+            how = index.GOES_ON
+        else:
+            is_beside = any(source.track is not track for source in self._sources)
+            how = index.BESIDE if is_beside else index.ALONE
+        track.is_marked = True
+        self._current, self._files.run = track, track.number
+        number, position = track.number, self._files.position
+        self._files.pending += index.pack(index.RUN, now, position, number, how)
+
+    def _finish_chunk(self) -> None:
+        if self._chunk_length:
+            self._files.pending += index.pack(
+                self._chunk_kind,
+                self._chunk_time,
+                self._chunk_position,
+                self._chunk_offset,
+                self._chunk_length,
+            )
+            self._chunk_length = 0
+        self._chunk_kind = -1
+
+    def _try_index(self) -> bool:
+        """False when a gap began; after old segments made way it is worth another try."""
+        try:
+            self._files.write_index()
+        except OSError as error:
+            self.refuse(error)
+        return not self._gap.why
+
+    def _on_flush_due(self) -> None:
+        self._flush_timer = None
+        self.flush()

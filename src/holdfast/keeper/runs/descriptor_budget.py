@@ -1,0 +1,63 @@
+"""How many descriptors runs may take of those that the keeper may have open.
+
+Only a run that a successor could go on with is started. Beside the pipes or the terminal that
+takes a pidfd and the three files of its log; and the successor needs some for itself, or it could
+launch no supervisor and answer nobody. So starts are refused before the last descriptors are
+taken, with the limit that has to be raised. Knows nothing of how runs are made.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+
+from holdfast.keeper.runs.launch import SpawnError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.keeper.descriptors import Descriptors
+    from holdfast.keeper.runs.run import Facts, Run
+
+OWN = 32
+"""A keeper without runs has 18 open. The others are for peers, and for short use: the pipes of a
+run that is being started, looks at /proc, the launch of a supervisor, an upgrade."""
+_BESIDE_PARTS = 4
+_MOST_OF_A_RUN = 7
+_ROOMY = 1024
+"""So many are enough for about 160 services, and most systems allow them."""
+
+
+class DescriptorBudget:
+    """Counts what the runs of one keeper need, now or after a succession."""
+
+    def __init__(self, runs: Mapping[str, Run], held: Descriptors) -> None:
+        self._runs = runs
+        self._held = held
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.limit: float = float("inf") if limit == resource.RLIM_INFINITY else limit
+
+    def check(self, asked: Facts) -> None:
+        """Raise SpawnError if there is no room for this run; a task keeps no descriptors here."""
+        kind = asked.get("kind") or "service"
+        if kind == "task" or OWN + _MOST_OF_A_RUN * (len(self._runs) + 8) < self.limit:
+            return
+        needed = 2 + (asked.get("stdin") == "pipe") + _BESIDE_PARTS
+        taken = OWN + len(self._held.names()) + sum(map(_needs, self._runs.values()))
+        if taken + needed <= self.limit:
+            return
+        why = (
+            f"the limit of {self.limit:g} open files has no room for another service: "
+            f"{len(self._runs)} run, and a successor of the keeper must be able to hold them all. "
+            f"This one needs a hard limit of at least {taken + needed}; raise it to {_ROOMY} or "
+            "more (ulimit -Hn, LimitNOFILE= in a unit, --ulimit nofile= of a container), "
+            "then `holdfast down` and `holdfast up`"
+        )
+        raise SpawnError("pipes", errno.EMFILE, why)
+
+
+def _needs(run: Run) -> int:
+    if run.kind == "task":
+        return 1
+    return len(run.parts.keys() - {"pidfd"}) + _BESIDE_PARTS

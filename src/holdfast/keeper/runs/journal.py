@@ -1,0 +1,208 @@
+"""The exits that nobody has forgotten yet, on disk before they are announced.
+
+Owns STATE/exits.jsonl: append-only, emptied when all is forgotten, rewritten when mostly
+stale. A disk that is full or refuses never stops the keeper: what could not be written, or
+not even opened, waits in memory until `mend` finds the file willing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.system import lean_json
+from holdfast.system.files import json_lines
+from holdfast.system.plain_file import open_plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    Exit = dict[str, Any]
+
+_COMPACT_ABOVE = 1 << 20
+
+
+class Journal:
+    """Exits by run id, in order of ending."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        inherited: Exit | None = None,
+        may_wait: bool = False,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        """`inherited` is the `state` of the program image before this one. With `may_wait` a
+        file that cannot be opened is tried again by `mend`, else it is an OSError."""
+        self._path = path
+        self._on_refused = on_refused
+        self._exits: dict[str, Exit] = {}
+        self._pending = b""
+        self._size = 0
+        self._fd = -1
+        self._is_loaded = inherited is not None
+        if inherited is not None:
+            self._exits = {it["run_id"]: it for it in inherited["exits"]}
+            self._pending = inherited["pending"].encode("latin-1")
+        try:
+            self._open()
+        except OSError:
+            if not may_wait:
+                raise
+            self._refused()
+        else:
+            self._write()
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything is in the file."""
+        return self._fd >= 0 and not self._pending
+
+    def state(self) -> Exit:
+        """What the next program image must know even if the file cannot tell."""
+        return {"exits": self.exits(), "pending": self._pending.decode("latin-1")}
+
+    def mend(self) -> None:
+        """Try again what was refused."""
+        if self._fd < 0:
+            try:
+                self._open()
+            except OSError:
+                return
+        self._write()
+
+    def renew(self) -> None:
+        """Write the file anew if it was deleted. OSError: it cannot be now."""
+        if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0 and not self._compact():
+            raise OSError(f"{self._path} cannot be written anew")
+
+    def exits(self) -> list[Exit]:
+        return list(self._exits.values())
+
+    def get(self, run_id: str) -> Exit | None:
+        return self._exits.get(run_id)
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._exits
+
+    def add(self, exits: Iterable[Exit]) -> None:
+        """Write all of them at once; they are on disk (or waiting for room) on return."""
+        lines = []
+        for ended in exits:
+            self._exits[ended["run_id"]] = ended
+            lines.append(lean_json.encoded({"exit": ended}))
+        self._append(lines)
+
+    def forget(self, run_ids: Iterable[str]) -> None:
+        # A file that was not read yet may hold any of them.
+        gone = [
+            run_id
+            for run_id in run_ids
+            if self._exits.pop(run_id, None) is not None or not self._is_loaded
+        ]
+        if not gone or (not self._exits and self._empty()):
+            return
+        if self._size <= _COMPACT_ABOVE or not self._compact():
+            self._append([lean_json.encoded({"forget": gone})])
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> None:
+        fd = open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        try:
+            size = os.fstat(fd).st_size
+            if not self._is_loaded:
+                self._load(os.pread(fd, size, 0))
+        except OSError:
+            os.close(fd)
+            raise
+        self._fd, self._size = fd, size
+        if size and not self._exits:
+            self._empty()
+
+    def _load(self, data: bytes) -> None:
+        """What is in the file came before what waits in memory."""
+        self._is_loaded = True
+        if data and not data.endswith(b"\n"):
+            self._pending = b"\n" + self._pending
+        self._exits = {}
+        for entry in json_lines(data + self._pending):
+            if isinstance(ended := entry.get("exit"), dict) and isinstance(
+                ended.get("run_id"), str
+            ):
+                self._exits[ended["run_id"]] = ended
+            if isinstance(gone := entry.get("forget"), list):
+                for run_id in gone:
+                    if isinstance(run_id, str):
+                        self._exits.pop(run_id, None)
+
+    def _append(self, lines: list[bytes]) -> None:
+        self._pending += b"".join(line + b"\n" for line in lines)
+        self._write()
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        try:
+            if self._fd < 0:
+                self._open()
+            written = os.write(self._fd, self._pending)
+        except OSError:
+            self._refused()
+            return
+        self._pending = self._pending[written:]
+        self._size += written
+        if self._pending:
+            self._refused()
+
+    def _refused(self) -> None:
+        if self._on_refused is not None:
+            self._on_refused()
+
+    def _empty(self) -> bool:
+        """Nothing is left to tell; false if the file refuses."""
+        if self._fd < 0:
+            return False
+        try:
+            os.ftruncate(self._fd, 0)
+        except OSError:
+            return False
+        self._pending, self._size = b"", 0
+        return True
+
+    def _compact(self) -> bool:
+        """Replace the file by one without the forgotten; on failure the old one stays."""
+        if self._fd < 0:
+            return False
+        fresh = self._path + ".new"
+        data = b"".join(
+            lean_json.encoded({"exit": ended}) + b"\n" for ended in self._exits.values()
+        )
+        try:
+            fd = open_plain(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        except OSError:
+            return False
+        try:
+            if os.write(fd, data) < len(data):
+                return False
+            os.rename(fresh, self._path)
+            os.dup2(fd, self._fd, inheritable=False)
+            self._size, self._pending = len(data), b""
+            return True
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+            _discard(fresh)
+
+
+def _discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # renamed to where it belongs, or not ours to remove

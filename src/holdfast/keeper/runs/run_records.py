@@ -1,0 +1,293 @@
+"""The runs of this state folder on disk: each from before its process exists until it is over.
+
+Owns STATE/runs.jsonl. A later keeper recognises a process by what is written here (pid, start
+time, boot), because a process may overwrite its own environment, and because the supervisor's
+database may not have heard of the run yet. Three kinds of lines: `begin` before the process is
+created, `run` when its pid is known, `over` when nothing of it is left. A disk that refuses
+never costs a start: the file is then written anew as soon as it can be.
+
+A keeper that dies between `begin` and `run` leaves open whether there is a process. It would
+lead a session and be born right after `begin`. Where the kernel keeps the mark of a run
+(`run_marks`), the process is found by that; elsewhere the service is in doubt.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from holdfast.keeper.processes.tree import mark_of
+from holdfast.system import lean_json, process_identity, processes, run_marks
+from holdfast.system.files import json_lines, replace_file
+from holdfast.system.plain_file import open_plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from holdfast.keeper.runs.launch import Launch
+    from holdfast.keeper.runs.run import Facts, Run
+    from holdfast.system.processes import Process
+
+    Kinds = dict[str, type | tuple[type, ...]]
+
+_COMPACT_ABOVE = 1 << 18
+_SPAWN_SECONDS = 2.0
+"""A process is created so soon after its `begin`, even on a machine that is very busy."""
+
+_COMMON: Kinds = {"run_id": str, "service": str, "number": int, "boot_id": str}
+_BEGIN: Kinds = {**_COMMON, "namespace": int, "at": (int, float), "user": int}
+_RUN: Kinds = {**_COMMON, "pid": int, "start_time": str, "started_at": (int, float)}
+
+
+class RunRecords:
+    """Writes the runs of this keeper, and knows those that an earlier one left."""
+
+    def __init__(
+        self,
+        path: str,
+        runs: Mapping[str, Run],
+        *,
+        is_inherited: bool = False,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        """`is_inherited`: the program image before this one hands all its runs over, and leaves
+        only unfinished starts to be read."""
+        self._path = path
+        self._runs = runs
+        self._on_refused = on_refused
+        self._boot_id = processes.boot_id()
+        self._namespace = _pid_namespace()
+        self._earlier: dict[str, Facts] = {}
+        self._unfinished: dict[str, Facts] = {}
+        self._size = 0
+        self._compacted_size = 0
+        self._is_stale = False
+        self._fd = -1
+        self._try(lambda: self._open(is_read=True))
+        if is_inherited:
+            self._earlier = {}
+
+    # Writing.
+
+    def begin(self, asked: Facts, launch: Launch) -> None:
+        """A process is about to be created."""
+        self._append(
+            {
+                "begin": {
+                    "run_id": asked["run_id"],
+                    "service": asked["service"],
+                    "number": asked.get("number") or 0,
+                    "boot_id": self._boot_id,
+                    "namespace": self._namespace,
+                    "at": _now(),
+                    "user": launch.user.uid if launch.user is not None else os.geteuid(),
+                }
+            }
+        )
+
+    def began(self, run: Run) -> None:
+        """It has a pid; what an earlier start of this service left open is decided with it."""
+        for run_id in [it for it, facts in self._unfinished.items() if _is_of(facts, run)]:
+            del self._unfinished[run_id]
+            if run_id != run.run_id:
+                self._append({"over": run_id})
+        self._earlier.pop(run.run_id, None)
+        self._append({"run": self._record(run)})
+
+    def over(self, run_id: str) -> None:
+        """Nothing of it is left, or its process could not be created."""
+        if self._is_idle() and self._empty():
+            return
+        self._append({"over": run_id})
+
+    def mend(self) -> None:
+        """Write everything anew that could not be written. OSError: not yet."""
+        if self._is_stale:
+            self._compact()
+
+    def renew(self) -> None:
+        """Write the file anew if it was deleted. OSError: it cannot be now."""
+        if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0:
+            self._compact()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # What an earlier keeper left.
+
+    def survivors(self) -> list[Facts]:
+        """Recorded runs that are in no table, and whose very process is alive."""
+        return [facts for facts in self._left() if _is_alive(facts)]
+
+    def unfinished(self) -> list[tuple[Facts, list[Process]]]:
+        """Starts of which nobody knows whether they created a process, and those that may be it."""
+        left = [it for it in self._unfinished.values() if it["run_id"] not in self._runs]
+        if not left:
+            return []
+        leaders = [it for it in processes.all_processes() if it.is_alive and it.session == it.pid]
+        return [(facts, [it for it in leaders if _may_be(facts, it)]) for facts in left]
+
+    def forget_known(self) -> None:
+        """The runs of a predecessor are in the table now."""
+        self._earlier = {it["run_id"]: it for it in self._left()}
+
+    def ended(self) -> list[Facts]:
+        """Recorded runs that are in no table, and whose process has ended."""
+        return [facts for facts in self._left() if not _is_alive(facts)]
+
+    def forget(self, run_id: str) -> None:
+        """Somebody knows how this start or run of an earlier keeper ended."""
+        found = self._unfinished.pop(run_id, None), self._earlier.pop(run_id, None)
+        if found != (None, None):
+            self.over(run_id)
+
+    def _left(self) -> list[Facts]:
+        return [
+            facts
+            for run_id, facts in self._earlier.items()
+            if run_id not in self._runs and facts.get("boot_id") == self._boot_id
+        ]
+
+    # The file.
+
+    def _record(self, run: Run) -> Facts:
+        return {
+            "run_id": run.run_id,
+            "service": run.service,
+            "number": run.number,
+            "pid": run.pid,
+            "start_time": run.start_time,
+            "boot_id": self._boot_id,
+            "started_at": run.started_at,
+        }
+
+    def _is_idle(self) -> bool:
+        is_busy = any(run.kind != "task" for run in self._runs.values())
+        return not is_busy and not self._unfinished and not self._left()
+
+    def _open(self, *, is_read: bool) -> None:
+        fd = open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        try:
+            self._size = os.fstat(fd).st_size
+            if is_read:
+                data = os.pread(fd, self._size, 0)
+                self._load(data)
+                if data and not data.endswith(b"\n"):
+                    os.write(fd, b"\n")
+        except OSError:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def _load(self, data: bytes) -> None:
+        for entry in json_lines(data):
+            if begun := _sound(entry.get("begin"), _BEGIN):
+                self._unfinished[begun["run_id"]] = begun
+            if run := _sound(entry.get("run"), _RUN):
+                self._unfinished.pop(run["run_id"], None)
+                self._earlier[run["run_id"]] = run
+            if isinstance(over := entry.get("over"), str):
+                self._unfinished.pop(over, None)
+                self._earlier.pop(over, None)
+        self._earlier = {it["run_id"]: it for it in self._left()}
+        # Of another boot, or of a container that is gone, no process is left.
+        here = (self._boot_id, self._namespace)
+        self._unfinished = {
+            run_id: it
+            for run_id, it in self._unfinished.items()
+            if (it["boot_id"], it["namespace"]) == here
+        }
+
+    def _append(self, entry: Facts) -> None:
+        if self._is_stale:
+            return  # written anew as a whole, once that is possible
+        if self._size > _COMPACT_ABOVE + 2 * self._compacted_size:
+            self._try(self._compact)
+        data = lean_json.encoded(entry) + b"\n"
+        try:
+            written = os.write(self._fd, data)
+        except OSError:
+            written = 0
+        self._size += written
+        if written < len(data):
+            self._refused()
+
+    def _try(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except OSError:
+            self._refused()
+
+    def _refused(self) -> None:
+        self._is_stale = True
+        if self._on_refused is not None:
+            self._on_refused()
+
+    def _empty(self) -> bool:
+        """Nothing is left to tell; false if the file refuses."""
+        try:
+            os.ftruncate(self._fd, 0)
+        except OSError:
+            return False
+        self._earlier, self._size, self._is_stale = {}, 0, False
+        return True
+
+    def _compact(self) -> None:
+        """Replace the file by one without what is over."""
+        entries: list[Facts] = [{"begin": facts} for facts in self._unfinished.values()]
+        entries += [{"run": facts} for facts in self._left()]
+        entries += [{"run": self._record(it)} for it in self._runs.values() if it.kind != "task"]
+        replace_file(self._path, b"".join(lean_json.encoded(it) + b"\n" for it in entries))
+        self.close()
+        self._open(is_read=False)
+        self._compacted_size, self._is_stale = self._size, False
+
+
+def _sound(facts: Any, kinds: Kinds) -> Facts | None:
+    """The facts, if they are all that such a line says."""
+    if not isinstance(facts, dict):
+        return None
+    is_sound = all(isinstance(facts.get(key), kind) for key, kind in kinds.items())
+    return facts if is_sound else None
+
+
+def _is_of(begun: Facts, run: Run) -> bool:
+    return bool(run.run_id == begun["run_id"] or run.service == begun["service"])
+
+
+def _is_alive(facts: Facts) -> bool:
+    found = processes.process(facts["pid"])
+    return found is not None and found.is_alive and found.start_time == str(facts["start_time"])
+
+
+def _may_be(begun: Facts, process: Process) -> bool:
+    """Whether this session's leader was born right after that `begin`, and is of its user or has
+    the mark of its run: it may have become another user's."""
+    seconds = (float(process.start_time) - begun["at"]) / _TICKS
+    # A start time is rounded down.
+    if not -1.5 / _TICKS <= seconds <= _SPAWN_SECONDS:
+        return False
+    if mark_of(process) == run_marks.mark_of(begun["run_id"]):
+        return True
+    return process_identity.user_of(process.pid) in (begun["user"], os.geteuid())
+
+
+_TICKS = os.sysconf("SC_CLK_TCK") if processes.ticks_now() is not None else 1
+"""Units of start times in a second."""
+
+
+def _pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0  # there are none here
+
+
+def _now() -> float:
+    """The current time, in the unit of start times."""
+    ticks = processes.ticks_now()
+    return time.time() if ticks is None else ticks

@@ -1,0 +1,142 @@
+"""Whether what a service needs of another one is there, and if not, what is awaited. Pure.
+
+Decided from plain facts of the needed service. An obstacle says in words what is awaited,
+and how much hope there is: that decides whether the one who asked for a start is kept
+waiting. The start itself is never given up.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from holdfast.rules.health import HEALTHY, UNHEALTHY, Condition
+from holdfast.vocabulary.specs.services import Dependency
+from holdfast.vocabulary.states import State
+
+
+class Hope(IntEnum):
+    """How soon an obstacle will be gone, from «at once» to «not unless somebody acts»."""
+
+    BRIEF = 0
+    """It is on its way."""
+    LASTING = 1
+    """It will take as long as the needed service takes."""
+    TROUBLED = 2
+    """The needed service is in trouble; it is tried again."""
+    NONE = 3
+    """It has failed or is stopped: nothing happens by itself."""
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """A needed service, as far as conditions ask."""
+
+    name: str
+    state: State
+    is_up: bool
+    """Whether its main process is there."""
+    is_wanted: bool
+    condition: Condition
+    has_line: bool = False
+    """Whether its newest run printed the line that is awaited."""
+    waits: Hope | None = None
+    """How much hope there is for what it waits for itself."""
+    reason: str | None = None
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why a start cannot begin: «db to be healthy (it is starting)»."""
+
+    words: str
+    hope: Hope
+
+
+def obstacle(needed: Dependency, provider: Provider) -> Obstacle | None:
+    """What is missing of this service; None when the condition is met."""
+    if is_met(needed, provider):
+        return None
+    situation, hope = _situation(needed, provider)
+    return Obstacle(f"{provider.name} {_wish(needed)} ({situation})", hope)
+
+
+def missing(needed: Dependency) -> Obstacle:
+    """The obstacle of a service that nobody has declared."""
+    return Obstacle(f"{needed.service} {_wish(needed)} (there is no such service)", Hope.NONE)
+
+
+def is_met(needed: Dependency, provider: Provider) -> bool:
+    state, condition = provider.state, provider.condition
+    # What is about to run again, or on its way out, has nothing to offer any more.
+    is_done = state is State.EXITED and provider.waits is None
+    is_there = is_done or (provider.is_up and state is not State.STOPPING)
+    match needed.condition:
+        case "started":
+            return is_there
+        case "ready":
+            return state is State.RUNNING and condition.is_ready is not False
+        case "healthy":
+            if state is not State.RUNNING or condition.is_ready is False:
+                return False
+            # With no liveness probe, readiness is all that is asked of its health.
+            return condition.health == HEALTHY or (
+                condition.health is None and condition.is_ready is True
+            )
+        case "completed":
+            return is_done
+        case "log":
+            return provider.has_line and is_there
+
+
+def _wish(needed: Dependency) -> str:
+    match needed.condition:
+        case "started":
+            return "to be started"
+        case "ready" | "healthy" as word:
+            return f"to be {word}"
+        case "completed":
+            return "to complete"
+        case "log":
+            return f'to print "{needed.pattern}"'
+
+
+def _situation(needed: Dependency, provider: Provider) -> tuple[str, Hope]:
+    """What the service does instead, and whether that leads anywhere."""
+    is_brief = needed.condition == "started"
+    if provider.waits is not None and provider.is_wanted:
+        waits = provider.waits if is_brief else max(provider.waits, Hope.LASTING)
+        return "it waits itself", waits
+    match provider.state:
+        case State.PENDING | State.STOPPED:
+            if provider.is_wanted:
+                return "it is about to start", Hope.BRIEF if is_brief else Hope.LASTING
+            return "it is stopped", Hope.NONE
+        case State.STARTING:
+            if provider.condition.is_overdue and not is_brief:
+                return "it is starting, and fails its checks", Hope.TROUBLED
+            return "it is starting", Hope.BRIEF if is_brief else Hope.LASTING
+        case State.RUNNING:
+            return _shortcoming(needed, provider.condition)
+        case State.PAUSED:
+            return "it is paused", Hope.TROUBLED
+        case State.STOPPING:
+            if provider.is_wanted:
+                return "it is being restarted", Hope.LASTING
+            return "it is being stopped", Hope.NONE
+        case State.BACKOFF:
+            return "it failed and is tried again", Hope.TROUBLED
+        case State.FAILED:
+            why = f": {provider.reason}" if provider.reason else ""
+            return f"it failed{why}", Hope.NONE
+        case State.EXITED:
+            return "it has ended", Hope.NONE
+
+
+def _shortcoming(needed: Dependency, condition: Condition) -> tuple[str, Hope]:
+    if needed.condition in ("ready", "healthy") and condition.is_ready is False:
+        return "it is not ready", Hope.TROUBLED if condition.is_overdue else Hope.LASTING
+    if needed.condition == "healthy":
+        if condition.health == UNHEALTHY:
+            return "it is unhealthy", Hope.TROUBLED
+        return "its health is unknown", Hope.LASTING
+    return "it is running", Hope.LASTING

@@ -1,0 +1,157 @@
+"""THE policy whether a custom command may be run. Pure.
+
+The server's settings decide; what the caller says of its own command can only refuse it. Asked
+by `app.application` before any handler. Every refusal says which setting would allow it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.rules.authority.permissions import ALLOWED_BY_SETTINGS, Verdict
+from holdfast.rules.authority.programs import permit_run
+from holdfast.rules.workflows import argv_of, kind_of, unknown_name
+from holdfast.secrets.redaction import redact
+from holdfast.vocabulary.actors import Actor, Role
+from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
+from holdfast.vocabulary.commands.holdfast import Run
+from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.specs.services import Settings
+
+_SHELLS = frozenset(
+    {"sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"}
+)
+_WRAPPERS = frozenset({
+    "env", "nohup", "nice", "ionice", "setsid", "timeout", "stdbuf", "xargs", "sudo", "doas",
+    "busybox", "time", "flock", "taskset", "chrt", "unshare", "setpriv", "chroot", "strace",
+})  # fmt: skip
+_BY_PROGRAM = {program: kind for kind, program in TOOLS.items()}
+
+
+def permit_commands(actor: Actor, command: Command, settings: Settings) -> Verdict:
+    """Whether an actor may have the commands run that this command carries."""
+    asked: list[CustomCommand] = []
+    match command:
+        case CustomRestart():
+            asked = [*(command.pre_commands or ()), *(command.post_commands or ())]
+        case ExecuteCommand():
+            asked = [command.asked]
+            is_brought = command.environment is not None or command.working_dir is not None
+            if is_brought and actor.role is not Role.OWNER:
+                return Verdict(False, "only the owner at the local socket brings an environment")
+        case Run():
+            return permit_run(actor, command, settings)
+        case RunWorkflow():
+            return _permit_workflow(command.workflow, settings)
+        case _:
+            pass
+    for one in asked:
+        verdict = permit_command(actor, one, settings)
+        if not verdict.is_allowed:
+            return verdict
+    return ALLOWED_BY_SETTINGS
+
+
+def permit_command(actor: Actor, command: CustomCommand, settings: Settings) -> Verdict:
+    """Whether an actor may have this one run."""
+    if command.is_safe is False:
+        return _no(command, "it says of itself that it is not safe (is_safe: false)")
+    if settings.is_production and command.allowed_in_production is False:
+        return _no(command, "it says of itself that it is not for production")
+    if kind_of(command, settings) == NAMED:
+        return _permit_named(command, settings)
+    try:
+        argv = argv_of(command, settings)
+    except UsageError as error:
+        return _no(command, error.message, error.hint)
+    if settings.is_production:
+        why = "in production only commands of the configuration are run"
+        setting = "name it under `commands:`, with `allowed_in_production: true`"
+        return _no(command, why, setting)
+    return _permit_words(actor, command, argv, settings)
+
+
+def permit_named(name: str, settings: Settings) -> Verdict:
+    """Whether a command of the configuration may be run, by whom ever."""
+    spec = settings.commands.get(name)
+    if spec is None:
+        return Verdict(False, unknown_name(name, settings))
+    if not spec.is_safe:
+        why = f'"{name}" is not safe, the configuration says'
+        return Verdict(False, f"{why}; `commands: {{{name}: {{is_safe: true}}}}` allows it")
+    if settings.is_production and not spec.allowed_in_production:
+        setting = f"`commands: {{{name}: {{allowed_in_production: true}}}}`"
+        return Verdict(False, f'"{name}" is not for production; {setting} allows it')
+    return ALLOWED_BY_SETTINGS
+
+
+def _permit_named(command: CustomCommand, settings: Settings) -> Verdict:
+    if command.args or command.env or command.working_dir:
+        why = "a command of the configuration takes no args, env or working_dir of the caller"
+        return _no(command, why, "give another `command_type`, or write them into `commands:`")
+    return permit_named(command.command, settings)
+
+
+def _permit_workflow(name: str, settings: Settings) -> Verdict:
+    spec = settings.workflows.get(name)
+    if spec is None:
+        return ALLOWED_BY_SETTINGS  # there is nothing to allow; who looks for it says so
+    if settings.is_production and not spec.allowed_in_production:
+        setting = f"`workflows: {{{name}: {{allowed_in_production: true}}}}`"
+        return Verdict(False, f'"{name}" is not for production; {setting} allows it')
+    for step in spec.steps:
+        if step.command is not None:
+            verdict = permit_named(step.command, settings)
+            if not verdict.is_allowed:
+                return verdict
+    return ALLOWED_BY_SETTINGS
+
+
+def _permit_words(
+    actor: Actor, command: CustomCommand, argv: tuple[str, ...], settings: Settings
+) -> Verdict:
+    """Whether words that are not of the configuration may be executed."""
+    policy, kind = settings.command_policy, _kind_of_words(argv)
+    allowed = policy.allowed_types
+    is_owner = actor.role is Role.OWNER
+    if kind == SHELL and not (SHELL in (allowed or ()) or (is_owner and policy.allow_shell)):
+        setting = "`commands: {allow_shell: true}`" if is_owner else _types_setting(SHELL)
+        return _no(command, "a shell is off", f"{setting} allows it")
+    if not is_owner and allowed is None:
+        why = "through this door only commands of the configuration are run"
+        return _no(command, why, f"name it under `commands:`, or {_types_setting(kind)} allows it")
+    if kind != SHELL and allowed is not None and kind not in allowed and BINARY not in allowed:
+        return _no(command, f"the type {kind} is not allowed", f"{_types_setting(kind)} allows it")
+    programs = policy.allowed_programs
+    if programs is None:
+        return ALLOWED_BY_SETTINGS
+    if not any(argv[: len(prefix)] == prefix for prefix in programs):
+        setting = f"`commands: {{allowed_programs: [{argv[0]}]}}`"
+        return _no(command, "it begins with none of the allowed programs", f"{setting} allows it")
+    if not is_owner and (command.env or command.working_dir):
+        # Another PATH or another folder would make the allowed words run something else.
+        return _no(command, "with `allowed_programs`, the caller gives neither env nor working_dir")
+    return ALLOWED_BY_SETTINGS
+
+
+def _kind_of_words(argv: tuple[str, ...]) -> str:
+    """What is really executed: a shell by another name is a shell."""
+    program = os.path.basename(argv[0])
+    names = {program}
+    if program in _WRAPPERS:
+        # Also `env -S "sh -c …"`: words within a word.
+        names.update(os.path.basename(part) for word in argv[1:] for part in word.split())
+    if names & _SHELLS:
+        return SHELL
+    return _BY_PROGRAM.get(argv[0], BINARY)
+
+
+def _types_setting(kind: str) -> str:
+    return f"`commands: {{allowed_types: [{kind}]}}`"
+
+
+def _no(command: CustomCommand, why: str, setting: str = "") -> Verdict:
+    text = redact(command.command)[:60]
+    return Verdict(False, f'"{text}": {why}' + (f"; {setting}" if setting else ""))

@@ -1,0 +1,46 @@
+"""Whether a path is one of those that a token is limited to. Pure: no file is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from holdfast.rules.text.globs import expression
+
+
+class PathTarget(msgspec.Struct, frozen=True):
+    """A file or folder that a command is about, for who is limited to some."""
+
+    absolute: str
+    relative: str | None
+    """To the project's folder; nothing: it is elsewhere."""
+
+
+def is_covered(target: PathTarget, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns means this path, or a folder that it is in."""
+    for pattern in patterns:
+        path = target.absolute if pattern.startswith("/") else target.relative
+        if path is None:
+            continue
+        path = "/" + path.strip("/")
+        regex = _scope(pattern)
+        if regex.fullmatch(path) or regex.fullmatch(path.rstrip("/") + "/"):
+            return True
+    return False
+
+
+@lru_cache(256)
+def _scope(pattern: str) -> re.Pattern[str]:
+    if pattern in (".", "./", "/"):
+        pattern = "**"
+    return re.compile(expression(pattern.removeprefix("./")), re.DOTALL)
+
+
+def shown(text: str) -> str:
+    """A name for a message: no line ends, no bytes that are no text, not long."""
+    safe = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in safe)
+    return safe if len(safe) <= 200 else f"{safe[:200]}…"

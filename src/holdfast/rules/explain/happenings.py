@@ -1,0 +1,90 @@
+"""What happened to a service before, in words. Pure: stored events in, sentences out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.rules.explain.explanation import duration, listed
+from holdfast.vocabulary.events import Kind
+
+MOST_HAPPENINGS = 10
+
+
+def happenings(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Decisive events in words; what is the same several times in a row is one."""
+    told: list[tuple[dict[str, Any], str, int]] = []
+    for event in events:
+        text = happening(event)
+        if text is None:
+            continue
+        if told and told[-1][1] == text:
+            told[-1] = (told[-1][0], text, told[-1][2] + 1)
+        else:
+            told.append((event, text, 1))
+    return [(event, f"{text} ({n} times)" if n > 1 else text) for event, text, n in told]
+
+
+def happening(event: dict[str, Any]) -> str | None:
+    """A decisive event in words; None for one that only accompanies another."""
+    data: dict[str, Any] = event.get("data") or {}
+    words = _HAPPENINGS.get(event["kind"])
+    return None if words is None else words(data)
+
+
+def _started(data: dict[str, Any]) -> str:
+    again = "again " if data.get("restarted") else ""
+    return f"started {again}(run {data.get('number', '?')}, pid {data.get('pid', 'unknown')})"
+
+
+def _exited(data: dict[str, Any]) -> str:
+    seconds = data.get("seconds")
+    after = f" after {duration(float(seconds))}" if seconds is not None else ""
+    return f"ended{after}: {data.get('reason') or 'how is unknown'}"
+
+
+def _scheduled(data: dict[str, Any]) -> str:
+    return f"another start was planned in {duration(float(data.get('delay') or 0.0))}"
+
+
+def _health(data: dict[str, Any]) -> str:
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return f"{data.get('what') or 'health'} became {data.get('to') or 'unknown'}{reason}"
+
+
+def _told(text: str, *names: str) -> Any:
+    def words(data: dict[str, Any]) -> str:
+        found = [str(data[name]) for name in names if data.get(name) not in (None, "")]
+        return f"{text}: {', '.join(found)}" if found else text
+
+    return words
+
+
+_HAPPENINGS: dict[str, Any] = {
+    Kind.PROCESS_STARTED.value: _started,
+    Kind.EXIT.value: _exited,
+    Kind.START_FAILED.value: _told("could not be started", "reason"),
+    Kind.RESTART_SCHEDULED.value: _scheduled,
+    Kind.SUPPRESSED.value: _told("was given up", "reason"),
+    Kind.CONDEMNED.value: _told("was ended as a failure", "reason"),
+    Kind.STABLE.value: _told("has run stably; earlier failures are forgotten"),
+    Kind.REQUESTED.value: _told("a user asked", "request"),
+    Kind.SIGNAL_SENT.value: _told("a user sent a signal", "signal"),
+    Kind.SERVICE_READY.value: _told("became ready"),
+    Kind.HEALTH_CHANGED.value: _health,
+    Kind.HEALTH_FAILED.value: _told("a check failed", "probe", "reason"),
+    Kind.SERVICE_ADDED.value: _told("was declared"),
+    Kind.SERVICE_CHANGED.value: _told("its declaration changed"),
+    Kind.SERVICE_ADOPTED.value: _told("was adopted", "pid"),
+    Kind.OUTPUT_GAP.value: _told("its output could not be recorded", "why"),
+    Kind.OUTPUT_RESUMED.value: _told("its output is recorded again"),
+    Kind.SERVICE_WAITING.value: lambda data: f"waits for {listed(data.get('waiting_for') or ())}",
+    Kind.SERVICE_FOLLOWS.value: _told("was restarted for what it needs", "reason"),
+    Kind.LIMIT_REACHED.value: _told("a limit was reached", "limit", "reason"),
+    Kind.WATCH_CHANGED.value: _told("watched files changed"),
+    Kind.SCHEDULE_STARTED.value: _told("its schedule started it"),
+    Kind.SCHEDULE_SKIPPED.value: _told("its schedule was passed over", "reason", "why"),
+    Kind.RECOVERY.value: _told("something was done about trouble", "cause", "action"),
+}
+DECISIVE = tuple(_HAPPENINGS)
+"""Kinds of events that explain a state."""

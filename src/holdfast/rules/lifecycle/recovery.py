@@ -1,0 +1,58 @@
+"""What is done about a service in trouble, by cause. Pure; no clock, no I/O.
+
+A cause is found in a live run (unhealthy, memory, timeout), or by its end (crash,
+start_failure, suppressed). By default the first kind ends the run as a failure, and after both
+the restart policy decides.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.rules.lifecycle import restart
+from holdfast.rules.lifecycle.restart import Decision, Ending, Stay
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.workflows import RecoverySpec
+
+LIVE_CAUSES = ("unhealthy", "memory", "timeout")
+ENDING_CAUSES = ("crash", "start_failure", "suppressed")
+RESTART = RecoverySpec(action="restart")
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """Something to do beside what the restart policy does."""
+
+    cause: str
+    recovery: RecoverySpec
+
+
+def action_for(spec: ServiceSpec, cause: str) -> RecoverySpec:
+    """What is done about a live run."""
+    return spec.recovery.get(cause, RESTART)
+
+
+def after_ending(
+    spec: ServiceSpec, ending: Ending, decision: Decision
+) -> tuple[Decision, Remedy | None]:
+    """What follows a run's end when the service has its own idea of recovery."""
+    cause = _cause_of(spec, ending, decision)
+    recovery = spec.recovery.get(cause) if cause is not None else None
+    if cause is None or recovery is None or recovery.action == "restart":
+        return decision, None
+    if recovery.action == "stop" and not isinstance(decision, Stay):
+        reason = f"{decision.reason}; not started again (recovery of {cause}: stop)"
+        counters = replace(decision.counters, restarts=max(0, decision.counters.restarts - 1))
+        decision = Stay(counters, reason)
+    return decision, Remedy(cause, recovery)
+
+
+def _cause_of(spec: ServiceSpec, ending: Ending, decision: Decision) -> str | None:
+    """One cause an ending: the worst that something is to be done about."""
+    if restart.is_success(spec, ending):
+        return None
+    if isinstance(decision, Stay) and decision.is_suppressed and "suppressed" in spec.recovery:
+        return "suppressed"
+    if ending.condemned is not None and ending.cause not in ENDING_CAUSES:
+        return None  # its cause was found while it lived, and dealt with then
+    return "start_failure" if restart.is_start_failure(spec, ending) else "crash"

@@ -1,0 +1,190 @@
+"""Which port a service gets, and where its number goes. Pure: what is free is asked of others.
+
+A lease is sticky: the same service of the same Holdfast gets the same port again, unless a
+stranger has it. A port is leased once among all Holdfasts of a user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from holdfast.system.patterns import pattern
+from holdfast.vocabulary.specs.probes import ExecTarget, HttpTarget, ProbeSpec, TcpTarget
+
+AUTO = 0
+SINGLE = "port"
+"""The name of the port that `port:` asks for."""
+DEFAULT_RANGE = (8082, 9081)
+PLACEHOLDER = pattern(r"\{\{\s*(?:port|ports\.([A-Za-z0-9_-]+))\s*\}\}")
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """For whom a port is leased: one service of one Holdfast."""
+
+    state: str
+    service: str
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    port: int
+    name: str
+    service: str
+    state: str
+    """The state folder of its Holdfast: who it is."""
+    project: str
+    since: float
+    is_active: bool = True
+    """Whether a run has it; else it is only reserved."""
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.state, self.service)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    holder: Holder
+    project: str
+    ports: Mapping[str, int]
+    span: tuple[int, int]
+    now: float
+
+
+class Taken(Exception):
+    """A port cannot be had: somebody listens there, or it is leased to somebody else."""
+
+    def __init__(self, port: int, lease: Lease | None = None) -> None:
+        super().__init__(port)
+        self.port = port
+        self.lease = lease
+
+
+class NoneFree(Exception):
+    """Every port of the range is taken."""
+
+
+def assign(
+    leases: Iterable[Lease],
+    asked: Asked,
+    is_free: Callable[[int], bool],
+    is_there: Callable[[str], bool],
+) -> tuple[dict[str, int], list[Lease]]:
+    """The port for each name, and all leases from now on.
+
+    `is_free`: nobody listens there. `is_there`: the Holdfast of a state folder runs.
+    """
+    known = {lease.port: lease for lease in leases}
+    own = {lease.name: lease for lease in known.values() if lease.holder == asked.holder}
+    for lease in own.values():
+        del known[lease.port]
+    found: dict[str, int] = {}
+    for name, wanted in asked.ports.items():
+        if wanted != AUTO:
+            port = _fixed(wanted, known, is_free, is_there)
+        else:
+            port = _any(name, own, known, asked, is_free, is_there)
+        found[name] = port
+        known[port] = Lease(
+            port=port,
+            name=name,
+            service=asked.holder.service,
+            state=asked.holder.state,
+            project=asked.project,
+            since=asked.now,
+        )
+    return found, sorted(known.values(), key=lambda lease: lease.port)
+
+
+def _fixed(
+    port: int,
+    known: Mapping[int, Lease],
+    is_free: Callable[[int], bool],
+    is_there: Callable[[str], bool],
+) -> int:
+    lease = known.get(port)
+    if lease is not None and lease.is_active and is_there(lease.state):
+        raise Taken(port, lease)
+    if not is_free(port):
+        raise Taken(port)
+    return port
+
+
+def _any(
+    name: str,
+    own: Mapping[str, Lease],
+    known: Mapping[int, Lease],
+    asked: Asked,
+    is_free: Callable[[int], bool],
+    is_there: Callable[[str], bool],
+) -> int:
+    low, high = asked.span
+    # What its other ports are, or had before, is theirs.
+    others = {port for port in asked.ports.values() if port != AUTO}
+    others |= {own[other].port for other in asked.ports if other != name and other in own}
+    before = own[name].port if name in own else AUTO
+    if low <= before <= high and before not in known and before not in others and is_free(before):
+        return before
+    for port in range(low, high + 1):
+        if port not in known and port not in others and is_free(port):
+            return port
+    # None is left: those of a Holdfast that does not run are given away, the oldest first.
+    for lease in sorted(known.values(), key=lambda lease: lease.since):
+        is_given_up = lease.holder != asked.holder and not is_there(lease.state)
+        if is_given_up and low <= lease.port <= high and is_free(lease.port):
+            return lease.port
+    raise NoneFree
+
+
+def without(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
+    return [lease for lease in leases if lease.holder != holder]
+
+
+def rested(leases: Iterable[Lease], holder: Holder) -> list[Lease]:
+    """Its run is over: the ports stay reserved for it."""
+    return [
+        msgspec.structs.replace(lease, is_active=False) if lease.holder == holder else lease
+        for lease in leases
+    ]
+
+
+def variable(name: str) -> str:
+    """The environment variable that tells a port."""
+    if name == SINGLE:
+        return "PORT"
+    return "PORT_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def compact(text: str) -> str:
+    """Placeholders without spaces, so that each stays within one word."""
+    return (
+        PLACEHOLDER.sub(lambda found: re.sub(r"\s", "", found[0]), text) if "{{" in text else text
+    )
+
+
+def names_in(text: str) -> list[str]:
+    """The ports that a text asks for."""
+    return [found[1] or SINGLE for found in PLACEHOLDER.finditer(text)] if "{{" in text else []
+
+
+def fill(text: str, ports: Mapping[str, int]) -> str:
+    """The text with the numbers of its ports; a name that is not there is left as it is."""
+    if "{{" not in text:
+        return text
+    return PLACEHOLDER.sub(lambda found: str(ports.get(found[1] or SINGLE, found[0])), text)
+
+
+def fill_probe(probe: ProbeSpec, ports: Mapping[str, int]) -> ProbeSpec:
+    target = probe.target
+    match target:
+        case HttpTarget():
+            target = msgspec.structs.replace(target, url=fill(target.url, ports))
+        case TcpTarget() if target.lease is not None:
+            target = msgspec.structs.replace(target, port=ports.get(target.lease, 0))
+        case ExecTarget():
+            argv = tuple(fill(word, ports) for word in target.argv)
+            target = msgspec.structs.replace(target, argv=argv)
+        case _:
+            return probe
+    return msgspec.structs.replace(probe, target=target)
