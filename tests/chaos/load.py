@@ -12,10 +12,18 @@ from tests.harness import Hold, program, wait_for
 class Load:
     """Numbered lines on pipes and terminals, each service with its own exit code."""
 
-    def __init__(self, hold: Hold, count: int = 20, lines: int = 1200, interval: float = 0.003):
+    def __init__(
+        self,
+        hold: Hold,
+        count: int = 20,
+        lines: int = 1200,
+        interval: float = 0.003,
+        **beside: dict[str, Any],
+    ):
+        """`beside` are further services; nothing is counted of them."""
         self.hold, self.lines = hold, lines
         self.names = [f"s{i}" for i in range(count)]
-        hold.services(**{
+        numbered = {
             name: {
                 "command": program("count.py", self.truth(name), lines, interval, i % 7, "err"),
                 "terminal": i % 2 == 1,
@@ -23,7 +31,8 @@ class Load:
                 "start_seconds": 0.1,
             }
             for i, name in enumerate(self.names)
-        })  # fmt: skip
+        }
+        hold.services(**numbered, **beside)
         hold.up()
         self.pids = {name: hold.service(name)["pid"] for name in self.names}
 
@@ -32,7 +41,9 @@ class Load:
 
     def check_same_processes(self) -> None:
         """No pid has changed; each service is still in its first run."""
-        for name, service in self.hold.status()["services"].items():
+        services = self.hold.status()["services"]
+        for name in self.names:
+            service = services[name]
             assert service["run"] == 1, (name, service)
             assert service["pid"] in (self.pids[name], None), (name, service)
             assert service["restart_count"] == 0

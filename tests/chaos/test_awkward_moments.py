@@ -32,7 +32,7 @@ class Doomed(Installed):
         super().__init__()
         self.flag = self.folder / "die"
         self.truth = self.folder / "truth"
-        words = self.site / "holdfast" / "keeper" / "words.py"
+        words = self.site / "holdfast" / "keeper" / "protocol" / "words.py"
         text = words.read_text()
         assert text.count(_SPAWN) == 1
         words.write_text(text.replace(_SPAWN, _SPAWN + _DEATH.format(flag=str(self.flag))))

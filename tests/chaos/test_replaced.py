@@ -88,7 +88,7 @@ def test_upgrade_to_a_broken_package_is_refused(installed: Installed) -> None:
     hold.services(web=["sleep", "300"])
     hold.up()
     status = hold.status()
-    (hold.site / "holdfast" / "keeper" / "children.py").write_text("this is not python")
+    (hold.site / "holdfast" / "keeper" / "keeper.py").write_text("this is not python")
     done = hold.cli("upgrade", expect=None)
     assert done.returncode != 0
     after = hold.status()
