@@ -56,8 +56,8 @@ from holdfast.engine.output.recorded_bytes import RecordedBytes
 from holdfast.engine.output.watches import Watches
 from holdfast.engine.ports import PortLeases, in_thread_of
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Clock, Ports
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.environment import Clock, Environment
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import Hiding
 from holdfast.engine.sessions.sessions import Sessions
@@ -116,7 +116,7 @@ class Machinery:
         )
         self._clock = Clock()
         self._settings = CurrentSettings(link)
-        self._attendants = Attendants()
+        self._observers = RunObservers()
         self._resources = monitor_for(link, self._store, self._clock, self._loop, self._state)
 
     def _build_services(self) -> None:
@@ -129,25 +129,25 @@ class Machinery:
         self._room = HostRoom(self._admission, loop.call_later, lambda: self._roster.live_runs)
         registry = PortRegistry(states_root(os.environ), self._state, self._project)
         self._port_leases = PortLeases(self._room, registry, link, in_thread_of(loop))
-        self._ports = Ports(
+        self._environment = Environment(
             link,
             self._store,
             self._clock,
             random.random,  # jitter, not secrets
             loop.call_later,
             self._port_leases,
-            self._attendants,
+            self._observers,
             remedies,
         )
         self._roster = Roster(
-            self._ports,
+            self._environment,
             new_future=loop.create_future,
             on_failed=lambda runner: self._shutdown.on_failed(runner),
             on_changed=lambda: self._watches.update(),
             groups=lambda: settings.now.groups,
         )
         self._watches = Watches(link, lambda: self._roster.runners)
-        self._hiding = Hiding(self._roster, settings, self._attendants, loop.call_soon)
+        self._hiding = Hiding(self._roster, settings, self._observers, loop.call_soon)
 
     def _build_monitors(self) -> None:
         """Who accompanies the runs; told of everything in this order."""
@@ -155,24 +155,24 @@ class Machinery:
         lines = AwaitedLines(logs, matcher, self._watches, self._admission.mark)
         self._admission.lines = lines
         self._probing = Probing(self._tasks, self._watches, matcher, self._loop, logs)
-        self._health = health = HealthMonitor(self._ports, self._probing)
+        self._health = health = HealthMonitor(self._environment, self._probing)
         self._notify = NotifySockets(self._link, self._loop, self._state, health.hear)
         self._schedules = Schedules(
-            self._ports,
+            self._environment,
             kept=lambda: self._link.kept,
             runners=lambda: self._roster.runners,
             start=self._roster.start_one,
         )
         self._file_watches = FileWatches(
-            self._ports, runners=lambda: self._roster.runners, new_watch=self._new_file_watch
+            self._environment, runners=lambda: self._roster.runners, new_watch=self._new_file_watch
         )
         self._trouble = Trouble(
-            self._store, self._bus, self._tasks, self._roster, self._ports, self._project
+            self._store, self._bus, self._tasks, self._roster, self._environment, self._project
         )
         store = SessionStore(self._state)
         new_future, runs = self._loop.create_future, self._link.runs
-        self._sessions = Sessions(self._ports, store, self._roster, runs, new_future)
-        for attendant in (
+        self._sessions = Sessions(self._environment, store, self._roster, runs, new_future)
+        for observer in (
             self._sessions.ownership,
             self._port_leases,
             self._notify,
@@ -185,7 +185,7 @@ class Machinery:
             self._file_watches,
             self._trouble.good_runs,
         ):
-            self._attendants.add(attendant)
+            self._observers.add(observer)
         room = self._room
         self._resources.on_seen = lambda seen: room.take(seen.host) if seen.host else None
         health.on_metric = self._resources.take_custom
@@ -208,7 +208,7 @@ class Machinery:
             notes=self._door_notes,
         )
         self._gate = Gate(
-            self._ports,
+            self._environment,
             self._listeners,
             door,
             state=self._state,

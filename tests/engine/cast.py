@@ -10,7 +10,7 @@ from holdfast.adapters.store.state_tables import Loaded
 from holdfast.engine.admission.admission import Admission
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.specs.services import Dependency, ServiceSpec
@@ -39,12 +39,12 @@ class Cast(Stage):
 
     def build(self) -> None:
         """Everything that dies with a supervisor."""
-        self.attendants = Attendants()
+        self.observers = RunObservers()
         self.admission = Admission(self.clock.call_later)
         self.admission.lines = self
-        self.attendants.add(self.admission)
+        self.observers.add(self.admission)
         self.roster = Roster(
-            self.ports(),
+            self.environment(),
             new_future=self.loop.create_future,
             on_failed=lambda runner: self.failed.append(runner.name),
             on_changed=lambda: None,

@@ -15,9 +15,9 @@ from typing import Any
 
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import Admission, Clock, Open, Ports
-from holdfast.engine.runner.observers import Attendants
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.environment import Admission, AdmitAll, Clock, Environment
+from holdfast.engine.runner.observers import RunObservers
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.services import ServiceSpec
 
@@ -327,28 +327,28 @@ class Stage:
         self.clock = FakeClock()
         self.keeper = FakeKeeper(self.clock)
         self.recorder = FakeRecorder()
-        self.admission: Admission = Open()
-        self.attendants = Attendants()
+        self.admission: Admission = AdmitAll()
+        self.observers = RunObservers()
         self.failed: list[str] = []
         self.spec = ServiceSpec(name="web", argv=("web", "--x"), working_dir="/", **fields)
         self.random = random
         self.runner = self.new_runner()
 
-    def ports(self) -> Ports:
-        return Ports(
+    def environment(self) -> Environment:
+        return Environment(
             self.keeper,
             self.recorder,
             self.clock,
             lambda: self.random,
             self.clock.call_later,
             self.admission,
-            self.attendants,
+            self.observers,
         )
 
-    def new_runner(self) -> ServiceRunner:
-        runner = ServiceRunner(
+    def new_runner(self) -> Runner:
+        runner = Runner(
             Declaration(self.spec),
-            self.ports(),
+            self.environment(),
             new_future=self.loop.create_future,
             on_failed=lambda runner: self.failed.append(runner.name),
         )

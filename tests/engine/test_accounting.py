@@ -14,8 +14,8 @@ from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import Open, Ports
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.services import RestartSpec, ServiceSpec
 from tests.engine.stage import FakeClock, FakeKeeper
@@ -45,7 +45,9 @@ class Life:
             on_replaced=lambda: None,
         )
         self.roster = Roster(
-            Ports(keeper, self.store, clock, lambda: 0.5, clock.call_later, Open(), Attendants()),
+            Environment(
+                keeper, self.store, clock, lambda: 0.5, clock.call_later, AdmitAll(), RunObservers()
+            ),
             new_future=asyncio.get_running_loop().create_future,
             on_failed=lambda _: None,
             on_changed=lambda: None,
@@ -202,7 +204,7 @@ def test_an_end_as_a_failure_that_was_cut_short_is_one(
         life = Life(tmp_path / "db", keeper, clock)
         await _start_and_run(life, clock, replace(SPEC, restart_policy="never"))
         runner = life.roster.runners["web"]
-        runner.condemn("unhealthy", "it said no")
+        runner.end_as_failure("unhealthy", "it said no")
         if asked:
             getattr(runner, asked)()
         keeper.settle()
@@ -250,19 +252,19 @@ def test_a_stopped_service_stays_stopped(tmp_path: Path, by_hand: bool) -> None:
             assert not keeper.runs
             assert life.roster.runners["web"].state.value == "stopped"
             assert life.roster.runners["web"].desired.value == "stopped"
-            assert life.roster.runners["web"].stays_off is by_hand
+            assert life.roster.runners["web"].stopped_by_hand is by_hand
             await life.store.written()
             life.die()
             after_a_boot = Life(path, FakeKeeper(clock), clock)
             assert after_a_boot.roster.records["web"].desired.value == "stopped"
-            assert after_a_boot.roster.records["web"].stays_off is by_hand
+            assert after_a_boot.roster.records["web"].stopped_by_hand is by_hand
             after_a_boot.die()
         life = Life(tmp_path / "db", keeper, clock)
         life.roster.runners["web"].start()
         keeper.settle()
         life.die()
         life = Life(tmp_path / "db", keeper, clock)
-        assert not life.roster.runners["web"].stays_off
+        assert not life.roster.runners["web"].stopped_by_hand
         life.die()
 
     asyncio.run(story())

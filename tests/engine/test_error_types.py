@@ -73,7 +73,7 @@ def test_who_was_asked_to_end_is_in_no_trouble(stage: Stage) -> None:
 )
 def test_the_cause_of_a_condemned_run(stage: Stage, cause: str, wanted: ErrorType | None) -> None:
     """What a monitor ends is told by its cause, in the exit and afterwards."""
-    stage.runner.condemn(cause, "too much")
+    stage.runner.end_as_failure(cause, "too much")
     stage.settle()
     assert stage.runner.error_type is wanted
     assert facts_of(stage, "exit")["error_type"] == (wanted.value if wanted else None)

@@ -34,7 +34,7 @@ class Watching:
         self.stage = Stage(**{"watch": WATCH, **fields})
         self.made: list[NoFiles] = []
         self.watches = FileWatches(
-            self.stage.ports(),
+            self.stage.environment(),
             runners=lambda: {"web": self.stage.runner},
             new_watch=self.new_watch,
         )

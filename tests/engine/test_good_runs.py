@@ -17,8 +17,8 @@ class Scene(Stage):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self.good_runs = GoodRuns(self.ports())
-        self.attendants.add(self.good_runs)
+        self.good_runs = GoodRuns(self.environment())
+        self.observers.add(self.good_runs)
         self.good_runs.declared(self.runner)
 
     def declare(self, **fields: Any) -> None:
@@ -82,7 +82,7 @@ def test_the_old_declaration_is_remembered(scene: Scene) -> None:
     assert "--x" in scene.keeper.kept["good:web"]
     scene.declare(argv=("web", "--z"))
     assert scene.good() == (1, ("web", "--x"))
-    later = GoodRuns(scene.ports())
+    later = GoodRuns(scene.environment())
     later.restore(scene.keeper.kept)
     found = later.of(scene.runner)
     assert found is not None

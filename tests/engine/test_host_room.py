@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.adapters.metrics.host import HostUsage
 from holdfast.engine.admission.host_capacity import HostRoom
-from holdfast.engine.runner.environment import Open
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.environment import AdmitAll
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.specs.resources import HostLimits
 from holdfast.vocabulary.specs.services import Settings
 from tests.engine.stage import Stage
@@ -38,14 +38,14 @@ class GatedStage(Stage):
         self.host = Host()
         super().__init__()
 
-    def ports(self):  # type: ignore[no-untyped-def]
+    def environment(self):  # type: ignore[no-untyped-def]
         self.gate = HostRoom(
-            Open(), self.clock.call_later, lambda: len(self.keeper.runs), self.host
+            AdmitAll(), self.clock.call_later, lambda: len(self.keeper.runs), self.host
         )
         self.admission = self.gate
-        self.attendants = Attendants()
-        self.attendants.add(self.gate)
-        return super().ports()
+        self.observers = RunObservers()
+        self.observers.add(self.gate)
+        return super().environment()
 
     def limit(self, **fields: object) -> None:
         self.gate.use(Settings(limits=HostLimits(**fields)))  # type: ignore[arg-type]

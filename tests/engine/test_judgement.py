@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.specs.services import RestartSpec
 from holdfast.vocabulary.states import State
@@ -33,7 +33,7 @@ class Held:
         self.waiting()
 
 
-class Witness(Attendant):
+class Witness(RunObserver):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ def test_a_condemned_run_ends_as_a_failure(make_stage: MakeStage) -> None:
     one.runner.start()
     one.settle()
     one.advance(2.0)
-    assert one.runner.condemn("unhealthy", "three checks failed")
+    assert one.runner.end_as_failure("unhealthy", "three checks failed")
     assert state_of(one) is State.STOPPING
     one.settle()
     assert state_of(one) is State.BACKOFF
@@ -74,7 +74,7 @@ def test_condemned_while_starting_is_a_start_failure(make_stage: MakeStage) -> N
     future = one.runner.start()
     one.settle()
     one.advance(3.0)
-    assert one.runner.condemn("startup", "it did not come up")
+    assert one.runner.end_as_failure("startup", "it did not come up")
     one.settle()
     assert state_of(one) is State.FAILED
     assert future.result().outcome == "failed"
@@ -88,7 +88,7 @@ def test_a_request_overrules_a_sentence(make_stage: MakeStage, verb: str) -> Non
     one.runner.start()
     one.settle()
     one.advance(2.0)
-    one.runner.condemn("unhealthy", "three checks failed")
+    one.runner.end_as_failure("unhealthy", "three checks failed")
     getattr(one.runner, verb)()
     one.settle()
     assert state_of(one) is (State.STOPPED if verb == "stop" else State.STARTING)
@@ -98,7 +98,7 @@ def test_a_request_overrules_a_sentence(make_stage: MakeStage, verb: str) -> Non
 def test_nothing_that_does_not_live_is_condemned(make_stage: MakeStage) -> None:
     """A verdict that comes too late changes nothing."""
     one = make_stage()
-    assert not one.runner.condemn("unhealthy", "whatever")
+    assert not one.runner.end_as_failure("unhealthy", "whatever")
     assert state_of(one) is State.PENDING
 
 
@@ -127,7 +127,7 @@ def test_a_restart_after_a_crash_waits_for_admission(make_stage: MakeStage) -> N
     one.settle()
     one.advance(2.0)
     held = Held()
-    one.runner._ports = replace(one.runner._ports, admission=held)
+    one.runner._environment = replace(one.runner._environment, admission=held)
     one.keeper.exit()
     one.settle()
     one.advance(5.0)
@@ -156,7 +156,7 @@ def test_attendants_are_told_and_cannot_harm(make_stage: MakeStage) -> None:
     """A broken monitor takes neither the service nor the others with it."""
     one = make_stage()
     witness = Witness()
-    one.attendants.add(witness)
+    one.observers.add(witness)
     one.runner.start()
     one.settle()
     one.runner.stop()

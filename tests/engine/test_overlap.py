@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.specs.services import RestartSpec
 from holdfast.vocabulary.states import State
@@ -29,8 +29,8 @@ class Scene(Cast):
     def web(self) -> Any:
         return self["web"]
 
-    def relieve(self) -> Any:
-        future = self.web.relieve(ready_seconds=10.0)
+    def replace_run(self) -> Any:
+        future = self.web.replace_run(ready_seconds=10.0)
         self.advance(0)
         return future
 
@@ -59,7 +59,7 @@ def scene() -> Iterator[Scene]:
 def test_the_new_one_takes_over_and_the_old_one_goes(scene: Scene) -> None:
     """The service is running all the time, and nothing counts as a failure."""
     before = scene.web.status()
-    future = scene.relieve()
+    future = scene.replace_run()
     assert scene.numbers() == [1, 2]
     assert scene.web.status().pid == before.pid
     scene.advance(1.0)
@@ -77,12 +77,12 @@ def test_the_new_one_takes_over_and_the_old_one_goes(scene: Scene) -> None:
 def test_readiness_is_awaited(scene: Scene) -> None:
     """Staying up is not enough where a probe says that it is not ready."""
 
-    class Probe(Attendant):
-        def trial_began(self, overlap: Any) -> None:
+    class Probe(RunObserver):
+        def candidate_began(self, overlap: Any) -> None:
             overlap.judge(Condition(is_ready=False))
 
-    scene.attendants.add(Probe())
-    future = scene.relieve()
+    scene.observers.add(Probe())
+    future = scene.replace_run()
     scene.advance(5.0)
     assert scene.numbers() == [1, 2]
     scene.web.overlap.judge(Condition(is_ready=True, said="here"))
@@ -95,7 +95,7 @@ def test_readiness_is_awaited(scene: Scene) -> None:
 def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -> None:
     """The old run keeps its pid, its readiness and its counters; the answer says so."""
     pid, condition = scene.web.status().pid, scene.web.condition
-    future = scene.relieve()
+    future = scene.replace_run()
     if how == "exit":
         scene.end(2, code=3)
     elif how == "late":
@@ -104,7 +104,7 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
     elif how == "unready":
         scene.web.overlap.tell_unready("status 500")
     else:
-        scene.web.overlap.condemn("unhealthy", "three checks failed")
+        scene.web.overlap.end_as_failure("unhealthy", "three checks failed")
     scene.advance(0)
     outcome = future.result()
     assert outcome.outcome == "failed"
@@ -118,7 +118,7 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
     scene.advance(100.0)
     assert scene.numbers() == [1]
     assert scene.overlaps() == ["begun", "failed"]
-    again = scene.relieve()
+    again = scene.replace_run()
     scene.advance(1.0)
     assert again.result().outcome == "restarted"
     assert scene.numbers() == [3]
@@ -127,7 +127,7 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
 def test_a_new_one_that_cannot_be_started(scene: Scene) -> None:
     """A new run without a process is a failure of the new run alone."""
     scene.keeper.refuse_spawn = {"code": "spawn_failed", "message": "entering directory: no"}
-    outcome = scene.relieve().result()
+    outcome = scene.replace_run().result()
     assert outcome.outcome == "failed"
     assert "entering directory: no; the old one goes on" in outcome.reason
     assert scene.web.overlap is None
@@ -135,7 +135,7 @@ def test_a_new_one_that_cannot_be_started(scene: Scene) -> None:
 
 def test_the_old_one_dies_first(scene: Scene) -> None:
     """The run on trial is the restart: there is exactly one run in the end."""
-    future = scene.relieve()
+    future = scene.replace_run()
     scene.end(1)
     scene.advance(0)
     assert scene.web.run.number == 2, "at once, without a back-off"
@@ -149,7 +149,7 @@ def test_the_old_one_dies_first(scene: Scene) -> None:
 @pytest.mark.parametrize("verb", ["stop", "restart"])
 def test_a_request_ends_both(scene: Scene, verb: str) -> None:
     """Stopped means that no process of either is left."""
-    future = scene.relieve()
+    future = scene.replace_run()
     scene.keeper.obeys = False
     asked = getattr(scene.web, verb)()
     scene.advance(0)
@@ -172,7 +172,7 @@ def test_a_request_ends_both(scene: Scene, verb: str) -> None:
 
 def test_the_promoted_one_crashes_while_the_old_one_lingers(scene: Scene) -> None:
     """Nothing is started as long as a process of the old run is there."""
-    scene.relieve()
+    scene.replace_run()
     scene.keeper.obeys = False
     scene.advance(1.0)
     assert scene.numbers() == [1, 2]
@@ -187,11 +187,13 @@ def test_the_promoted_one_crashes_while_the_old_one_lingers(scene: Scene) -> Non
 
 def test_only_what_runs_is_relieved(scene: Scene) -> None:
     """There is one overlap at a time, and only of a service that runs."""
-    scene.relieve()
-    assert scene.web.relieve(ready_seconds=1.0).result().reason == "a restart of it is under way"
+    scene.replace_run()
+    assert (
+        scene.web.replace_run(ready_seconds=1.0).result().reason == "a restart of it is under way"
+    )
     scene.web.stop()
     scene.advance(0)
-    outcome = scene.web.relieve(ready_seconds=1.0).result()
+    outcome = scene.web.replace_run(ready_seconds=1.0).result()
     assert outcome.reason == "it is stopped, so there is nothing to relieve"
 
 
@@ -199,7 +201,7 @@ def test_only_what_runs_is_relieved(scene: Scene) -> None:
 def test_one_run_is_left_when_the_supervisor_dies(scene: Scene, is_promoted: bool) -> None:
     """The old one stays, unless the new one has taken its place already."""
     scene.keeper.obeys = False
-    scene.relieve()
+    scene.replace_run()
     if is_promoted:
         scene.advance(1.0)
     assert scene.numbers() == [1, 2]
@@ -222,7 +224,7 @@ def test_one_run_is_left_when_the_supervisor_dies(scene: Scene, is_promoted: boo
 @pytest.mark.parametrize("dead", [1, 2])
 def test_a_death_that_nobody_saw(scene: Scene, dead: int) -> None:
     """Whichever of the two ends while no supervisor is there, the other one is the service."""
-    scene.relieve()
+    scene.replace_run()
     scene.keeper.lose_supervisor()
     scene.keeper.end_main(scene.run(dead), 1, None)
     scene.keeper._outbox.clear()
@@ -243,7 +245,7 @@ def test_any_history_ends_with_one_run_or_none(scene: Scene, seed: int) -> None:
             ["relieve", "relieve", "stop", "start", "restart", "crash", "pass", "pass", "die"]
         ):
             case "relieve":
-                futures.append(scene.web.relieve(ready_seconds=3.0))
+                futures.append(scene.web.replace_run(ready_seconds=3.0))
             case "stop" | "start" | "restart" as verb:
                 futures.append(getattr(scene.web, verb)())
             case "crash":

@@ -11,7 +11,7 @@ from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
 from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.health.probe_watch import Then
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.specs.probes import (
     LogTarget,
@@ -75,8 +75,8 @@ class Scene:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.prober = FakeProber()
-        self.monitor = HealthMonitor(stage.ports(), self.prober)
-        stage.attendants.add(self.monitor)
+        self.monitor = HealthMonitor(stage.environment(), self.prober)
+        stage.observers.add(self.monitor)
         self.runner = stage.runner
 
     def start(self) -> Any:
@@ -437,11 +437,11 @@ def test_who_says_too_much_is_heard_now_and_then(scene: Callable[..., Scene]) ->
     one.monitor.hear(one.runner, Message(is_ready=True))
     changes: list[str | None] = []
 
-    class Listener(Attendant):
+    class Listener(RunObserver):
         def changed(self, runner: Any) -> None:
             changes.append(runner.condition.said)
 
-    one.stage.attendants.add(Listener())
+    one.stage.observers.add(Listener())
     for number in range(1000):
         one.monitor.hear(one.runner, Message(status=f"step {number}"))
     one.pass_time(1.0)
@@ -558,12 +558,12 @@ def test_what_was_known_outlives_the_supervisor(scene: Callable[..., Scene]) -> 
     stage = one.stage
     stage.keeper.lose_supervisor()
     from holdfast.engine.runner.declaration import Declaration
-    from holdfast.engine.runner.restored_runner import RestoredRunner
+    from holdfast.engine.runner.runner import Runner
 
     again = Scene(stage)
-    runner = RestoredRunner(
+    runner = Runner(
         Declaration(stage.spec),
-        stage.ports(),
+        stage.environment(),
         new_future=stage.loop.create_future,
         on_failed=lambda _: None,
     )
@@ -585,13 +585,13 @@ def test_a_startup_under_way_outlives_the_supervisor(scene: Callable[..., Scene]
     stage = one.stage
     stage.keeper.lose_supervisor()
     from holdfast.engine.runner.declaration import Declaration
-    from holdfast.engine.runner.restored_runner import RestoredRunner
+    from holdfast.engine.runner.runner import Runner
 
     again = Scene(stage)
     again.prober.answers["startup"] = BAD
-    runner = RestoredRunner(
+    runner = Runner(
         Declaration(stage.spec),
-        stage.ports(),
+        stage.environment(),
         new_future=stage.loop.create_future,
         on_failed=lambda _: None,
     )

@@ -27,15 +27,15 @@ class Times:
         self.schedules = self.attend()
 
     def attend(self) -> Schedules:
-        self.stage.attendants = type(self.stage.attendants)()
-        self.stage.runner._ports = self.stage.ports()
+        self.stage.observers = type(self.stage.observers)()
+        self.stage.runner._environment = self.stage.environment()
         schedules = Schedules(
-            self.stage.ports(),
+            self.stage.environment(),
             kept=lambda: self.stage.keeper.kept,
             runners=lambda: self.runners,
             start=lambda runner: runner.start(wait=False),
         )
-        self.stage.attendants.add(schedules)
+        self.stage.observers.add(schedules)
         schedules.declared(self.stage.runner)
         return schedules
 
@@ -197,7 +197,7 @@ def test_an_armed_service_is_not_started_by_a_new_supervisor(make: Make) -> None
     times.stage.runner.stop(by_hand=True)
     times.arm()
     assert times.stage.runner.desired is Desired.RUNNING
-    assert not times.stage.runner.stays_off
+    assert not times.stage.runner.stopped_by_hand
     assert times.stage.keeper.kept["desired:web"] == "pending"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import Open, Ports
+from holdfast.engine.runner.environment import AdmitAll, Environment
 from holdfast.engine.runner.live_run import LastExit
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.shutdown import Shutdown, exit_code_of
 from holdfast.vocabulary.specs.services import Dependency, ServiceSpec
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder
@@ -52,14 +52,14 @@ class Scene:
         self.store = Store()
         self.link = Link()
         self.roster = Roster(
-            Ports(
+            Environment(
                 self.keeper,
                 self.store,
                 self.clock,
                 lambda: 0.5,
                 self.clock.call_later,
-                Open(),
-                Attendants(),
+                AdmitAll(),
+                RunObservers(),
             ),
             new_future=asyncio.get_running_loop().create_future,
             on_failed=lambda runner: self.shutdown.on_failed(runner),

@@ -10,8 +10,8 @@ import pytest
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import Open, Ports
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.survivors import Survivors
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.specs.services import ServiceSpec
@@ -51,14 +51,14 @@ class Scene:
         self.keeper = FakeKeeper(self.clock)
         self.recorder = FakeRecorder()
         self.roster = Roster(
-            Ports(
+            Environment(
                 self.keeper,
                 self.recorder,
                 self.clock,
                 lambda: 0.5,
                 self.clock.call_later,
-                Open(),
-                Attendants(),
+                AdmitAll(),
+                RunObservers(),
             ),
             new_future=asyncio.get_running_loop().create_future,
             on_failed=lambda _: None,
@@ -176,13 +176,13 @@ def test_a_stop_by_hand_of_a_stranger_is_carried_out() -> None:
         scene = Scene({7, 8}, declared=False)
         scene.left(7, 8)
         scene.roster.records["web"] = ServiceRecord(
-            desired=Desired.STOPPED, stays_off=True, state=State.STOPPING, since=0.0, number=2
+            desired=Desired.STOPPED, stopped_by_hand=True, state=State.STOPPING, since=0.0, number=2
         )
         settling = asyncio.ensure_future(scene.survivors.settle_strangers())
         await asyncio.sleep(0)
         runner = scene.roster.runners["web"]
         assert (runner.state, runner.desired) == (State.STOPPING, Desired.STOPPED)
-        assert runner.stays_off
+        assert runner.stopped_by_hand
         settling.cancel()
 
     asyncio.run(story())

@@ -118,7 +118,7 @@ def test_a_second_run_is_shown_as_it_is() -> None:
     """Its pid comes later than the overlap itself."""
     scene = Scene()
     try:
-        scene.relieve()
+        scene.replace_run()
         second = scene.web.overlap
         assert second.run.pid is not None
         for _ in range(2):

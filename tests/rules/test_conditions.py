@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from holdfast.rules.admission.conditions import Hope, Obstacle, Provider, is_met, missing, obstacle
+from holdfast.rules.admission.conditions import (
+    Obstacle,
+    Prospect,
+    Provider,
+    is_met,
+    missing,
+    obstacle,
+)
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.specs.services import Dependency
 from holdfast.vocabulary.states import State
@@ -28,7 +35,7 @@ providers = some.builds(
         health=some.sampled_from([None, "healthy", "unhealthy", "unknown"]),
     ),
     has_line=some.booleans(),
-    waits=some.sampled_from([None, *Hope]),
+    waits=some.sampled_from([None, *Prospect]),
     reason=some.sampled_from([None, "exit code 1"]),
 )
 
@@ -57,7 +64,9 @@ def test_an_obstacle_is_told_exactly_when_it_is_not_met(condition: str, provider
 def test_what_ends_or_runs_again_offers_nothing(condition: str, provider: Provider) -> None:
     """A run that is on its way out, or was, counts no more when another one is to come."""
     leaving = replace(provider, state=State.STOPPING)
-    again = replace(provider, state=State.EXITED, is_up=False, is_wanted=True, waits=Hope.LASTING)
+    again = replace(
+        provider, state=State.EXITED, is_up=False, is_wanted=True, waits=Prospect.LASTING
+    )
     assert not is_met(edge(condition), leaving)
     assert not is_met(edge(condition), again)
 
@@ -77,60 +86,75 @@ def test_hope_ends_only_where_nothing_happens_by_itself(condition: str, provider
     found = obstacle(edge(condition), replace(provider, waits=None))
     on_its_way = (State.STARTING, State.RUNNING, State.PAUSED, State.BACKOFF)
     if found is not None and provider.state in on_its_way:
-        assert found.hope < Hope.NONE
+        assert found.prospect < Prospect.NONE
 
 
 @pytest.mark.parametrize(
-    ("condition", "provider", "words", "hope"),
+    ("condition", "provider", "words", "prospect"),
     [
-        ("started", db(State.STARTING), "db to be started (it is starting)", Hope.BRIEF),
-        ("ready", db(State.STARTING), "db to be ready (it is starting)", Hope.LASTING),
+        ("started", db(State.STARTING), "db to be started (it is starting)", Prospect.BRIEF),
+        ("ready", db(State.STARTING), "db to be ready (it is starting)", Prospect.LASTING),
         (
             "ready",
             db(State.RUNNING, condition=Condition(is_ready=False)),
             "db to be ready (it is not ready)",
-            Hope.LASTING,
+            Prospect.LASTING,
         ),
         (
             "healthy",
             db(State.RUNNING, condition=Condition(health="unhealthy")),
             "db to be healthy (it is unhealthy)",
-            Hope.TROUBLED,
+            Prospect.TROUBLED,
         ),
         (
             "ready",
             db(State.RUNNING, condition=Condition(is_ready=False, is_overdue=True)),
             "db to be ready (it is not ready)",
-            Hope.TROUBLED,
+            Prospect.TROUBLED,
         ),
         (
             "ready",
             db(State.STARTING, condition=Condition(is_started=False, is_overdue=True)),
             "db to be ready (it is starting, and fails its checks)",
-            Hope.TROUBLED,
+            Prospect.TROUBLED,
         ),
-        ("ready", db(State.PAUSED), "db to be ready (it is paused)", Hope.TROUBLED),
-        ("healthy", db(State.STOPPING), "db to be healthy (it is being restarted)", Hope.LASTING),
-        ("log", db(State.BACKOFF), 'db to print "x" (it failed and is tried again)', Hope.TROUBLED),
+        ("ready", db(State.PAUSED), "db to be ready (it is paused)", Prospect.TROUBLED),
+        (
+            "healthy",
+            db(State.STOPPING),
+            "db to be healthy (it is being restarted)",
+            Prospect.LASTING,
+        ),
+        (
+            "log",
+            db(State.BACKOFF),
+            'db to print "x" (it failed and is tried again)',
+            Prospect.TROUBLED,
+        ),
         (
             "completed",
             db(State.FAILED, reason="exit code 2"),
             "db to complete (it failed: exit code 2)",
-            Hope.NONE,
+            Prospect.NONE,
         ),
-        ("ready", db(State.EXITED), "db to be ready (it has ended)", Hope.NONE),
-        ("ready", db(State.STOPPED, is_wanted=False), "db to be ready (it is stopped)", Hope.NONE),
+        ("ready", db(State.EXITED), "db to be ready (it has ended)", Prospect.NONE),
+        (
+            "ready",
+            db(State.STOPPED, is_wanted=False),
+            "db to be ready (it is stopped)",
+            Prospect.NONE,
+        ),
         (
             "started",
-            db(State.PENDING, waits=Hope.TROUBLED),
+            db(State.PENDING, waits=Prospect.TROUBLED),
             "db to be started (it waits itself)",
-            Hope.TROUBLED,
+            Prospect.TROUBLED,
         ),
     ],
 )
-def test_words(condition: str, provider: Provider, words: str, hope: Hope) -> None:
+def test_words(condition: str, provider: Provider, words: str, prospect: Prospect) -> None:
     """The obstacle says who is awaited, for what, and what it does instead."""
-    assert obstacle(edge(condition), provider) == Obstacle(words, hope)
+    assert obstacle(edge(condition), provider) == Obstacle(words, prospect)
 
 
 def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
@@ -143,5 +167,5 @@ def test_readiness_stands_in_for_health_that_nobody_asks() -> None:
 def test_a_service_that_does_not_exist() -> None:
     """A dependency on nobody is hopeless, and says why."""
     assert missing(edge("ready")) == Obstacle(
-        "db to be ready (there is no such service)", Hope.NONE
+        "db to be ready (there is no such service)", Prospect.NONE
     )

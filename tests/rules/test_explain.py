@@ -148,7 +148,7 @@ TABLE: list[tuple[str, Facts, str, str, bool]] = [
     ),
     (
         "stopping, condemned",
-        facts(S.STOPPING, is_condemned=True, reason="unhealthy: 500"),
+        facts(S.STOPPING, has_verdict=True, reason="unhealthy: 500"),
         "it is being ended as a failure for 12 s: unhealthy: 500",
         "what is left of it after a grace of 5 s is killed; then it is started again",
         False,
@@ -287,7 +287,7 @@ def test_anything_can_be_explained(
     """Whatever is known, there is a sentence, and it says nothing of None."""
     known = Facts(
         spec(restart_policy=policy), state, desired, seconds, reason=reason, code=code,
-        failures=failures, is_suppressed=flags[0], is_condemned=flags[1], is_outdated=flags[2],
+        failures=failures, is_suppressed=flags[0], has_verdict=flags[1], is_outdated=flags[2],
         waiting_for=("db",) if flags[3] else (), is_ready=flags[4], stage=stage,
     )  # fmt: skip
     words = [explanation.why(known), explanation.next_step(known), *explanation.hints(known)]

@@ -29,7 +29,7 @@ endings = st.builds(
     code=st.none() | st.integers(0, 3),
     signal=st.none() | st.just(9),
     spawn_error=st.none() | st.just("no such file"),
-    condemned=st.none() | st.just("unhealthy"),
+    verdict=st.none() | st.just("unhealthy"),
     is_start=st.booleans(),
 )
 counters = st.builds(
@@ -76,5 +76,5 @@ def test_what_was_condemned_is_no_crash(
     """A run that we ended for its health does not trigger the action for crashes as well."""
     decision = restart.decide(spec, before, ending, 0.5)
     _, remedy = after_ending(spec, ending, decision)
-    if ending.condemned is not None and remedy is not None:
+    if ending.verdict is not None and remedy is not None:
         assert remedy.cause == "suppressed"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.runner.environment import Ports, Timer
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.specs.services import WatchSpec
@@ -39,13 +39,17 @@ class Burst:
         self.timer: Timer | None = None
 
 
-class FileWatches(Attendant):
+class FileWatches(RunObserver):
     """Who watches what; the watching itself is made when the first service does."""
 
     def __init__(
-        self, ports: Ports, *, runners: Callable[[], Mapping[str, Any]], new_watch: NewWatch
+        self,
+        environment: Environment,
+        *,
+        runners: Callable[[], Mapping[str, Any]],
+        new_watch: NewWatch,
     ) -> None:
-        self._ports = ports
+        self._environment = environment
         self._runners = runners
         self._new_watch = new_watch
         self._watch: FileWatch | None = None
@@ -70,7 +74,7 @@ class FileWatches(Attendant):
         spec: WatchSpec | None = runner.declaration.spec.watch if runner is not None else None
         if spec is None:
             return
-        now = self._ports.clock.monotonic()
+        now = self._environment.clock.monotonic()
         burst = self._bursts.setdefault(name, Burst(now))
         for path in paths:
             if len(burst.paths) < MOST_PATHS:
@@ -79,12 +83,12 @@ class FileWatches(Attendant):
             burst.timer.cancel()
         latest = burst.began + max(LONGEST_SECONDS, spec.debounce)
         seconds = max(0.0, min(spec.debounce, latest - now))
-        burst.timer = self._ports.call_later(seconds, lambda: self._over(name))
+        burst.timer = self._environment.call_later(seconds, lambda: self._over(name))
 
     def on_failed(self, name: str, why: str) -> None:
         if self._failures.get(name) != why:
             self._failures[name] = why
-            self._ports.recorder.event(Kind.WATCH_FAILED, name, reason=why)
+            self._environment.recorder.event(Kind.WATCH_FAILED, name, reason=why)
 
     def _set(self, name: str, spec: WatchSpec | None) -> None:
         if spec is None:
@@ -111,7 +115,7 @@ class FileWatches(Attendant):
             action = "restart"
         paths = sorted(burst.paths)
         facts = {"paths": paths[:SHOWN_PATHS], "count": len(paths), "action": action}
-        self._ports.recorder.event(Kind.WATCH_CHANGED, name, runner.last_run_id, **facts)
+        self._environment.recorder.event(Kind.WATCH_CHANGED, name, runner.last_run_id, **facts)
         if self.is_held():
             return
         if action == "restart":
@@ -119,7 +123,7 @@ class FileWatches(Attendant):
         else:
             message = {"do": "signal", "run_id": runner.run.run_id, "to": "main"}
             number = parse_signal(action)
-            self._ports.keeper.request({**message, "signal": number}, lambda reply: None)
+            self._environment.keeper.request({**message, "signal": number}, lambda reply: None)
 
 
 def _is_meant(runner: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Ports of services: leased before a start, given to the process, kept for the next one.
+"""Environment of services: leased before a start, given to the process, kept for the next one.
 
 Stands behind whoever else admits starts: nothing is asked for a service that wants no port.
 What runs keeps its ports over the death of a supervisor; the keeper remembers them.
@@ -18,7 +18,7 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.engine.runner.environment import Admission, Keeper
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.service import PORTS
 from holdfast.rules import ports as rules
 from holdfast.rules.ports import NoneFree, Taken
@@ -49,7 +49,7 @@ def in_thread_of(loop: asyncio.AbstractEventLoop) -> InThread:
     return in_thread
 
 
-class PortLeases(Attendant):
+class PortLeases(RunObserver):
     """Admits a start when those behind it do and its ports are leased."""
 
     def __init__(
@@ -89,7 +89,7 @@ class PortLeases(Attendant):
         if runner.ports:
             _put(message, runner.ports)
 
-    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
         if overlap.runner.ports:
             _put(message, overlap.runner.ports)
 

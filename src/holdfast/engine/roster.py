@@ -18,10 +18,9 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import Loaded, OpenRun, ServiceRecord
 from holdfast.engine.runner import exits, overlap
 from holdfast.engine.runner.declaration import ENVIRON, Declaration, Kept
-from holdfast.engine.runner.environment import Ports
-from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.service import ENDED
-from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.selectors import Selectors
 from holdfast.rules.admission import ordering
@@ -46,20 +45,20 @@ class Roster:
 
     def __init__(
         self,
-        ports: Ports,
+        environment: Environment,
         *,
         new_future: NewFuture,
-        on_failed: Callable[[ServiceRunner], None],
+        on_failed: Callable[[Runner], None],
         on_changed: Callable[[], None],
         groups: Callable[[], Mapping[str, Iterable[str]]] = dict,
     ) -> None:
-        self.runners: dict[str, RestoredRunner] = {}
+        self.runners: dict[str, Runner] = {}
         self.records: dict[str, ServiceRecord] = {}
         """What the database says of services that nobody has declared yet."""
         self.open_runs: dict[str, list[OpenRun]] = {}
         self._unseen_numbers: dict[str, int] = {}
         """Runs without a recorded end that this keeper does not have."""
-        self._ports = ports
+        self._environment = environment
         self._new_future = new_future
         self._on_failed = on_failed
         self._on_changed = on_changed
@@ -71,7 +70,7 @@ class Roster:
 
     # Knowing
 
-    def get(self, name: str) -> RestoredRunner:
+    def get(self, name: str) -> Runner:
         """The one service of this name, or that this name stands for."""
         runner = self.runners.get(name)
         return runner if runner is not None else self.runners[self.selectors.one(name)]
@@ -123,7 +122,7 @@ class Roster:
 
     # Declaring
 
-    def declare(self, declaration: Declaration) -> tuple[RestoredRunner, bool, bool]:
+    def declare(self, declaration: Declaration) -> tuple[Runner, bool, bool]:
         """Make a service known; tells whether it is new and whether what runs differs."""
         name = declaration.spec.name
         runner, self._labels = self.runners.get(name), None
@@ -131,9 +130,9 @@ class Roster:
             is_same = declaration.spec == runner.declaration.spec
             is_changed = runner.declare(declaration)
             if not is_same:
-                self._ports.recorder.event(Kind.SERVICE_CHANGED, name)
+                self._environment.recorder.event(Kind.SERVICE_CHANGED, name)
             self.remember(runner)
-            self._ports.attendants.declared(runner)
+            self._environment.observers.declared(runner)
             return runner, False, is_changed
         runner = self._add(declaration)
         record = self.records.pop(name, None)
@@ -141,14 +140,14 @@ class Roster:
             runner.recollect(record)
         self.remember(runner)
         runner.save()
-        self._ports.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)
-        self._ports.attendants.declared(runner)
+        self._environment.recorder.event(Kind.SERVICE_ADDED, name, origin=declaration.spec.origin)
+        self._environment.observers.declared(runner)
         self._on_changed()
         return runner, True, False
 
-    def remember(self, runner: ServiceRunner) -> None:
+    def remember(self, runner: Runner) -> None:
         """Put what a later supervisor needs to go on into the keeper's memory."""
-        declaration, keep = runner.declaration, self._ports.keeper.keep
+        declaration, keep = runner.declaration, self._environment.keeper.keep
         is_outdated = runner.is_outdated
         kept = Kept(
             spec=declaration.spec,
@@ -170,7 +169,7 @@ class Roster:
         """Drop environments from the keeper's memory that no service starts from."""
         used = {runner.declaration.environ_key for runner in self.runners.values()}
         for stale in self._environs - used:
-            self._ports.keeper.keep(ENVIRON + stale, None)
+            self._environment.keeper.keep(ENVIRON + stale, None)
         self._environs &= used
 
     def remove(self, name: str) -> None:
@@ -179,10 +178,10 @@ class Roster:
         runner, self._labels = self.runners.pop(name), None
         runner.close()
         self._remembered.pop(name, None)
-        self._ports.keeper.keep(_SPEC + name, None)
-        self._ports.keeper.keep(_DESIRED + name, None)
-        self._ports.recorder.remove_service(name)
-        self._ports.recorder.event(Kind.SERVICE_REMOVED, name)
+        self._environment.keeper.keep(_SPEC + name, None)
+        self._environment.keeper.keep(_DESIRED + name, None)
+        self._environment.recorder.remove_service(name)
+        self._environment.recorder.event(Kind.SERVICE_REMOVED, name)
         self._on_changed()
 
     # The supervisor's own restart
@@ -195,7 +194,7 @@ class Roster:
         unseen: dict[str, list[dict[str, Any]]] = {}
         for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("number") or 0):
             if ended["run_id"] in loaded.ended or ended.get("kind") == "task":
-                self._ports.recorder.forget(ended["run_id"])
+                self._environment.recorder.forget(ended["run_id"])
             else:
                 unseen.setdefault(ended["service"], []).append(ended)
         for declaration, remembered in _declarations(kept):
@@ -205,7 +204,7 @@ class Roster:
             self._environs.add(declaration.environ_key)
             word = kept.get(_DESIRED + name)
             runner.is_unsettled = word == Desired.RUNNING.value
-            runner.rests = word == State.PENDING.value
+            runner.awaits_schedule = word == State.PENDING.value
             unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
             run, record = live.pop(name, None), self.records.pop(name, None)
             try:
@@ -234,22 +233,22 @@ class Roster:
             if open_run.run_id not in known:
                 self.open_runs.setdefault(open_run.service, []).append(open_run)
         for runner in self.runners.values():
-            self._ports.attendants.declared(runner)
+            self._environment.observers.declared(runner)
 
     def save_all(self) -> None:
         """Write everything anew: the database was replaced."""
         for runner in self.runners.values():
             runner.save()
             if runner.run is not None:
-                open_run = runner.run.as_open(runner.name, self._ports.keeper.boot_id)
-                self._ports.recorder.run_started(open_run)
+                open_run = runner.run.as_open(runner.name, self._environment.keeper.boot_id)
+                self._environment.recorder.run_started(open_run)
 
     def on_notice(self, notice: dict[str, Any]) -> None:
         """Pass an exit, an end or a person's stop on to its runner."""
         runner = self.runners.get(notice.get("service") or "")
         match notice["notice"]:
             case "exit" if notice.get("kind") == "task":
-                self._ports.recorder.forget(notice["run_id"])
+                self._environment.recorder.forget(notice["run_id"])
             case "exit" if runner is None:
                 self.account_for_unknown([notice])
             case "exit" if runner is not None:
@@ -312,7 +311,7 @@ class Roster:
         order = ordering.with_dependencies(names, self.needs())
         return [name for name in order if name in asked or not is_over(name)]
 
-    def start_one(self, runner: ServiceRunner) -> None:
+    def start_one(self, runner: Runner) -> None:
         """Start it and nobody else; it waits for what it needs."""
         runner.start(wait=False)
         self.remember(runner)
@@ -336,9 +335,9 @@ class Roster:
         for runner in self.runners.values():
             runner.is_retiring = True
 
-    def _add(self, declaration: Declaration) -> RestoredRunner:
-        runner = RestoredRunner(
-            declaration, self._ports, new_future=self._new_future, on_failed=self._on_failed
+    def _add(self, declaration: Declaration) -> Runner:
+        runner = Runner(
+            declaration, self._environment, new_future=self._new_future, on_failed=self._on_failed
         )
         runner.is_retiring = self._is_retiring
         runner.number = max(runner.number, self._unseen_numbers.get(runner.name, 0))
@@ -352,7 +351,7 @@ class Roster:
         is_open = {run.run_id for run in loaded.open_runs}
         for facts in begun:
             if facts["run_id"] in loaded.ended or facts["service"] == GATE_SERVICE:
-                self._ports.recorder.forget(facts["run_id"])
+                self._environment.recorder.forget(facts["run_id"])
             elif facts["run_id"] not in is_open:
                 name, number = facts["service"], facts.get("number") or 0
                 self._unseen_numbers[name] = max(self._unseen_numbers.get(name, 0), number)
@@ -366,7 +365,7 @@ class Roster:
         """An exit of a service that is not declared, or not yet: nothing to restart, only facts."""
         for facts in ended:
             understood = exits.understand(_unknown_spec(facts), facts)
-            exits.record(self._ports.recorder, facts, understood, None)
+            exits.record(self._environment.recorder, facts, understood, None)
 
 
 def _live_runs(
@@ -424,11 +423,11 @@ def _record(record: ServiceRecord | None, word: str | None) -> ServiceRecord | N
     by_hand = word == Desired.STOPPED.value
     desired = Desired.STOPPED if by_hand or word == ENDED else Desired.RUNNING
     if record is not None:
-        return msgspec.structs.replace(record, desired=desired, stays_off=by_hand)
+        return msgspec.structs.replace(record, desired=desired, stopped_by_hand=by_hand)
     # Without a record: `running` is to be started, `exited` and `failed` are settled.
     settled = State.STOPPED if word == ENDED else State(word)
     state = State.STARTING if settled is State.RUNNING else settled
-    return ServiceRecord(desired=desired, stays_off=by_hand, state=state, since=0.0)
+    return ServiceRecord(desired=desired, stopped_by_hand=by_hand, state=state, since=0.0)
 
 
 def _unknown_spec(run: dict[str, Any]) -> ServiceSpec:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.runner.environment import Ports, Timer
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome
 from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec
@@ -43,18 +43,18 @@ class Entry:
         self.timer: Timer | None = None
 
 
-class Schedules(Attendant):
+class Schedules(RunObserver):
     """Every schedule, by the name of its service or of the instances that share it."""
 
     def __init__(
         self,
-        ports: Ports,
+        environment: Environment,
         *,
         kept: Callable[[], Mapping[str, str]],
         runners: Callable[[], Mapping[str, Any]],
         start: Callable[[Any], None],
     ) -> None:
-        self._ports = ports
+        self._environment = environment
         self._kept = kept
         self._runners = runners
         self._start = start
@@ -87,7 +87,9 @@ class Schedules(Attendant):
         self._key_of[name] = key
         entry = self._entries.get(key)
         if entry is None or entry.spec != spec.schedule:
-            handled = self._handled(key, runner) if entry is None else self._ports.clock.time()
+            handled = (
+                self._handled(key, runner) if entry is None else self._environment.clock.time()
+            )
             if entry is not None and entry.timer is not None:
                 entry.timer.cancel()
             from holdfast.adapters import time_zones
@@ -105,7 +107,7 @@ class Schedules(Attendant):
         entry = self._entries[key]
         if entry.timer is None:
             # Started by hand: what went by while nobody wanted it was not missed.
-            entry.handled = self._ports.clock.time()
+            entry.handled = self._environment.clock.time()
             self._wake(key)
 
     def removed(self, runner: Any) -> None:
@@ -121,12 +123,12 @@ class Schedules(Attendant):
     def _look(self, key: str) -> None:
         from holdfast.rules import schedule
 
-        entry, now = self._entries[key], self._ports.clock.time()
+        entry, now = self._entries[key], self._environment.clock.time()
         seen = schedule.look(entry.spec, entry.zone, entry.handled, now)
         members = self._members(key)
         entry.next = seen.next
         seconds = max(SHORTEST_SECONDS, schedule.sleep_seconds(seen.next, now))
-        entry.timer = self._ports.call_later(seconds, lambda: self._look(key))
+        entry.timer = self._environment.call_later(seconds, lambda: self._look(key))
         self._settle(key, entry, seen.handled, members)
         wanted = [it for it in members if it.desired is Desired.RUNNING and not it.is_retiring]
         if not wanted:
@@ -153,17 +155,17 @@ class Schedules(Attendant):
         if why is not None:
             self._skip(runner, due, why)
             return
-        self._ports.recorder.event(Kind.SCHEDULE_STARTED, runner.name, due=due)
+        self._environment.recorder.event(Kind.SCHEDULE_STARTED, runner.name, due=due)
         self._start(runner)
 
     def _skip(self, runner: Any, due: float, reason: str) -> None:
-        self._ports.recorder.event(Kind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason)
+        self._environment.recorder.event(Kind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason)
 
     # Memory
 
     def _handled(self, key: str, runner: Any) -> float:
         """Up to when everything is settled; a schedule that is new begins now."""
-        now = self._ports.clock.time()
+        now = self._environment.clock.time()
         known = [runner.scheduled_until] if runner.scheduled_until is not None else []
         if (text := self._kept().get(KEPT + key)) is not None:
             known.append(float(text))
@@ -171,7 +173,7 @@ class Schedules(Attendant):
 
     def _settle(self, key: str, entry: Entry, handled: float, members: list[Any]) -> None:
         entry.handled = handled
-        self._ports.keeper.keep(KEPT + key, repr(handled))
+        self._environment.keeper.keep(KEPT + key, repr(handled))
         for runner in members:
             runner.next_scheduled = entry.next
             if runner.scheduled_until != handled:
@@ -189,7 +191,7 @@ class Schedules(Attendant):
         entry = self._entries.pop(key)
         if entry.timer is not None:
             entry.timer.cancel()
-        self._ports.keeper.keep(KEPT + key, None)
+        self._environment.keeper.keep(KEPT + key, None)
 
 
 def _key(spec: ServiceSpec) -> str | None:

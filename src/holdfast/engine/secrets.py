@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.observers import Attendant, Attendants
+from holdfast.engine.runner.observers import RunObserver, RunObservers
 from holdfast.engine.settings import CurrentSettings
 from holdfast.rules import secrets as hiding
 from holdfast.secrets import redaction
@@ -23,14 +23,14 @@ from holdfast.vocabulary.specs.services import Settings
 _log = logger("hiding")
 
 
-class Hiding(Attendant):
+class Hiding(RunObserver):
     """The configured secrets of this Holdfast."""
 
     def __init__(
         self,
         roster: Roster,
         settings: CurrentSettings,
-        attendants: Attendants,
+        observers: RunObservers,
         call_soon: Callable[..., Any],
     ) -> None:
         self._roster = roster
@@ -40,7 +40,7 @@ class Hiding(Attendant):
         self._basis: tuple[object, ...] | None = None
         self._values: list[str] = []
         self._number = 0
-        attendants.add(self)
+        observers.add(self)
         settings.listen(self._on_settings)
 
     @property

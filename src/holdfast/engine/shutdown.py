@@ -17,7 +17,7 @@ from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.gate.gate import Gate
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.live_run import LastExit
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import ShuttingDown
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import ShutdownResult
@@ -108,7 +108,7 @@ class Shutdown:
             self._link.request({"do": "shutdown", "exit_code": code}, _log_refusal)
         self._link.flush()
 
-    def on_failed(self, runner: ServiceRunner) -> None:
+    def on_failed(self, runner: Runner) -> None:
         """A service failed for good; an essential one takes Holdfast with it."""
         if not runner.declaration.spec.essential or self._task is not None:
             return

@@ -19,7 +19,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration, recording
-from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.system import run_marks
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.names import GATE_SERVICE
@@ -183,19 +183,19 @@ class Survivors:
         )
         _log.warning("%s: %s", name, self._doubts[name])
 
-    async def _settle_declared(self, runner: RestoredRunner) -> None:
+    async def _settle_declared(self, runner: Runner) -> None:
         """Now that it is declared: its declaration may want no survivors."""
         is_survivor = runner.run is not None and runner.run.adopted
         if is_survivor and runner.declaration.spec.survivors == "stop":
             await runner.stop()
 
-    async def _take(self, runner: RestoredRunner, run: OpenRun, answer: dict[str, Any]) -> bool:
+    async def _take(self, runner: Runner, run: OpenRun, answer: dict[str, Any]) -> bool:
         """Make it the run of its service, if that is to be; says whether it goes on."""
         if runner.run is not None:
             # A newer instance runs already: there is only one, ever.
             self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
             return False
-        stays_off = runner.stays_off and run.number <= runner.number
+        stopped_by_hand = runner.stopped_by_hand and run.number <= runner.number
         is_ending = run.run_id == runner.ending_run
         runner.adopt(answer, is_survivor=True)
         self._roster.remember(runner)
@@ -205,9 +205,9 @@ class Survivors:
             # The restart under way when we died; it got its signal, and may end by it any time.
             runner.restart(wait=False)
             return False
-        if spec.survivors == "stop" or stays_off or is_ending:
+        if spec.survivors == "stop" or stopped_by_hand or is_ending:
             # The same of a stop; one by hand is remembered as that.
-            await runner.stop(by_hand=stays_off)
+            await runner.stop(by_hand=stopped_by_hand)
             return False
         return True
 

@@ -59,7 +59,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a runner must find again after the supervisor's death."""
 
     desired: Desired
-    stays_off: bool = False
+    stopped_by_hand: bool = msgspec.field(default=False, name="stays_off")
     """It was stopped by hand, and nobody has wanted it since."""
     state: State
     since: float

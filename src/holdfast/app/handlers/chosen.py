@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from holdfast.app.context import Context
-from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import UsageError
 
 
-def the_service(context: Context, name: str | None, verb: str) -> RestoredRunner:
+def the_service(context: Context, name: str | None, verb: str) -> Runner:
     """The named one, the default, or the only one; UsageError that lists names otherwise."""
     roster = context.roster
     name = name or context.settings.now.default_service
@@ -22,7 +22,7 @@ def the_service(context: Context, name: str | None, verb: str) -> RestoredRunner
     )
 
 
-def named(context: Context, names: list[str]) -> list[RestoredRunner]:
+def named(context: Context, names: list[str]) -> list[Runner]:
     """Those that the names stand for; UsageError when there is none, for that is not all."""
     if not names:
         raise UsageError("name at least one service", f"known: {', '.join(context.roster.runners)}")

@@ -19,8 +19,7 @@ from holdfast.engine.instances.rolling import LOCKED
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Declaration, environ_digest
-from holdfast.engine.runner.restored_runner import RestoredRunner
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.selectors import Selectors
 from holdfast.rules import plan as plans
 from holdfast.rules.admission import ordering
@@ -159,7 +158,7 @@ def _plan(context: Context, configuration: Configuration) -> plans.Plan:
     return plans.make(known, wanted, settings)
 
 
-def _known(runner: ServiceRunner) -> Known:
+def _known(runner: Runner) -> Known:
     is_wanted_up = runner.desired is Desired.RUNNING and runner.state in UP_OR_TRYING
     return Known(
         spec=runner.declaration.spec,
@@ -252,7 +251,7 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
     return outcomes
 
 
-def _unless_stopped_since(runner: ServiceRunner | None, outcome: Outcome) -> Outcome:
+def _unless_stopped_since(runner: Runner | None, outcome: Outcome) -> Outcome:
     """A service that somebody stopped or scaled away during its restart is no failed one."""
     is_off = runner is None or runner.desired is Desired.STOPPED
     if outcome.outcome != "failed" or not is_off or outcome.status == State.FAILED.value:
@@ -276,7 +275,7 @@ def _turns(roster: Roster, names: list[str]) -> list[list[str]]:
 
 def _held_back(
     context: Context,
-    runner: ServiceRunner,
+    runner: Runner,
     action: Action,
     futures: dict[str, asyncio.Future[Outcome]],
 ) -> str | None:
@@ -296,20 +295,20 @@ def _held_back(
     return None
 
 
-def _is_stopped(runner: ServiceRunner, action: Action) -> bool:
+def _is_stopped(runner: Runner, action: Action) -> bool:
     if action is Action.ADD:
-        return runner.stays_off  # that a survivor of it was ended is another matter
+        return runner.stopped_by_hand  # that a survivor of it was ended is another matter
     return action is Action.RESTART and runner.desired is Desired.STOPPED
 
 
-def _left_out(runner: ServiceRunner, action: Action, why: str) -> Outcome:
+def _left_out(runner: Runner, action: Action, why: str) -> Outcome:
     if action is Action.ADD and runner.run is None:
         runner.stop()  # nor does a later supervisor start it
     return runner.outcome("not_restarted", why)
 
 
 def _renew(
-    context: Context, runner: RestoredRunner, action: Action, wait: bool
+    context: Context, runner: Runner, action: Action, wait: bool
 ) -> asyncio.Future[Outcome] | None:
     """Begin what the plan says; None: what it follows is not there yet."""
     if action is Action.ADD:
@@ -317,5 +316,5 @@ def _renew(
     if action is not Action.RESTART:
         return context.rolling.follow(runner.name, wait=wait)
     if runner.declaration.spec.overlap and runner.state is State.RUNNING:
-        return runner.relieve(ready_seconds=LAYER_SECONDS)
+        return runner.replace_run(ready_seconds=LAYER_SECONDS)
     return runner.restart(wait=wait)

@@ -20,7 +20,7 @@ from holdfast.app.handlers.requests import claim
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
 from holdfast.engine.runner.declaration import Declaration, environ_digest, recording
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.selectors import Selectors
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Door
@@ -59,7 +59,7 @@ async def up(context: Context, command: Up, actor: Actor) -> UpResult:
     ]
     off: list[str] = []
     if command.unless_stopped:
-        off = [name for name in names if context.roster.runners[name].stays_off]
+        off = [name for name in names if context.roster.runners[name].stopped_by_hand]
         names = [name for name in names if name not in off]
     scheduled = {} if command.services else context.schedules.arm_all(names)
     names = [name for name in names if name not in scheduled]
@@ -140,7 +140,7 @@ async def run(context: Context, command: Run, actor: Actor) -> RunResult:
     return RunResult(service=name, outcome=told[name])
 
 
-def _check_the_name_is_free(runner: ServiceRunner, command: Run, actor: Actor) -> None:
+def _check_the_name_is_free(runner: Runner, command: Run, actor: Actor) -> None:
     """Nobody takes the place of a declared service, or is told that another program is his. What
     was adopted is its owner's to replace."""
     spec = runner.declaration.spec

@@ -14,7 +14,7 @@ from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import shown_lines
 from holdfast.engine.runner.live_run import LastExit
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.secrets.redaction import redact, redact_arguments, redact_value, shown_environment
 from holdfast.vocabulary.commands.trouble import Explain
 from holdfast.vocabulary.errors import HoldfastError
@@ -54,7 +54,7 @@ async def explain(context: Context, command: Explain) -> ExplainResult:
     return ExplainResult(explanations=troubled, fine=fine, lockdown=context.authority.lockdown.now)
 
 
-def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
+def _facts(context: Context, runner: Runner, **more: Any) -> Facts:
     """What is known at once, without asking anybody."""
     from holdfast.rules.explain.explanation import Facts
 
@@ -82,18 +82,18 @@ def _facts(context: Context, runner: ServiceRunner, **more: Any) -> Facts:
         is_suppressed=_is_suppressed(context, runner),
         is_adopted=status.adopted,
         is_outdated=runner.is_outdated,
-        is_condemned=runner.is_condemned,
+        has_verdict=runner.has_verdict,
         is_retiring=runner.is_retiring,
         **more,
     )
 
 
-def _number(runner: ServiceRunner) -> int:
+def _number(runner: Runner) -> int:
     """Of the run that lives, or of the newest: one on trial beside it has a higher number."""
     return runner.run.number if runner.run is not None else runner.number
 
 
-def _is_suppressed(context: Context, runner: ServiceRunner) -> bool:
+def _is_suppressed(context: Context, runner: Runner) -> bool:
     """By the reason it was given up for, or by an alert that is still open."""
     reason = runner.reason or ""
     if "(max_restarts " in reason or "(start_retries " in reason:
@@ -101,7 +101,7 @@ def _is_suppressed(context: Context, runner: ServiceRunner) -> bool:
     return any(alert.cause == "suppressed" for alert in context.trouble.alerts.of(runner.name))
 
 
-def _short(runner: ServiceRunner, facts: Facts) -> Explanation:
+def _short(runner: Runner, facts: Facts) -> Explanation:
     from holdfast.rules.explain import explanation as rules
 
     return Explanation(
@@ -114,7 +114,7 @@ def _short(runner: ServiceRunner, facts: Facts) -> Explanation:
     )
 
 
-async def _full(context: Context, runner: ServiceRunner) -> Explanation:
+async def _full(context: Context, runner: Runner) -> Explanation:
     from holdfast.rules.explain import explanation as rules
     from holdfast.rules.sessions import started_by
 
@@ -174,7 +174,7 @@ async def _full(context: Context, runner: ServiceRunner) -> Explanation:
     )
 
 
-def _last_exit(runner: ServiceRunner, events: list[dict[str, Any]]) -> LastExit:
+def _last_exit(runner: Runner, events: list[dict[str, Any]]) -> LastExit:
     """Of the newest run that ended: a new run and a new Holdfast forget it, the history not."""
     if runner.last_exit != LastExit():
         return runner.last_exit
@@ -197,9 +197,7 @@ def _ending(last: LastExit, stage: str | None) -> LastEnding:
     )
 
 
-async def _events(
-    context: Context, runner: ServiceRunner, unknown: list[str]
-) -> list[dict[str, Any]]:
+async def _events(context: Context, runner: Runner, unknown: list[str]) -> list[dict[str, Any]]:
     from holdfast.rules.explain.happenings import DECISIVE
 
     await context.store.written(SHORT_SECONDS)
@@ -234,7 +232,7 @@ def _stage(events: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def _failed_check(runner: ServiceRunner, events: list[dict[str, Any]]) -> str | None:
+def _failed_check(runner: Runner, events: list[dict[str, Any]]) -> str | None:
     """Why a check of the run that lives failed last."""
     run_id = runner.run.run_id if runner.run is not None else None
     for event in reversed(events):
@@ -244,7 +242,7 @@ def _failed_check(runner: ServiceRunner, events: list[dict[str, Any]]) -> str | 
 
 
 async def _lines(
-    context: Context, runner: ServiceRunner, unknown: list[str]
+    context: Context, runner: Runner, unknown: list[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """The last lines of both streams, each and together, of the newest run that printed."""
     number = _number(runner)
@@ -262,7 +260,7 @@ async def _lines(
     return found[0], found[1], found[2]
 
 
-def _wanted_ports(runner: ServiceRunner, lines: list[str]) -> list[int]:
+def _wanted_ports(runner: Runner, lines: list[str]) -> list[int]:
     """The ports that its output calls taken; those that it is to have, if it could not start."""
     from holdfast.rules.explain.diagnosis import ports_in_use
 
@@ -288,14 +286,14 @@ async def _holders(context: Context, ports: list[int]) -> list[Holder]:
     return holders
 
 
-def _argv(runner: ServiceRunner) -> tuple[str, ...]:
+def _argv(runner: Runner) -> tuple[str, ...]:
     spec, overrides = runner.declaration.spec, runner.overrides
     if overrides is None or overrides.args is None:
         return spec.argv
     return (*spec.argv[: spec.command_words], *overrides.args)
 
 
-def _environment(runner: ServiceRunner) -> dict[str, str | None]:
+def _environment(runner: Runner) -> dict[str, str | None]:
     declaration, overrides = runner.declaration, runner.overrides
     environ = dict(declaration.environ) if declaration.spec.environment == "inherit" else {}
     environ.update(declaration.spec.env)
@@ -304,7 +302,7 @@ def _environment(runner: ServiceRunner) -> dict[str, str | None]:
     return shown_environment(environ)
 
 
-def _changes(context: Context, runner: ServiceRunner) -> ConfigurationChange:
+def _changes(context: Context, runner: Runner) -> ConfigurationChange:
     from holdfast.rules import plan
 
     found = context.trouble.good_runs.of(runner)
@@ -336,7 +334,7 @@ def _shown(spec: ServiceSpec, name: str) -> str | None:
     return None
 
 
-def _scheduled_in(runner: ServiceRunner) -> float | None:
+def _scheduled_in(runner: Runner) -> float | None:
     """When its schedule starts it next, if it has one."""
     following = runner.status().next_scheduled
     return max(0.0, following - time.time()) if isinstance(following, float) else None

@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast.adapters.probes import Finding
 from holdfast.app.context import Context
-from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.commands.health import HealthCheck
 from holdfast.vocabulary.results import CheckResult, HealthResult, ServiceHealth
 from holdfast.vocabulary.specs.probes import ProbeSpec
@@ -21,7 +21,7 @@ async def health_check(context: Context, command: HealthCheck) -> HealthResult:
     )
 
 
-async def _of(context: Context, runner: RestoredRunner) -> ServiceHealth:
+async def _of(context: Context, runner: Runner) -> ServiceHealth:
     checks = [_told(probe, finding) for probe, finding in await context.health.check(runner)]
     is_alive = runner.state in ALIVE and runner.run is not None and runner.run.is_up
     if not checks:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.chosen import named
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.commands.services import Pause, Resume, Signal
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.events import Kind
@@ -35,7 +35,7 @@ async def signal(context: Context, command: Signal) -> Outcomes:
         hint = "for example SIGHUP, USR1 or 15"
         raise UsageError(f'no signal "{command.signal}"', hint) from None
 
-    async def send(runner: ServiceRunner) -> Outcome:
+    async def send(runner: Runner) -> Outcome:
         message = {"do": "signal", "run_id": runner.live_run_id(), "signal": number}
         await context.link.ask({**message, "to": command.to})
         facts = {"signal": signal_name(number), "to": command.to}
@@ -46,9 +46,9 @@ async def signal(context: Context, command: Signal) -> Outcomes:
 
 
 async def _of_each(
-    runners: Sequence[ServiceRunner], act: Callable[[ServiceRunner], Awaitable[Outcome]]
+    runners: Sequence[Runner], act: Callable[[Runner], Awaitable[Outcome]]
 ) -> Outcomes:
-    async def one(runner: ServiceRunner) -> Outcome:
+    async def one(runner: Runner) -> Outcome:
         try:
             return await act(runner)
         except HoldfastError as error:

@@ -10,7 +10,7 @@ from holdfast.adapters.output import RunLines
 from holdfast.adapters.search.matching import Matcher, check_expression
 from holdfast.app.context import Context
 from holdfast.engine.output.watches import SILENCE_SECONDS, Subscription
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.logbook.covered import LineCover
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
@@ -34,7 +34,7 @@ async def wait(context: Context, command: Wait) -> WaitResult:
     return min(results, key=lambda result: (result.met, -result.seconds))
 
 
-async def _wait(context: Context, runner: ServiceRunner, command: Wait) -> WaitResult:
+async def _wait(context: Context, runner: Runner, command: Wait) -> WaitResult:
     began = time.monotonic()
     is_met, line = False, None
     try:
@@ -52,9 +52,7 @@ async def _wait(context: Context, runner: ServiceRunner, command: Wait) -> WaitR
     )
 
 
-async def _until_met(
-    context: Context, runner: ServiceRunner, condition: str
-) -> tuple[bool, str | None]:
+async def _until_met(context: Context, runner: Runner, condition: str) -> tuple[bool, str | None]:
     if condition == "running":
         return await _until(runner, (State.RUNNING,), give_up=(State.FAILED,)), None
     if condition in ("ready", "healthy"):
@@ -80,7 +78,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-async def _until_silent(context: Context, runner: ServiceRunner, seconds: float) -> bool:
+async def _until_silent(context: Context, runner: Runner, seconds: float) -> bool:
     """Until it has printed nothing for so long; a service that ended is silent."""
     subscription = context.watches.subscribe([runner.name])
     try:
@@ -95,7 +93,7 @@ async def _until_silent(context: Context, runner: ServiceRunner, seconds: float)
 
 
 async def _until(
-    runner: ServiceRunner, states: tuple[State, ...], give_up: tuple[State, ...] = ()
+    runner: Runner, states: tuple[State, ...], give_up: tuple[State, ...] = ()
 ) -> bool:
     while runner.state not in states:
         if runner.state in give_up or runner.is_removed:
@@ -104,7 +102,7 @@ async def _until(
     return True
 
 
-async def _until_judged(runner: ServiceRunner, condition: str) -> bool:
+async def _until_judged(runner: Runner, condition: str) -> bool:
     """Until its probes say so; without probes, until it runs."""
     while not is_met(runner, condition):
         if runner.state is State.FAILED or runner.is_removed:
@@ -113,7 +111,7 @@ async def _until_judged(runner: ServiceRunner, condition: str) -> bool:
     return True
 
 
-def is_met(runner: ServiceRunner, condition: str) -> bool:
+def is_met(runner: Runner, condition: str) -> bool:
     if runner.state is not State.RUNNING:
         return False
     if condition == "ready":
@@ -122,7 +120,7 @@ def is_met(runner: ServiceRunner, condition: str) -> bool:
     return known == HEALTHY or (known is None and runner.condition.is_ready is not False)
 
 
-async def _until_line(context: Context, runner: ServiceRunner, expression: str) -> str | None:
+async def _until_line(context: Context, runner: Runner, expression: str) -> str | None:
     """Read on whenever the log grew, from the start of the current run; in a silence, try the
     line that is unfinished."""
     check_expression(expression)
@@ -152,9 +150,7 @@ async def _until_line(context: Context, runner: ServiceRunner, expression: str) 
         lines.close()
 
 
-async def _either(
-    runner: ServiceRunner, subscription: Subscription, seconds: float | None = None
-) -> bool:
+async def _either(runner: Runner, subscription: Subscription, seconds: float | None = None) -> bool:
     """Whether the service changed or printed more, in time."""
     change: asyncio.Future[Any] = runner.next_change()
     more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())

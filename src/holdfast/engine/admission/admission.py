@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.runner.environment import Timer
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules.admission import conditions
-from holdfast.rules.admission.conditions import Hope, Obstacle, Provider
+from holdfast.rules.admission.conditions import Obstacle, Prospect, Provider
 from holdfast.vocabulary.specs.services import Dependency
 from holdfast.vocabulary.states import ALIVE, Desired
 
@@ -55,7 +55,7 @@ class _Waiting:
         self.runner = runner
         self.begin = begin
         self.unmet: dict[_Edge, Obstacle] = {}
-        self._counts = [0] * len(Hope)
+        self._counts = [0] * len(Prospect)
 
     def note(self, edge: _Edge, found: Obstacle | None) -> bool:
         """Take what one dependency lacks now; true if that is something else."""
@@ -63,20 +63,20 @@ class _Waiting:
         if before == found:
             return False
         if before is not None:
-            self._counts[before.hope] -= 1
+            self._counts[before.prospect] -= 1
         if found is not None:
             self.unmet[edge] = found
-            self._counts[found.hope] += 1
+            self._counts[found.prospect] += 1
         else:
             del self.unmet[edge]
         return True
 
     def clear(self) -> None:
         self.unmet.clear()
-        self._counts = [0] * len(Hope)
+        self._counts = [0] * len(Prospect)
 
-    def hope(self) -> Hope:
-        return max(hope for hope in Hope if self._counts[hope])
+    def prospect(self) -> Prospect:
+        return max(prospect for prospect in Prospect if self._counts[prospect])
 
     def words(self) -> tuple[str, ...]:
         told = tuple(found.words for found in islice(self.unmet.values(), MOST_TOLD))
@@ -84,7 +84,7 @@ class _Waiting:
         return (*told, f"{more} more") if more else told
 
 
-class Admission(Attendant):
+class Admission(RunObserver):
     """All starts that wait, and all dependencies that are declared."""
 
     def __init__(
@@ -252,7 +252,7 @@ class Admission(Attendant):
     def _decide(self, waiting: _Waiting) -> None:
         runner = waiting.runner
         if waiting.unmet:
-            runner.hold_back(waiting.words(), waiting.hope())
+            runner.hold_back(waiting.words(), waiting.prospect())
             return
         self._waiting.pop(runner.name, None)
         self._remember_seen(runner)
@@ -355,6 +355,6 @@ def facts_of(runner: Any) -> Provider:
         is_up=runner.run is not None and runner.run.is_up,
         is_wanted=runner.desired is Desired.RUNNING,
         condition=runner.condition,
-        waits=runner.hope if runner.waiting_for else None,
+        waits=runner.prospect if runner.waiting_for else None,
         reason=runner.reason,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.search.matching import SharedMatcher
 from holdfast.engine.output.watches import SILENCE_SECONDS, Watches
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.errors import HoldfastError
 
 _log = logger("awaited_lines")
@@ -23,7 +23,7 @@ Awaited = tuple[str, str]
 """A service and a pattern."""
 
 
-class AwaitedLines(Attendant):
+class AwaitedLines(RunObserver):
     """Every line that somebody waits for."""
 
     def __init__(

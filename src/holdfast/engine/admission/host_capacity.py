@@ -12,9 +12,9 @@ from typing import Any
 
 from holdfast.adapters.metrics.host import HostUsage, host_usage
 from holdfast.engine.runner.environment import Admission, Timer
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules import limits
-from holdfast.rules.admission.conditions import Hope
+from holdfast.rules.admission.conditions import Prospect
 from holdfast.rules.limits import Measured
 from holdfast.vocabulary.specs.resources import HostLimits
 from holdfast.vocabulary.specs.services import Settings
@@ -25,7 +25,7 @@ SHORTEST_SECONDS = 0.2
 """A shorter time tells nothing about processors."""
 
 
-class HostRoom(Attendant):
+class HostRoom(RunObserver):
     """Admits a start when the one behind it does and the host has room."""
 
     def __init__(
@@ -105,7 +105,7 @@ class HostRoom(Attendant):
             service.refuse(words)
         else:
             self._waiting[service.name] = (service, begin)
-            service.hold_back((f"room on this host: {words}",), Hope.TROUBLED)
+            service.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
             self._look_later()
 
     def _recheck(self) -> None:
@@ -118,7 +118,7 @@ class HostRoom(Attendant):
         self._is_due = False
         for name, (service, begin) in list(self._waiting.items()):
             if (words := self.obstacle()) is not None:
-                service.hold_back((f"room on this host: {words}",), Hope.TROUBLED)
+                service.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
                 return
             if self._waiting.pop(name, None) is not None:
                 begin()

@@ -10,7 +10,7 @@ from holdfast.engine.alerts.delivery import Deliveries, surroundings
 from holdfast.engine.alerts.good_runs import GoodRuns
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Ports
+from holdfast.engine.runner.environment import Environment
 from holdfast.engine.tasks import Tasks
 
 
@@ -23,14 +23,14 @@ class Trouble:
         bus: EventBus,
         tasks: Tasks,
         roster: Roster,
-        ports: Ports,
+        environment: Environment,
         project: str,
     ) -> None:
         self.alerts = Alerts(store, bus)
         self.deliveries = Deliveries(
-            store, self.alerts, tasks, surroundings(roster, ports, project)
+            store, self.alerts, tasks, surroundings(roster, environment, project)
         )
-        self.good_runs = GoodRuns(ports)
+        self.good_runs = GoodRuns(environment)
 
     def restore(self, kept: Mapping[str, str], meta: Mapping[str, str], last_seq: int) -> None:
         """To be called before the first event of this supervisor, in the same turn."""

@@ -21,7 +21,7 @@ from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.alerts.alerts import ALERT_KINDS, Alerts, alert_of
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import ENVIRON
-from holdfast.engine.runner.environment import Clock, Ports
+from holdfast.engine.runner.environment import Clock, Environment
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.rules.alerts import delivery, notices
 from holdfast.rules.alerts.delivery import Memory
@@ -56,7 +56,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     project: str
 
 
-def surroundings(roster: Roster, ports: Ports, project: str) -> Surroundings:
+def surroundings(roster: Roster, environment: Environment, project: str) -> Surroundings:
     def spec_of(name: str) -> ServiceSpec | None:
         runner = roster.runners.get(name)
         return None if runner is None else runner.declaration.spec
@@ -66,7 +66,7 @@ def surroundings(roster: Roster, ports: Ports, project: str) -> Surroundings:
         keys = [ENVIRON + it.declaration.environ_key for it in roster.runners.values()]
         return keys[-1] if keys else None
 
-    return Surroundings(spec_of, environ_key, ports.random, ports.clock, project)
+    return Surroundings(spec_of, environ_key, environment.random, environment.clock, project)
 
 
 class Deliveries:

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.engine.runner.environment import Ports, Timer
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State
 
@@ -31,11 +31,11 @@ class Good(msgspec.Struct, frozen=True, kw_only=True):
     """What it was started with; None: the present declaration."""
 
 
-class GoodRuns(Attendant):
+class GoodRuns(RunObserver):
     """Remembers the last good run of every service."""
 
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         self._good: dict[str, Good] = {}
         self._kept: dict[str, str] = {}
         self._timers: dict[str, Timer] = {}
@@ -63,14 +63,14 @@ class GoodRuns(Attendant):
         run = runner.run
         if run is None:
             return
-        age = self._ports.clock.monotonic() - run.started_mono
+        age = self._environment.clock.monotonic() - run.started_mono
         wait = max(0.0, runner.declaration.spec.restart.reset_after - age)
 
         def lasted() -> None:
             if runner.run is run and not run.main_gone:
                 self._mark(runner)
 
-        self._timers[runner.name] = self._ports.call_later(wait, lasted)
+        self._timers[runner.name] = self._environment.call_later(wait, lasted)
 
     def run_over(self, runner: Any) -> None:
         self._cancel(runner.name)
@@ -101,13 +101,13 @@ class GoodRuns(Attendant):
         self._declared.pop(runner.name, None)
         if self._good.pop(runner.name, None) is not None:
             self._kept.pop(runner.name, None)
-            self._ports.keeper.keep(KEPT + runner.name, None)
+            self._environment.keeper.keep(KEPT + runner.name, None)
 
     def _mark(self, runner: Any) -> None:
         declared = runner.declaration.spec
         spec = getattr(runner, "launched", None) or declared
         self._declared[runner.name] = declared
-        good = Good(run=runner.number, at=self._ports.clock.time(), spec=spec)
+        good = Good(run=runner.number, at=self._environment.clock.time(), spec=spec)
         self._remember(runner.name, good, declared)
 
     def _remember(self, name: str, good: Good, declared: ServiceSpec) -> None:
@@ -117,7 +117,7 @@ class GoodRuns(Attendant):
         text = msgspec.json.encode(good).decode()
         if self._kept.get(name) != text:
             self._kept[name] = text
-            self._ports.keeper.keep(KEPT + name, text)
+            self._environment.keeper.keep(KEPT + name, text)
 
     def _cancel(self, name: str) -> None:
         timer = self._timers.pop(name, None)

@@ -20,9 +20,9 @@ from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.gate.http_door import SOCKET, HttpDoor
 from holdfast.engine.gate.listeners import Listeners
 from holdfast.engine.runner.declaration import Declaration
-from holdfast.engine.runner.environment import Open, Ports
-from holdfast.engine.runner.observers import Attendants
-from holdfast.engine.runner.restored_runner import RestoredRunner
+from holdfast.engine.runner.environment import AdmitAll, Environment
+from holdfast.engine.runner.observers import RunObservers
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.survivors import Survivors, unknown_exit
 from holdfast.vocabulary.errors import HoldfastError
@@ -56,7 +56,7 @@ class Gate:
 
     def __init__(
         self,
-        ports: Ports,
+        environment: Environment,
         listeners: Listeners,
         door: HttpDoor,
         *,
@@ -64,7 +64,7 @@ class Gate:
         new_future: NewFuture,
         survivors: Survivors,
     ) -> None:
-        self._ports = replace(ports, admission=Open(), attendants=Attendants())
+        self._environment = replace(environment, admission=AdmitAll(), observers=RunObservers())
         self._listeners = listeners
         self.line_socket = ""
         self.relay_socket = ""
@@ -79,7 +79,7 @@ class Gate:
         self._is_left_out = False
         self._unopened = ""
         self._is_ending = False
-        self._runner: RestoredRunner | None = None
+        self._runner: Runner | None = None
         self._left_over: dict[str, Any] | None = None
         self._left_behind: list[OpenRun] = []
         self._foreign: set[str] = set()
@@ -104,7 +104,7 @@ class Gate:
         }
         gone = [it["run_id"] for it in facts.get("exits") or () if it["service"] == NAME]
         for run_id in gone:
-            self._ports.recorder.forget(run_id)
+            self._environment.recorder.forget(run_id)
         return {**facts, **rest}
 
     def leave_behind(self, runs: list[OpenRun]) -> None:
@@ -145,7 +145,7 @@ class Gate:
             return False
         if self._runner is None or notice["run_id"] in self._foreign:
             if notice["notice"] == "exit":
-                self._ports.recorder.run_ended(notice, None, _LEFT)
+                self._environment.recorder.run_ended(notice, None, _LEFT)
         elif notice["notice"] == "exit":
             self._runner.on_exit(notice)
         elif notice["notice"] == "ended":
@@ -177,7 +177,7 @@ class Gate:
         self._open_mcp()
         if self._runner is None and self._left_over is None:
             # Its imports would take the time of the services that are being started.
-            self._ports.call_later(START_AFTER_SECONDS, self._begin_late)
+            self._environment.call_later(START_AFTER_SECONDS, self._begin_late)
         else:
             self._run(wanted)
 
@@ -195,7 +195,7 @@ class Gate:
             if await self._survivors.end(run):
                 has_lived = True
             else:
-                self._ports.recorder.run_ended(unknown_exit(run), None, _LEFT)
+                self._environment.recorder.run_ended(unknown_exit(run), None, _LEFT)
         return has_lived
 
     def _open_mcp(self) -> None:
@@ -221,9 +221,9 @@ class Gate:
                 self._runner.restart(wait=False)
                 return
         else:
-            self._runner = RestoredRunner(
+            self._runner = Runner(
                 declaration,
-                self._ports,
+                self._environment,
                 new_future=self._new_future,
                 on_failed=lambda _: _log.error("the gate has failed for good"),
             )

@@ -14,9 +14,9 @@ from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
 from holdfast.engine.health.probe_watch import Prober
 from holdfast.engine.health.run_health import RunHealth, probes_of
-from holdfast.engine.runner.environment import Ports
-from holdfast.engine.runner.observers import Attendant
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.states import ALIVE, State
@@ -27,11 +27,11 @@ MOST_METRICS = 100
 OnMetric = Callable[[str, str, float], None]
 
 
-class HealthMonitor(Attendant):
+class HealthMonitor(RunObserver):
     """The probes of every live run."""
 
-    def __init__(self, ports: Ports, prober: Prober) -> None:
-        self._ports = ports
+    def __init__(self, environment: Environment, prober: Prober) -> None:
+        self._environment = environment
         self._prober = prober
         self._live: dict[str, RunHealth] = {}
         self._trials: dict[str, RunHealth] = {}
@@ -41,31 +41,31 @@ class HealthMonitor(Attendant):
 
     # What happens to runs
 
-    def run_began(self, runner: ServiceRunner) -> None:
+    def run_began(self, runner: Runner) -> None:
         self._end(runner.name)
         spec = runner.launched or runner.declaration.spec
         if probes_of(runner) or spec.notify is not None:
-            self._live[runner.name] = live = RunHealth(runner, self._ports, self._prober)
+            self._live[runner.name] = live = RunHealth(runner, self._environment, self._prober)
             if runner.state is State.PAUSED:
                 live.pause()
             live.begin()
         else:
             runner.judge(Condition())
 
-    def run_over(self, runner: ServiceRunner) -> None:
+    def run_over(self, runner: Runner) -> None:
         self._end(runner.name)
 
-    def trial_began(self, overlap: Any) -> None:
+    def candidate_began(self, overlap: Any) -> None:
         """Ask the same of a run on trial; what is known of it goes on with it."""
         if overlap.launched.probes or overlap.launched.notify is not None:
-            self._trials[overlap.name] = live = RunHealth(overlap, self._ports, self._prober)
+            self._trials[overlap.name] = live = RunHealth(overlap, self._environment, self._prober)
             live.begin()
 
-    def trial_over(self, overlap: Any) -> None:
+    def candidate_over(self, overlap: Any) -> None:
         if (live := self._trials.pop(overlap.name, None)) is not None:
             live.end()
 
-    def changed(self, runner: ServiceRunner) -> None:
+    def changed(self, runner: Runner) -> None:
         live = self._live.get(runner.name)
         if live is not None:
             if runner.state is State.PAUSED:
@@ -73,7 +73,7 @@ class HealthMonitor(Attendant):
             else:
                 live.resume()
 
-    def declared(self, runner: ServiceRunner) -> None:
+    def declared(self, runner: Runner) -> None:
         """Other probes apply to the run that lives."""
         live = self._live.get(runner.name)
         probes = probes_of(runner)
@@ -82,7 +82,7 @@ class HealthMonitor(Attendant):
         if is_alive and not is_same and runner.state in ALIVE:
             self.run_began(runner)
 
-    def removed(self, runner: ServiceRunner) -> None:
+    def removed(self, runner: Runner) -> None:
         self._end(runner.name)
         self._metrics.pop(runner.name, None)
 
@@ -93,7 +93,7 @@ class HealthMonitor(Attendant):
 
     # What services say
 
-    def hear(self, runner: ServiceRunner, message: Message) -> None:
+    def hear(self, runner: Runner, message: Message) -> None:
         trial = self._trials.get(runner.name)
         is_trial = trial is not None and trial.runner is runner
         live = trial if is_trial else self._live.get(runner.name)
@@ -107,7 +107,7 @@ class HealthMonitor(Attendant):
 
     # Asked out of turn
 
-    async def check(self, runner: ServiceRunner) -> list[tuple[ProbeSpec, Finding]]:
+    async def check(self, runner: Runner) -> list[tuple[ProbeSpec, Finding]]:
         """Ask every probe of the live run now; nothing of it counts."""
         live = self._live.get(runner.name)
         if live is None:

@@ -20,17 +20,17 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import notify
 from holdfast.adapters.probes.notify import Message, Sender
 from holdfast.engine.runner.live_run import LiveRun
-from holdfast.engine.runner.observers import Attendant
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.system import process_identity
 
 SOCKET, PIPE, PIPE_END, HEARD = "notify:", "ready:", "ready-end:", "heard:"
 _log = logger("notify")
 
-Hear = Callable[[ServiceRunner, Message], None]
+Hear = Callable[[Runner, Message], None]
 
 
-class NotifySockets(Attendant):
+class NotifySockets(RunObserver):
     """The sockets and pipes of all services that have one."""
 
     def __init__(
@@ -44,14 +44,14 @@ class NotifySockets(Attendant):
         self._sockets: dict[str, socket.socket] = {}
         self._pipes: dict[str, int] = {}
         """By the run that writes into them: a newline of one run never counts for another."""
-        self._runners: dict[str, ServiceRunner] = {}
+        self._runners: dict[str, Runner] = {}
         self._trials: dict[str, Any] = {}
         self._refused: set[str] = set()
         self._has_spares = False
 
     # The service
 
-    def spawning(self, runner: ServiceRunner, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
         """Tell the run where it can say how it is."""
         spec, name = runner.declaration.spec, runner.name
         if spec.notify is None:
@@ -71,7 +71,7 @@ class NotifySockets(Attendant):
             self._link.hold(PIPE_END + run_id, theirs)
             message["ready_fd"] = {"name": PIPE_END + run_id, "fd": spec.notify.fd}
 
-    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
         """The same for a second run, which is told apart by who speaks."""
         if overlap.launched.notify is None:
             return
@@ -81,15 +81,15 @@ class NotifySockets(Attendant):
         if own is not None:
             self._runners[overlap.name] = own
 
-    def trial_began(self, overlap: Any) -> None:
+    def candidate_began(self, overlap: Any) -> None:
         if overlap.name in self._trials:
             self._attend(overlap.name)
 
-    def trial_over(self, overlap: Any) -> None:
+    def candidate_over(self, overlap: Any) -> None:
         self._trials.pop(overlap.name, None)
         self._close_pipe(overlap.run.run_id)
 
-    def run_began(self, runner: ServiceRunner) -> None:
+    def run_began(self, runner: Runner) -> None:
         spec = runner.launched or runner.declaration.spec
         if spec.notify is not None:
             self._runners[runner.name] = runner
@@ -98,7 +98,7 @@ class NotifySockets(Attendant):
         else:
             self.removed(runner)
 
-    def run_over(self, runner: ServiceRunner) -> None:
+    def run_over(self, runner: Runner) -> None:
         if runner.run is not None:
             self._close_pipe(runner.run.run_id)
 
@@ -114,7 +114,7 @@ class NotifySockets(Attendant):
             self._hear_noted(name)
             self._attend(name)
 
-    def removed(self, runner: ServiceRunner) -> None:
+    def removed(self, runner: Runner) -> None:
         name = runner.name
         if self._runners.pop(name, None) is None:
             return
@@ -211,9 +211,7 @@ class NotifySockets(Attendant):
         for _, run in speakers[-1:]:
             self._refuse(name, run, sender)
 
-    def _hear_later(
-        self, runner: ServiceRunner, run: LiveRun, data: bytes, sender: Sender | None
-    ) -> None:
+    def _hear_later(self, runner: Runner, run: LiveRun, data: bytes, sender: Sender | None) -> None:
         if runner.run is not run or run.main_gone:
             return
         if run.pid is None:

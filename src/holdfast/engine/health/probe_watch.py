@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.adapters.probes import Finding
 from holdfast.engine.runner.environment import Timer
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules import health
 from holdfast.rules.health import Plan, Tally
 from holdfast.vocabulary.specs.probes import ProbeSpec
@@ -32,7 +32,7 @@ class Inquiry(Protocol):
 
 
 class Prober(Protocol):
-    def open(self, runner: ServiceRunner, probe: ProbeSpec, on_told: Callable[[], None]) -> Inquiry:
+    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Inquiry:
         """`on_told` is called when there is something to ask for before its time."""
 
 

@@ -21,7 +21,7 @@ from holdfast.adapters.search.matching import SharedMatcher
 from holdfast.engine.health.probe_watch import Inquiry, Then
 from holdfast.engine.output.watches import Watches
 from holdfast.engine.runner.declaration import ENVIRON
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.specs.probes import (
@@ -60,7 +60,7 @@ class Probing:
         self.connections = asyncio.Semaphore(MOST_CONNECTIONS)
         self._threads = ThreadPoolExecutor(2, "probe")
 
-    def open(self, runner: ServiceRunner, probe: ProbeSpec, on_told: Callable[[], None]) -> Inquiry:
+    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Inquiry:
         match probe.target:
             case HttpTarget() as target:
                 return _Http(self, probe, target)
@@ -173,7 +173,7 @@ class _Tcp(_Question):
 
 class _Exec(_Question):
     def __init__(
-        self, probing: Probing, probe: ProbeSpec, target: ExecTarget, runner: ServiceRunner
+        self, probing: Probing, probe: ProbeSpec, target: ExecTarget, runner: Runner
     ) -> None:
         super().__init__(probing, probe)
         self._target = target
@@ -205,7 +205,7 @@ class _RecentLine(_Question):
     """At least one line in each interval."""
 
     def __init__(
-        self, probing: Probing, probe: ProbeSpec, target: LogTarget, runner: ServiceRunner
+        self, probing: Probing, probe: ProbeSpec, target: LogTarget, runner: Runner
     ) -> None:
         from holdfast.adapters.probes.log import RecentSearch
 
@@ -236,7 +236,7 @@ class _LineOfRun:
         self,
         probing: Probing,
         target: LogTarget,
-        runner: ServiceRunner,
+        runner: Runner,
         on_told: Callable[[], None],
     ) -> None:
         from holdfast.adapters.probes.log import RunSearch

@@ -12,8 +12,8 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
 from holdfast.engine.health.probe_watch import Prober, Then, Watch
-from holdfast.engine.runner.environment import Ports, Timer
-from holdfast.engine.runner.service_runner import ServiceRunner
+from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import health
 from holdfast.rules.health import Condition, Tally
@@ -29,17 +29,17 @@ _log = logger("health")
 class RunHealth:
     """What is asked of one run, and what is known."""
 
-    def __init__(self, runner: ServiceRunner, ports: Ports, prober: Prober) -> None:
+    def __init__(self, runner: Runner, environment: Environment, prober: Prober) -> None:
         assert runner.run is not None
         self.runner = runner
         self.run = runner.run
         self.probes = probes_of(runner)
-        self._ports = ports
+        self._environment = environment
         self._said = runner.condition.said
         self._said_timer: Timer | None = None
         self._is_over = self._is_paused = self._is_stopping = False
         self._has_said_ready = False
-        self._last_sign = ports.clock.monotonic()
+        self._last_sign = environment.clock.monotonic()
         self.watches = [
             Watch(probe, health.resumed(probe, runner.condition))
             for probe in self.probes
@@ -114,7 +114,11 @@ class RunHealth:
                 if watch.is_watchdog:
                     self._last_sign = now
                 watch.plan = health.first(
-                    watch.probe, now, self._ports.random(), age=age, has_passed=watch.has_passed
+                    watch.probe,
+                    now,
+                    self._environment.random(),
+                    age=age,
+                    has_passed=watch.has_passed,
                 )
                 self._arm(watch)
                 watch.inquiry.begin()
@@ -123,7 +127,7 @@ class RunHealth:
         watch.cancel()
         if not self._is_over and not self._is_paused:
             seconds = max(0.0, watch.plan.due - self._now())
-            watch.timer = self._ports.call_later(seconds, lambda: self._ask(watch))
+            watch.timer = self._environment.call_later(seconds, lambda: self._ask(watch))
 
     def _ask(self, watch: Watch) -> None:
         watch.cancel()
@@ -153,7 +157,7 @@ class RunHealth:
             probe,
             plan,
             self._now(),
-            self._ports.random(),
+            self._environment.random(),
             has_passed=watch.has_passed,
             is_first_pass=is_first_pass,
         )
@@ -222,7 +226,7 @@ class RunHealth:
         if message.status is not None and message.status != self._said:
             self._said = message.status or None
             if self._said_timer is None:
-                self._said_timer = self._ports.call_later(SAID_SECONDS, self._pass_on)
+                self._said_timer = self._environment.call_later(SAID_SECONDS, self._pass_on)
         if message.is_stopping:
             self._is_stopping = True
         if message.extend_seconds is not None:
@@ -252,7 +256,7 @@ class RunHealth:
             elif "readiness" in watch.probe.roles and watch.tally.verdict is not None:
                 why = "it says that it " + ("stops" if message.is_stopping else "reloads")
                 watch.tally, watch.has_passed = Tally(), False
-                watch.plan = health.first(watch.probe, self._now(), self._ports.random())
+                watch.plan = health.first(watch.probe, self._now(), self._environment.random())
                 self._arm(watch)
                 self._judge(watch, Finding(False, why))
 
@@ -301,10 +305,10 @@ class RunHealth:
     # Small things
 
     def _now(self) -> float:
-        return self._ports.clock.monotonic()
+        return self._environment.clock.monotonic()
 
     def _event(self, kind: Kind, **data: Any) -> None:
-        self._ports.recorder.event(kind, self.runner.name, self.run.run_id, **data)
+        self._environment.recorder.event(kind, self.runner.name, self.run.run_id, **data)
 
     def _tell(self, kind: Kind, watch: Watch, finding: Finding, **facts: Any) -> None:
         untold = {"untold": watch.untold} if watch.untold else {}
@@ -326,7 +330,7 @@ class RunHealth:
             _log.debug("Service health check passed: %s", finding.reason, extra=facts)
 
 
-def probes_of(runner: ServiceRunner) -> tuple[ProbeSpec, ...]:
+def probes_of(runner: Runner) -> tuple[ProbeSpec, ...]:
     """What is asked of the live run: what is declared now, unless that needs other ways to speak
     than the run was started with."""
     declared = runner.declaration.spec

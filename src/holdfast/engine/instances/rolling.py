@@ -110,7 +110,7 @@ class Rolling:
     async def _one(self, runner: Any, ready_seconds: float) -> Outcome:
         spec = runner.declaration.spec
         if spec.overlap and runner.state is State.RUNNING:
-            outcome: Outcome = await runner.relieve(ready_seconds=ready_seconds)
+            outcome: Outcome = await runner.replace_run(ready_seconds=ready_seconds)
             return outcome
         future: asyncio.Future[Outcome] = runner.restart(wait=True)
         # Ending takes its grace, staying up its start_seconds; what is left is readiness.

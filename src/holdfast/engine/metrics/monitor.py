@@ -18,7 +18,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.metrics.sampler import Errand, Observation, Seen
 from holdfast.engine.metrics.tallies import Tallies
 from holdfast.engine.runner.environment import Clock, Recorder, Timer
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import limits
 from holdfast.rules.limits import Breach, Standing, Use
@@ -59,7 +59,7 @@ class Gauge:
         return self.finished.plus(self.usage.totals) if self.usage is not None else self.finished
 
 
-class ResourceMonitor(Attendant):
+class ResourceMonitor(RunObserver):
     """The numbers of all services."""
 
     def __init__(
@@ -260,7 +260,7 @@ class ResourceMonitor(Attendant):
             case _ if limit == "memory" and "memory" in runner.declaration.spec.recovery:
                 recover(runner, "memory", reason)
             case _:
-                runner.condemn(limit, reason, 0.0)
+                runner.end_as_failure(limit, reason, 0.0)
 
     def _await_timeout(self, gauge: Gauge) -> None:
         self._cancel(gauge)

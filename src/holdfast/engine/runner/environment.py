@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
-from holdfast.engine.runner.observers import Attendants
+from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.workflows import RecoverySpec
 
@@ -76,7 +76,7 @@ class Admission(Protocol):
         """It is not to be started any more."""
 
 
-class Open:
+class AdmitAll:
     """Everybody may start at once."""
 
     def admit(self, service: Any, begin: Callable[[], None]) -> None:
@@ -99,12 +99,12 @@ class NoRemedies:
         """Nothing is run."""
 
 
-class Ports(msgspec.Struct, frozen=True):
+class Environment(msgspec.Struct, frozen=True):
     keeper: Keeper
     recorder: Recorder
     clock: Clock
     random: Callable[[], float]
     call_later: Callable[[float, Callable[[], None]], Timer]
     admission: Admission
-    attendants: Attendants
+    observers: RunObservers
     remedies: Remedies = NoRemedies()

@@ -1,6 +1,6 @@
 """Who accompanies the runs of services: monitors of health, resources, files, schedules.
 
-An attendant is told what happens to a runner, in the turn in which it happens, and may call
+An observer is told what happens to a runner, in the turn in which it happens, and may call
 its methods later. It never changes a state itself.
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from holdfast.adapters.own_log import logger
 
-_log = logger("attendants")
+_log = logger("observers")
 
 
-class Attendant:
+class RunObserver:
     """Told of every service; does nothing unless it says so."""
 
     def spawning(self, runner: Any, message: dict[str, Any]) -> None:
@@ -26,13 +26,13 @@ class Attendant:
     def run_over(self, runner: Any) -> None:
         """The run is being ended, or its main process is gone; may come twice."""
 
-    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+    def candidate_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
         """A second run is about to be asked for, beside the one that lives."""
 
-    def trial_began(self, overlap: Any) -> None:
+    def candidate_began(self, overlap: Any) -> None:
         """It has its process, and is to prove itself."""
 
-    def trial_over(self, overlap: Any) -> None:
+    def candidate_over(self, overlap: Any) -> None:
         """It took the place of the other one (`run_began` follows), or it has to go."""
 
     def changed(self, runner: Any) -> None:
@@ -45,20 +45,20 @@ class Attendant:
         """It is forgotten."""
 
 
-HOOKS = tuple(name for name in vars(Attendant) if not name.startswith("_"))
+HOOKS = tuple(name for name in vars(RunObserver) if not name.startswith("_"))
 
 
-class Attendants:
-    """All attendants; a fault of one reaches neither the runner nor the others."""
+class RunObservers:
+    """All observers; a fault of one reaches neither the runner nor the others."""
 
     def __init__(self) -> None:
         self._told: dict[str, list[Callable[..., None]]] = {hook: [] for hook in HOOKS}
 
-    def add(self, attendant: Attendant) -> None:
+    def add(self, observer: RunObserver) -> None:
         """From now on it is told of what it wants to know; every start passes here."""
         for hook in HOOKS:
-            if getattr(type(attendant), hook) is not getattr(Attendant, hook):
-                self._told[hook].append(getattr(attendant, hook))
+            if getattr(type(observer), hook) is not getattr(RunObserver, hook):
+                self._told[hook].append(getattr(observer, hook))
 
     def spawning(self, runner: Any, message: dict[str, Any]) -> None:
         self._tell("spawning", runner, message)
@@ -69,14 +69,14 @@ class Attendants:
     def run_over(self, runner: Any) -> None:
         self._tell("run_over", runner)
 
-    def trial_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
-        self._tell("trial_spawning", overlap, message)
+    def candidate_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
+        self._tell("candidate_spawning", overlap, message)
 
-    def trial_began(self, overlap: Any) -> None:
-        self._tell("trial_began", overlap)
+    def candidate_began(self, overlap: Any) -> None:
+        self._tell("candidate_began", overlap)
 
-    def trial_over(self, overlap: Any) -> None:
-        self._tell("trial_over", overlap)
+    def candidate_over(self, overlap: Any) -> None:
+        self._tell("candidate_over", overlap)
 
     def changed(self, runner: Any) -> None:
         self._tell("changed", runner)

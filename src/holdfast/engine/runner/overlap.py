@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.engine.runner import exits
 from holdfast.engine.runner.declaration import Declaration, spawn_message
-from holdfast.engine.runner.environment import Ports, Reply, Timer
+from holdfast.engine.runner.environment import Environment, Reply, Timer
 from holdfast.engine.runner.live_run import LiveRun
 from holdfast.rules import health
 from holdfast.rules.health import Condition
@@ -44,12 +44,12 @@ def leaving(kept: dict[str, str], service: str) -> str | None:
 class Overlap:
     """Two runs of one service, for a while."""
 
-    def __init__(self, runner: RelievedRunner, ports: Ports, run: LiveRun) -> None:
+    def __init__(self, runner: RelievedRunner, environment: Environment, run: LiveRun) -> None:
         self.runner = runner
         self.run = run
         """The second run: the one on trial, or the one that is being ended."""
         self.is_ending = False
-        self._ports = ports
+        self._environment = environment
         self._is_end_asked = False
         self._has_stayed = False
         self._is_proven = False
@@ -78,8 +78,10 @@ class Overlap:
         run = self.run
         message = spawn_message(self.declaration, None, run.run_id, run.number)
         self._keep(run)
-        self._ports.attendants.trial_spawning(self, message)
-        self._ports.keeper.request(message, lambda reply: self._on_spawned(reply, ready_seconds))
+        self._environment.observers.candidate_spawning(self, message)
+        self._environment.keeper.request(
+            message, lambda reply: self._on_spawned(reply, ready_seconds)
+        )
         self._tell("begun", number=run.number)
         return self.future
 
@@ -94,7 +96,9 @@ class Overlap:
         run.pid, run.start_time = reply["pid"], reply.get("start_time")
         run.started_at = reply.get("started_at") or run.started_at
         run.enforced = frozenset(reply.get("enforced") or ())
-        self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
+        self._environment.recorder.run_started(
+            run.as_open(self.name, self._environment.keeper.boot_id)
+        )
         facts = {"pid": run.pid, "number": run.number, "restarted": True, "beside": True}
         self._event(Kind.PROCESS_STARTED, run, **facts)
         if self.is_ending:
@@ -102,10 +106,12 @@ class Overlap:
             return
         seconds = self.launched.start_seconds
         self._timers = [
-            self._ports.call_later(seconds, self._stayed_up),
-            self._ports.call_later(seconds + ready_seconds, lambda: self._late(ready_seconds)),
+            self._environment.call_later(seconds, self._stayed_up),
+            self._environment.call_later(
+                seconds + ready_seconds, lambda: self._late(ready_seconds)
+            ),
         ]
-        self._ports.attendants.trial_began(self)
+        self._environment.observers.candidate_began(self)
 
     # What is said of the run on trial
 
@@ -116,7 +122,7 @@ class Overlap:
     def tell_unready(self, reason: str) -> None:
         self.fail(f"not ready: {reason}")
 
-    def condemn(self, cause: str, reason: str, grace: float | None = None) -> bool:
+    def end_as_failure(self, cause: str, reason: str, grace: float | None = None) -> bool:
         self.fail(reason)
         return True
 
@@ -135,7 +141,7 @@ class Overlap:
         is_ready = condition.is_started is not False and condition.is_ready is not False
         if self._has_stayed and is_ready and not self.is_ending:
             self._is_proven = True
-            self.runner.promote_trial()
+            self.runner.promote_candidate()
 
     # Taking the place
 
@@ -146,7 +152,7 @@ class Overlap:
     def promoted(self, old: LiveRun | None) -> None:
         """Its run is the service's own now; what was is to go."""
         self._cancel_timers()
-        self._ports.attendants.trial_over(self)
+        self._environment.observers.candidate_over(self)
         self._tell("promoted", number=self.run.number, pid=self.run.pid)
         self.is_ending = True
         if old is None:
@@ -174,7 +180,7 @@ class Overlap:
         if not was_ending:
             self._failure = self._failure or "a later request ended the new run"
             self._cancel_timers()
-            self._ports.attendants.trial_over(self)
+            self._environment.observers.candidate_over(self)
         if self.run.pid is not None and (not was_ending or grace is not None):
             self._end(grace)
 
@@ -193,7 +199,7 @@ class Overlap:
             return
         run.main_gone, run.is_empty = True, bool(facts.get("empty", True))
         understood = exits.understand(self.launched, facts)
-        exits.record(self._ports.recorder, facts, understood, None)
+        exits.record(self._environment.recorder, facts, understood, None)
         self.fail(understood.reason)
         if run.is_empty and not self._is_end_asked:
             self._gone()
@@ -213,7 +219,7 @@ class Overlap:
         message: dict[str, Any] = {"do": "end", "run_id": run.run_id}
         if grace is not None:
             message["grace"] = grace
-        self._ports.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
+        self._environment.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
 
     def _on_end_reply(self, run: LiveRun, reply: Reply) -> None:
         if reply.get("ok") or self.run is not run or self.runner.overlap is not self:
@@ -221,14 +227,14 @@ class Overlap:
         # The keeper no longer has it: its exit notice came before this reply, or never will.
         self._is_end_asked = False
         if not run.main_gone:
-            clock = self._ports.clock
+            clock = self._environment.clock
             self.on_exit(run.unknown_exit(self.name, clock.time(), clock.monotonic()))
         elif run.is_empty:
             self._gone()
 
     def _gone(self) -> None:
         self._cancel_timers()
-        self._ports.keeper.keep(KEPT + self.name, None)
+        self._environment.keeper.keep(KEPT + self.name, None)
         self.runner.second_gone(self)
         self._answer()
 
@@ -245,7 +251,7 @@ class Overlap:
 
     def _keep(self, going: LiveRun) -> None:
         word = msgspec.json.encode({"leaving": going.run_id}).decode()
-        self._ports.keeper.keep(KEPT + self.name, word)
+        self._environment.keeper.keep(KEPT + self.name, word)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:
@@ -256,11 +262,11 @@ class Overlap:
         self._event(Kind.OVERLAP, self.run, step=step, **facts)
 
     def _event(self, kind: Kind, run: LiveRun, **data: Any) -> None:
-        self._ports.recorder.event(kind, self.name, run.run_id, **data)
+        self._environment.recorder.event(kind, self.name, run.run_id, **data)
 
 
-def second_run(runner: RelievedRunner, ports: Ports) -> LiveRun:
+def second_run(runner: RelievedRunner, environment: Environment) -> LiveRun:
     """A run with the next number; the service's own stays the newest that others see."""
     runner.number += 1
-    clock = ports.clock
+    clock = environment.clock
     return LiveRun(new_run_id(), runner.number, clock.time(), clock.monotonic())

@@ -33,10 +33,10 @@ class Redeclared(RunEndings):
         if self.state is State.BACKOFF and spec.restart_policy == "never":
             self._cancel_timer()
             self._move(Cause.GIVEN_UP)
-            self._keep_word(self.state.value)
+            self._publish_desired(self.state.value)
         if run is not None and (spec.stop, spec.log) != (before.stop, before.log):
             adjust = {"do": "adjust", "run_id": run.run_id, **recording(spec)}
-            self._ports.keeper.request(adjust, lambda reply: None)
+            self._environment.keeper.request(adjust, lambda reply: None)
         if run is not None and not run.main_gone:
             self._renew_timers(run, before)
         return self.is_outdated
@@ -44,14 +44,14 @@ class Redeclared(RunEndings):
     def await_time(self) -> None:
         """Want it at the times of its schedule; what runs goes on, and so does a stop."""
         is_off = self.run is None or self.desired is Desired.STOPPED
-        self.desired, self.stays_off = Desired.RUNNING, False
+        self.desired, self.stopped_by_hand = Desired.RUNNING, False
         if is_off and self.state not in ALIVE:
             # Not `running`: it would be started at once, after a stop or by a new supervisor.
-            self._keep_word(State.PENDING.value)
+            self._publish_desired(State.PENDING.value)
         self.save()
 
     def _renew_timers(self, run: LiveRun, before: ServiceSpec) -> None:
-        spec, age = self.declaration.spec, self._ports.clock.monotonic() - run.started_mono
+        spec, age = self.declaration.spec, self._environment.clock.monotonic() - run.started_mono
         is_waiting = self.state is State.STARTING and run.pid is not None and not self._has_stayed
         if is_waiting and spec.start_seconds != before.start_seconds:
             self._await_stay(run, spec.start_seconds - age)

@@ -30,15 +30,15 @@ class RelievedRunner(ServiceRunner):
 
     # Requests
 
-    def relieve(self, *, ready_seconds: float) -> asyncio.Future[Outcome]:
+    def replace_run(self, *, ready_seconds: float) -> asyncio.Future[Outcome]:
         """Start a new run beside the live one, and end that when the new one is ready."""
         if self.overlap is not None:
-            return self._answers.at_once(self.outcome("failed", "a restart of it is under way"))
+            return self._waiters.at_once(self.outcome("failed", "a restart of it is under way"))
         if self.state is not State.RUNNING or self.is_retiring:
             reason = f"it is {self.state.value}, so there is nothing to relieve"
-            return self._answers.at_once(self.outcome("failed", reason))
+            return self._waiters.at_once(self.outcome("failed", reason))
         self._want(Desired.RUNNING)
-        self.overlap = Overlap(self, self._ports, second_run(self, self._ports))
+        self.overlap = Overlap(self, self._environment, second_run(self, self._environment))
         future = self.overlap.begin(ready_seconds)
         self.save()
         return future
@@ -58,16 +58,16 @@ class RelievedRunner(ServiceRunner):
         self.overlap.end(grace)
         if self.run is not None:
             return super().stop(grace=grace, because=because, by_hand=by_hand)
-        future = self._answers.await_stop()
+        future = self._waiters.await_stop()
         super().stop(grace=grace, because=because, by_hand=by_hand)
         return future
 
     # The run on trial
 
     def new_future(self) -> asyncio.Future[Any]:
-        return self._answers.new_future()
+        return self._waiters.new_future()
 
-    def promote_trial(self) -> None:
+    def promote_candidate(self) -> None:
         """The run on trial is ready: it takes the place of the service's own."""
         overlap, old = self.overlap, self.run
         assert overlap is not None
@@ -76,12 +76,12 @@ class RelievedRunner(ServiceRunner):
         elif old is not None and self.state in (State.RUNNING, State.PAUSED):
             if self.state is State.PAUSED:
                 self._move(Cause.RESUME)
-            self._ports.attendants.run_over(self)
+            self._environment.observers.run_over(self)
             self._take_run(overlap)
             overlap.promoted(old)
-            self._ports.attendants.run_began(self)
-            self._answers.changed()
-            self._ports.attendants.changed(self)
+            self._environment.observers.run_began(self)
+            self._waiters.changed()
+            self._environment.observers.changed(self)
 
     def second_gone(self, overlap: Overlap) -> None:
         """No process of the second run is left."""
@@ -92,15 +92,15 @@ class RelievedRunner(ServiceRunner):
         if report is not None:
             self._tree_gone(report)
         elif self.run is None and self.state is not State.STOPPING:
-            self._answers.stopped(self.outcome("stopped"))
+            self._waiters.stopped(self.outcome("stopped"))
             if self._is_due and self.desired is Desired.RUNNING:
                 self._begin(again=self.state is State.BACKOFF)
 
     def adopt_second(self, run: dict[str, Any]) -> None:
         """Of two runs that an earlier supervisor left, end the one that is not to stay."""
-        second = LiveRun.of(run, self._ports.clock.monotonic())
+        second = LiveRun.of(run, self._environment.clock.monotonic())
         self.number = max(self.number, second.number)
-        self.overlap = Overlap(self, self._ports, second)
+        self.overlap = Overlap(self, self._environment, second)
         self.overlap.adopt_ending()
 
     def _take_place(self, overlap: Overlap) -> None:
@@ -108,13 +108,13 @@ class RelievedRunner(ServiceRunner):
         run = overlap.run
         self._is_due = False
         if not overlap.is_proven and overlap.future is not None:
-            self._answers.join_start(overlap.future, "restarted")
+            self._waiters.join_start(overlap.future, "restarted")
             overlap.future = None
         self._take_run(overlap)
         self._move(Cause.START)
         overlap.promoted(None)
-        self._ports.attendants.run_began(self)
-        age = self._ports.clock.monotonic() - run.started_mono
+        self._environment.observers.run_began(self)
+        age = self._environment.clock.monotonic() - run.started_mono
         self._await_stay(run, self.declaration.spec.start_seconds - age)
 
     def _take_run(self, overlap: Overlap) -> None:
@@ -124,7 +124,7 @@ class RelievedRunner(ServiceRunner):
         self.launched, self.overrides = overlap.launched, None
         self.condition, self._has_stayed = overlap.condition, overlap.is_proven
         self.counters, self.reason, self.error_type = Counters(), None, None
-        self._sentence = None
+        self._verdict = None
         self._keep_condition(run.run_id)
         self.save()
 

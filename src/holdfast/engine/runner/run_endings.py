@@ -26,7 +26,7 @@ from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import ALIVE, Desired, State
 
 
-class Sentence(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True):
     """Why a live run is being ended, as a failure of its own."""
 
     reason: str
@@ -35,7 +35,7 @@ class Sentence(msgspec.Struct, frozen=True):
     cause: str
 
     def ending(self) -> Ending:
-        return Ending(self.seconds, condemned=self.reason, is_start=self.is_start, cause=self.cause)
+        return Ending(self.seconds, verdict=self.reason, is_start=self.is_start, cause=self.cause)
 
 
 class RunEndings(Service):
@@ -54,13 +54,13 @@ class RunEndings(Service):
 
     # Judgement
 
-    def condemn(self, cause: str, reason: str, grace: float | None = None) -> bool:
+    def end_as_failure(self, cause: str, reason: str, grace: float | None = None) -> bool:
         """End the live run and count its end as a failure, whatever its exit code."""
         run = self.run
         if run is None or run.main_gone or self.state not in ALIVE:
             return False
-        seconds = self._ports.clock.monotonic() - run.started_mono
-        self._sentence = Sentence(reason, seconds, self.state is State.STARTING, cause)
+        seconds = self._environment.clock.monotonic() - run.started_mono
+        self._verdict = Verdict(reason, seconds, self.state is State.STARTING, cause)
         self._event(Kind.CONDEMNED, cause=cause, reason=reason)
         self._move(Cause.STOP)
         self._end(grace)
@@ -69,7 +69,7 @@ class RunEndings(Service):
     def stop_for(self, cause: str, reason: str) -> None:
         """Want it stopped, because of trouble that it made."""
         self._event(Kind.RECOVERY, cause=cause, action="stop", reason=reason)
-        self._blame = Ending(0.0, condemned=reason, cause=cause)
+        self._cause_of_stop = Ending(0.0, verdict=reason, cause=cause)
         self.stop(because=reason)
 
     def cannot_start(self, reason: str, stage: str) -> None:
@@ -96,16 +96,16 @@ class RunEndings(Service):
             case "signal" if self.run is not None and is_up and recovery.signal is not None:
                 number = parse_signal(recovery.signal)
                 message = {"do": "signal", "run_id": self.run.run_id, "signal": number}
-                self._ports.keeper.request({**message, "to": "main"}, lambda _: None)
+                self._environment.keeper.request({**message, "to": "main"}, lambda _: None)
             case "command":
-                self._ports.remedies.run(self, cause, recovery, reason)
+                self._environment.remedies.run(self, cause, recovery, reason)
             case _:
                 pass  # it was told
 
     def tell_unready(self, reason: str) -> None:
         """Whoever waits for its readiness has waited long enough; the run goes on."""
         if self.condition.is_ready is False or self.condition.is_started is False:
-            self._answers.failed(self.outcome("failed", f"not ready: {reason}"))
+            self._waiters.failed(self.outcome("failed", f"not ready: {reason}"))
 
     # Notices of the keeper
 
@@ -118,11 +118,11 @@ class RunEndings(Service):
         ending = self._record_exit(facts)
         run.main_gone = True
         run.is_empty = bool(facts.get("empty", True))
-        self._ports.attendants.run_over(self)
+        self._environment.observers.run_over(self)
         if self.state is State.STOPPING:
-            spec, blame = self.declaration.spec, self._blame
-            self.reason = restarts.reason_of(spec, blame or ending)
-            self.error_type = restarts.error_type(spec, blame) if blame else None
+            spec, cause_of_stop = self.declaration.spec, self._cause_of_stop
+            self.reason = restarts.reason_of(spec, cause_of_stop or ending)
+            self.error_type = restarts.error_type(spec, cause_of_stop) if cause_of_stop else None
             return
         if run.is_empty:
             self.run = None
@@ -140,8 +140,8 @@ class RunEndings(Service):
         self._is_unkillable = True
         self.reason = "processes are left that could not be killed"
         self._move(Cause.UNKILLABLE)
-        self._answers.stopped(self.outcome("failed", self.reason, report))
-        self._answers.failed(self.outcome("failed", self.reason, report))
+        self._waiters.stopped(self.outcome("failed", self.reason, report))
+        self._waiters.failed(self.outcome("failed", self.reason, report))
 
     def account(self, facts: dict[str, Any]) -> None:
         """Record the exit of a run that is not the current one, exactly once."""
@@ -165,7 +165,7 @@ class RunEndings(Service):
             reason = restarts.reason_of(spec, ending)
             error_type = self.error_type.value if self.error_type is not None else None
             self._event(Kind.START_FAILED, reason=reason, stage=stage, error_type=error_type)
-        decision = restarts.decide(spec, self.counters, ending, self._ports.random())
+        decision = restarts.decide(spec, self.counters, ending, self._environment.random())
         decision, remedy = after_ending(spec, ending, decision)
         self.counters, self.reason = decision.counters, decision.reason
         self._cancel_timer()
@@ -178,9 +178,9 @@ class RunEndings(Service):
         if isinstance(decision, Again) and is_wanted and not is_immediate:
             self._back_off(decision)
         if is_success:
-            self._answers.started(self.outcome)
+            self._waiters.started(self.outcome)
         else:
-            self._answers.failed(self.outcome("failed", self.reason))
+            self._waiters.failed(self.outcome("failed", self.reason))
         if isinstance(decision, Stay):
             self._settle(decision, is_success)
         elif is_immediate and is_wanted:
@@ -192,14 +192,14 @@ class RunEndings(Service):
         if decision.is_suppressed:
             self._event(Kind.SUPPRESSED, reason=decision.reason)
         if self.desired is Desired.RUNNING:
-            self._keep_word(self.state.value)
+            self._publish_desired(self.state.value)
             if not is_success:
                 self._on_failed(self)
 
     def _back_off(self, decision: Again) -> None:
         self._move(Cause.RESTART_PLANNED)
-        self.next_start_at = self._ports.clock.time() + decision.delay
-        self.due_mono = self._ports.clock.monotonic() + decision.delay
+        self.next_start_at = self._environment.clock.time() + decision.delay
+        self.due_mono = self._environment.clock.monotonic() + decision.delay
         self._set_timer(decision.delay, self._restart_due)
         self._event(Kind.RESTART_SCHEDULED, delay=round(decision.delay, 3), reason=decision.reason)
 
@@ -217,18 +217,18 @@ class RunEndings(Service):
         if run is None:
             return
         self._cancel_timer()
-        self._ports.attendants.run_over(self)
+        self._environment.observers.run_over(self)
         message: dict[str, Any] = {"do": "end", "run_id": run.run_id}
         if grace is not None:
             message["grace"] = grace
-        self._ports.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
+        self._environment.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
 
     def _on_end_reply(self, run: LiveRun, reply: Reply) -> None:
         if reply.get("ok") or self.run is not run or run.pid is None:
             return
         # The keeper no longer has it: its exit notice came before this reply, or never will.
         if not run.main_gone:
-            clock = self._ports.clock
+            clock = self._environment.clock
             self.on_exit(run.unknown_exit(self.name, clock.time(), clock.monotonic()))
         if self.run is run and run.is_empty:
             self._tree_gone([])
@@ -236,31 +236,31 @@ class RunEndings(Service):
     def _tree_gone(self, report: Report) -> None:
         self.run = None
         self._is_unkillable = False
-        sentence, self._sentence = self._sentence, None
-        if sentence is not None and self._move(Cause.CONDEMNED):
-            self._answers.stopped(self.outcome("stopped", report=report))
-            self._conclude(sentence.ending(), None)
+        verdict, self._verdict = self._verdict, None
+        if verdict is not None and self._move(Cause.ENDED_AS_FAILURE):
+            self._waiters.stopped(self.outcome("stopped", report=report))
+            self._conclude(verdict.ending(), None)
             return
         if self._move(Cause.TREE_GONE):
             self._after_stop(report)
             return
-        self._answers.stopped(self.outcome("stopped", report=report))
+        self._waiters.stopped(self.outcome("stopped", report=report))
         if self._is_due and self.desired is Desired.RUNNING:
             self._begin(again=self.state is State.BACKOFF)
 
     def _after_stop(self, report: Report) -> None:
-        self._answers.stopped(self.outcome("stopped", report=report))
-        if self.desired is Desired.RUNNING and not self.rests:
+        self._waiters.stopped(self.outcome("stopped", report=report))
+        if self.desired is Desired.RUNNING and not self.awaits_schedule:
             self._begin(again=False)
 
     def _record_exit(self, facts: dict[str, Any]) -> Ending:
-        spec, sentence = self.declaration.spec, self._sentence
+        spec, verdict = self.declaration.spec, self._verdict
         understood = exits.understand(spec, facts)
         self.last_exit, self.accounted = understood.last, facts["run_id"]
-        error = restarts.error_type(spec, sentence.ending() if sentence else understood.ending)
-        if self.state is State.STOPPING and sentence is None:
+        error = restarts.error_type(spec, verdict.ending() if verdict else understood.ending)
+        if self.state is State.STOPPING and verdict is None:
             # It was asked to end: by request, or for trouble that it made.
-            error = restarts.error_type(spec, self._blame) if self._blame else None
-        exits.record(self._ports.recorder, facts, understood, error)
+            error = restarts.error_type(spec, self._cause_of_stop) if self._cause_of_stop else None
+        exits.record(self._environment.recorder, facts, understood, error)
         self.save()
         return understood.ending

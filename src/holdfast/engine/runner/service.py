@@ -14,11 +14,11 @@ import msgspec
 from holdfast.adapters.store.state_tables import ServiceRecord
 from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Declaration, Overrides
-from holdfast.engine.runner.environment import Ports, Timer
+from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.live_run import LastExit, LiveRun
-from holdfast.engine.runner.waiters import Answers, NewFuture
+from holdfast.engine.runner.waiters import NewFuture, Waiters
 from holdfast.rules import health, plan
-from holdfast.rules.admission.conditions import Hope
+from holdfast.rules.admission.conditions import Prospect
 from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle.restart import Counters, Ending
 from holdfast.vocabulary.errors import Failed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Report = list[dict[str, Any]]
 _CONDITION = "condition:"
-SENTENCE = "sentence:"
+VERDICT = "sentence:"
 PORTS = "ports:"
 ENDED = "ended"
 """In the keeper's memory: wanted stopped, but not by hand."""
@@ -53,7 +53,7 @@ class Service:
     """What is left of that, where it is not known."""
     state = State.PENDING
     desired = Desired.STOPPED
-    stays_off = False
+    stopped_by_hand = False
     """It was stopped by hand, and nobody has wanted it since."""
     reason: str | None = None
     counters = Counters()
@@ -77,7 +77,7 @@ class Service:
     next_start_at: float | None = None
     """Wall time, for people and for the next supervisor; `due_mono` is what counts here."""
     due_mono = 0.0
-    rests = False
+    awaits_schedule = False
     """It is wanted, but not before the next time of its schedule."""
     next_scheduled: float | None = None
     """When its schedule starts it next, if it is wanted."""
@@ -87,7 +87,7 @@ class Service:
     """What the probes say of the current run."""
     waiting_for: tuple[str, ...] = ()
     """Why a start that is wanted has not begun, in words; nothing: it waits for nobody."""
-    hope: Hope | None = None
+    prospect: Prospect | None = None
     """How soon it may begin, while it waits."""
     scaled: str | None = None
     """That the number of its siblings is not the configured one, in words."""
@@ -97,24 +97,26 @@ class Service:
     """What kind of trouble ended the last run."""
     shown: views.Shown | None = None
     """Its status, as it was built last; every change of a fact drops it."""
-    _kept_word: str | None = None
+    _published: str | None = None
     _timer: Timer | None = None
     _reset_timer: Timer | None = None
     _is_due = False
     _has_stayed = False
     _is_unkillable = False
     _passed: Any = None
-    _blame: Ending | None = None
+    _cause_of_stop: Ending | None = None
     """The trouble for which it is being stopped."""
 
-    def __init__(self, declaration: Declaration, ports: Ports, *, new_future: NewFuture) -> None:
+    def __init__(
+        self, declaration: Declaration, environment: Environment, *, new_future: NewFuture
+    ) -> None:
         self.name = declaration.spec.name
         self.declaration = declaration
-        self.since = ports.clock.time()
-        self.ports = _kept_ports(ports.keeper.kept.get(PORTS + self.name))
+        self.since = environment.clock.time()
+        self.ports = _kept_ports(environment.keeper.kept.get(PORTS + self.name))
         """The ports that are leased for it; None: it wants none."""
-        self._ports = ports
-        self._answers = Answers(new_future)
+        self._environment = environment
+        self._waiters = Waiters(new_future)
 
     if not TYPE_CHECKING:  # or a checker would take any name for a fact
 
@@ -124,7 +126,7 @@ class Service:
             _set(self, name, value)
 
     def status(self) -> ServiceStatus:
-        return views.status_of(self, self._ports.clock.monotonic())
+        return views.status_of(self, self._environment.clock.monotonic())
 
     def outcome(
         self, verb: str, reason: str | None = None, report: Report | None = None
@@ -135,28 +137,30 @@ class Service:
         """What a later supervisor has to know."""
         return views.record_of(self)
 
-    def hold_back(self, waiting_for: tuple[str, ...], hope: Hope) -> None:
+    def hold_back(self, waiting_for: tuple[str, ...], prospect: Prospect) -> None:
         """Its start may not begin yet. Who asked for it waits on only where that makes sense."""
         self.waiting_for = waiting_for
-        # With the same hope, those who asked earlier have their answer.
-        if hope > Hope.BRIEF and (hope is not self.hope or self._answers.has_new_starters):
-            self._answer_waiting(f"it waits for {' and '.join(waiting_for)}", hope)
-        if hope is self.hope:
+        # With the same prospect, those who asked earlier have their answer.
+        if prospect > Prospect.BRIEF and (
+            prospect is not self.prospect or self._waiters.has_new_starters
+        ):
+            self._answer_waiting(f"it waits for {' and '.join(waiting_for)}", prospect)
+        if prospect is self.prospect:
             return
-        was_brief, self.hope = self.hope in (None, Hope.BRIEF), hope
-        if was_brief and hope > Hope.BRIEF:
+        was_brief, self.prospect = self.prospect in (None, Prospect.BRIEF), prospect
+        if was_brief and prospect > Prospect.BRIEF:
             self._event(Kind.SERVICE_WAITING, waiting_for=list(waiting_for))
-        self._answers.changed()
-        self._ports.attendants.changed(self)
+        self._waiters.changed()
+        self._environment.observers.changed(self)
 
-    def _answer_waiting(self, reason: str, hope: Hope) -> None:
-        if hope is Hope.NONE:
-            self._answers.failed(self.outcome("failed", reason))
-        elif hope is Hope.TROUBLED:
-            self._answers.failed(self.outcome("waiting", reason))
+    def _answer_waiting(self, reason: str, prospect: Prospect) -> None:
+        if prospect is Prospect.NONE:
+            self._waiters.failed(self.outcome("failed", reason))
+        elif prospect is Prospect.TROUBLED:
+            self._waiters.failed(self.outcome("waiting", reason))
         else:
             waiting = self.outcome("waiting", reason)
-            self._answers.started(lambda _: waiting, only_impatient=True)
+            self._waiters.started(lambda _: waiting, only_impatient=True)
 
     def unfinished(self) -> Outcome:
         """For those whose patience ends before its start does."""
@@ -169,11 +173,11 @@ class Service:
         return self.outcome("waiting", f"it waits for {awaited}")
 
     def _stop_waiting(self) -> None:
-        self.waiting_for, self.hope = (), None
+        self.waiting_for, self.prospect = (), None
 
     def next_change(self) -> asyncio.Future[None]:
         """Done at the next change of state."""
-        return self._answers.await_change()
+        return self._waiters.await_change()
 
     def live_run_id(self) -> str:
         """The run that requests can reach; raises Failed when there is none."""
@@ -200,58 +204,58 @@ class Service:
         return plan.is_outdated(self.launched, spec)
 
     @property
-    def is_condemned(self) -> bool:
+    def has_verdict(self) -> bool:
         """Whether its live run is being ended as a failure of its own."""
-        return self._sentence is not None
+        return self._verdict is not None
 
     @property
-    def _sentence(self) -> Any:
+    def _verdict(self) -> Any:
         """Why its live run is being ended as a failure. Outlives this supervisor: the next one
         must not take that end for a restart that somebody asked for."""
         return self._passed
 
-    @_sentence.setter
-    def _sentence(self, sentence: Any) -> None:
-        if sentence is not self._passed:
-            self._passed = sentence
-            kept = sentence and msgspec.json.encode((self.last_run_id, sentence)).decode()
-            self._ports.keeper.keep(SENTENCE + self.name, kept)
+    @_verdict.setter
+    def _verdict(self, verdict: Any) -> None:
+        if verdict is not self._passed:
+            self._passed = verdict
+            kept = verdict and msgspec.json.encode((self.last_run_id, verdict)).decode()
+            self._environment.keeper.keep(VERDICT + self.name, kept)
 
     def save(self) -> None:
-        self._ports.recorder.save_service(self.name, self.record)
+        self._environment.recorder.save_service(self.name, self.record)
 
     def close(self) -> None:
         """Forget timers, and tell who waits; the service is of no further use."""
         self.is_removed = True
         self._cancel_timer()
-        self._ports.admission.withdraw(self)
-        self._ports.attendants.removed(self)
-        self._ports.keeper.keep(_CONDITION + self.name, None)
-        self._sentence = None
+        self._environment.admission.withdraw(self)
+        self._environment.observers.removed(self)
+        self._environment.keeper.keep(_CONDITION + self.name, None)
+        self._verdict = None
         if self._reset_timer is not None:
             self._reset_timer.cancel()
-        self._answers.failed(self.outcome("failed", "it was removed"))
-        self._answers.changed()
+        self._waiters.failed(self.outcome("failed", "it was removed"))
+        self._waiters.changed()
 
     def _event(self, kind: Kind, **data: Any) -> None:
-        self._ports.recorder.event(kind, self.name, self.last_run_id, **data)
+        self._environment.recorder.event(kind, self.name, self.last_run_id, **data)
 
-    def _keep_word(self, word: str) -> None:
+    def _publish_desired(self, word: str) -> None:
         """Put what is wanted into the keeper's memory, in order with what is asked of it."""
-        self.rests = word == State.PENDING.value
-        if word != self._kept_word:
-            self._kept_word = word
-            self._ports.keeper.keep(f"desired:{self.name}", word)
+        self.awaits_schedule = word == State.PENDING.value
+        if word != self._published:
+            self._published = word
+            self._environment.keeper.keep(f"desired:{self.name}", word)
 
     def _keep_condition(self, run_id: str) -> None:
         """What was said once, and is not said again, outlives this supervisor."""
         kept = msgspec.json.encode((run_id, self.condition)).decode()
-        self._ports.keeper.keep(_CONDITION + self.name, kept)
+        self._environment.keeper.keep(_CONDITION + self.name, kept)
 
     def _kept_condition(self, run_id: str) -> Condition:
         """What an earlier supervisor knew of this run."""
         try:
-            kept = self._ports.keeper.kept.get(_CONDITION + self.name)
+            kept = self._environment.keeper.kept.get(_CONDITION + self.name)
             of_run, condition = _decode_condition(kept or "")
         except msgspec.MsgspecError:
             return health.initial(self.declaration.spec)
@@ -259,7 +263,7 @@ class Service:
 
     def _set_timer(self, seconds: float, callback: Callable[[], None]) -> None:
         self._cancel_timer()
-        self._timer = self._ports.call_later(seconds, callback)
+        self._timer = self._environment.call_later(seconds, callback)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

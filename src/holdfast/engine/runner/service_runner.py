@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.engine.runner.declaration import Declaration, Overrides, spawn_message
-from holdfast.engine.runner.environment import Ports, Reply
+from holdfast.engine.runner.environment import Environment, Reply
 from holdfast.engine.runner.live_run import LastExit, LiveRun
 from holdfast.engine.runner.redeclared import Redeclared
 from holdfast.engine.runner.service import ENDED
@@ -36,12 +36,12 @@ class ServiceRunner(Redeclared):
     def __init__(
         self,
         declaration: Declaration,
-        ports: Ports,
+        environment: Environment,
         *,
         new_future: NewFuture,
-        on_failed: Callable[[ServiceRunner], None],
+        on_failed: Callable[[Any], None],
     ) -> None:
-        super().__init__(declaration, ports, new_future=new_future)
+        super().__init__(declaration, environment, new_future=new_future)
         self._on_failed = on_failed
 
     # Requests
@@ -51,16 +51,16 @@ class ServiceRunner(Redeclared):
         if self.in_doubt is not None and self.run is None:
             self._want(Desired.STOPPED)
             self.reason = self.in_doubt
-            return self._answers.at_once(self.outcome("failed", self.in_doubt))
+            return self._waiters.at_once(self.outcome("failed", self.in_doubt))
         self._want(Desired.RUNNING)
         if self.state in (State.RUNNING, State.PAUSED):
-            return self._answers.at_once(self.outcome("already_running"))
+            return self._waiters.at_once(self.outcome("already_running"))
         if self.state is State.STARTING:
             if not wait and self.run is not None and self.run.is_up:
-                return self._answers.at_once(self.outcome("already_running"))
-            return self._answers.await_start("already_running", until_up=wait)
+                return self._waiters.at_once(self.outcome("already_running"))
+            return self._waiters.await_start("already_running", until_up=wait)
         self.overrides = None
-        future = self._answers.await_start("started", until_up=wait)
+        future = self._waiters.await_start("started", until_up=wait)
         if self.state is not State.STOPPING:
             self._start_afresh()
         return future
@@ -72,8 +72,8 @@ class ServiceRunner(Redeclared):
         self._want(Desired.RUNNING)
         self.overrides = overrides
         self.counters = Counters()
-        self._sentence = None
-        future = self._answers.await_start("restarted", until_up=wait)
+        self._verdict = None
+        future = self._waiters.await_start("restarted", until_up=wait)
         if self.state in ALIVE:
             self._move(Cause.STOP)
             self._end(None)
@@ -93,16 +93,16 @@ class ServiceRunner(Redeclared):
         has_ended = self.state in (State.EXITED, State.FAILED)
         was_due = self.desired is Desired.RUNNING and not has_ended
         self._want(Desired.STOPPED, by_hand=by_hand)
-        self._is_due, self._sentence = False, None
-        self._ports.admission.withdraw(self)
+        self._is_due, self._verdict = False, None
+        self._environment.admission.withdraw(self)
         self._stop_waiting()
         self._cancel_timer()
         was_stopping = self.state is State.STOPPING
         self._move(Cause.STOP)
-        self._answers.failed(self.outcome("failed", because or "a later request stopped it"))
+        self._waiters.failed(self.outcome("failed", because or "a later request stopped it"))
         if self.run is None:
-            return self._answers.at_once(self.outcome("stopped" if was_due else "already_stopped"))
-        future = self._answers.await_stop()
+            return self._waiters.at_once(self.outcome("stopped" if was_due else "already_stopped"))
+        future = self._waiters.await_stop()
         if not was_stopping or grace is not None:
             self._end(grace)
         return future
@@ -123,9 +123,9 @@ class ServiceRunner(Redeclared):
         if self._has_stayed and self.state is State.STARTING:
             self._stayed_up(run)
         elif before.is_ready is False and condition.is_ready and self.state is State.RUNNING:
-            self._answers.started(self.outcome)
-        self._answers.changed()
-        self._ports.attendants.changed(self)
+            self._waiters.started(self.outcome)
+        self._waiters.changed()
+        self._environment.observers.changed(self)
 
     # Starting
 
@@ -134,7 +134,7 @@ class ServiceRunner(Redeclared):
         self._cancel_timer()
         self.counters = Counters()
         if self._is_unkillable:
-            self._answers.failed(self.outcome("failed", self.reason))
+            self._waiters.failed(self.outcome("failed", self.reason))
         elif self.run is not None:
             self._is_due = True
         else:
@@ -142,7 +142,7 @@ class ServiceRunner(Redeclared):
 
     def _begin(self, *, again: bool) -> None:
         self._cancel_timer()
-        self._ports.admission.admit(self, lambda: self._spawn(again=again))
+        self._environment.admission.admit(self, lambda: self._spawn(again=again))
 
     def _spawn(self, *, again: bool) -> None:
         assert self.run is None, "a run is started only when no process of the last one is left"
@@ -151,17 +151,17 @@ class ServiceRunner(Redeclared):
         self._stop_waiting()
         self.condition = health.initial(self.declaration.spec)
         if self.is_retiring:
-            self._answers.failed(self.outcome("failed", "Holdfast is being shut down"))
+            self._waiters.failed(self.outcome("failed", "Holdfast is being shut down"))
             return
-        clock = self._ports.clock
+        clock = self._environment.clock
         self.number += 1
         self.run = run = LiveRun(new_run_id(), self.number, clock.time(), clock.monotonic())
         self.last_run_id = run.run_id
         self.launched = self.declaration.spec
-        self.reason = self.error_type = self._blame = None
+        self.reason = self.error_type = self._cause_of_stop = None
         message = spawn_message(self.declaration, self.overrides, run.run_id, run.number)
-        self._ports.attendants.spawning(self, message)
-        self._ports.keeper.request(message, lambda reply: self._on_spawned(run, reply, again))
+        self._environment.observers.spawning(self, message)
+        self._environment.keeper.request(message, lambda reply: self._on_spawned(run, reply, again))
         self._move(Cause.START)
 
     def _on_spawned(self, run: LiveRun, reply: Reply, again: bool) -> None:
@@ -173,12 +173,14 @@ class ServiceRunner(Redeclared):
         run.pid, run.start_time = reply["pid"], reply.get("start_time")
         run.started_at = reply.get("started_at") or run.started_at
         run.enforced = frozenset(reply.get("enforced") or ())
-        self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
+        self._environment.recorder.run_started(
+            run.as_open(self.name, self._environment.keeper.boot_id)
+        )
         self._event(Kind.PROCESS_STARTED, pid=run.pid, number=run.number, restarted=again)
         if self.state is State.STARTING:
-            self._answers.started(self.outcome, only_impatient=True)
+            self._waiters.started(self.outcome, only_impatient=True)
             self._await_stay(run, self.declaration.spec.start_seconds)
-        self._ports.attendants.run_began(self)
+        self._environment.observers.run_began(self)
 
     def _on_spawn_error(self, error: dict[str, Any]) -> None:
         message = str(error.get("message") or "the keeper could not start it")
@@ -206,7 +208,7 @@ class ServiceRunner(Redeclared):
             return
         self.counters = replace(self.counters, start_failures=0)
         if self.condition.is_ready is not False:
-            self._answers.started(self.outcome)
+            self._waiters.started(self.outcome)
         self._await_stability(run, self.declaration.spec.restart.reset_after)
 
     def _await_stability(self, run: LiveRun, seconds: float) -> None:
@@ -222,15 +224,15 @@ class ServiceRunner(Redeclared):
 
         if self._reset_timer is not None:
             self._reset_timer.cancel()
-        self._reset_timer = self._ports.call_later(max(0.0, seconds), is_stable)
+        self._reset_timer = self._environment.call_later(max(0.0, seconds), is_stable)
 
     # Small things
 
     def _freeze(self, cause: Cause, word: str, done: str, nothing: str) -> asyncio.Future[Outcome]:
         if next_state(self.state, cause) is None:
-            return self._answers.at_once(self.outcome(nothing))
+            return self._waiters.at_once(self.outcome(nothing))
         run, run_id = self.run, self.live_run_id()
-        future: asyncio.Future[Outcome] = self._answers.new_future()
+        future: asyncio.Future[Outcome] = self._waiters.new_future()
 
         def on_reply(reply: Reply) -> None:
             if reply.get("ok") and self.run is run and self.state in ALIVE:
@@ -242,7 +244,7 @@ class ServiceRunner(Redeclared):
             if not future.done():
                 future.set_result(outcome)
 
-        self._ports.keeper.request({"do": word, "run_id": run_id}, on_reply)
+        self._environment.keeper.request({"do": word, "run_id": run_id}, on_reply)
         return future
 
     def _move(self, cause: Cause) -> bool:
@@ -251,19 +253,19 @@ class ServiceRunner(Redeclared):
         after = next_state(before, cause)
         if after is None:
             return False
-        self.state, self.since = after, self._ports.clock.time()
+        self.state, self.since = after, self._environment.clock.time()
         self.next_start_at = None
         data = {"from": before.value, "to": after.value, "cause": cause.value}
         if after is State.FAILED and self.reason:
             data["reason"] = self.reason
         self._event(Kind.TRANSITION, **data)
-        self._answers.changed()
-        self._ports.attendants.changed(self)
+        self._waiters.changed()
+        self._environment.observers.changed(self)
         self.save()
         return True
 
     def _want(self, desired: Desired, *, by_hand: bool = False) -> None:
         is_off = desired is Desired.STOPPED
-        self.desired, self.stays_off = desired, is_off and (by_hand or self.stays_off)
-        self._keep_word(ENDED if is_off and not self.stays_off else desired.value)
+        self.desired, self.stopped_by_hand = desired, is_off and (by_hand or self.stopped_by_hand)
+        self._publish_desired(ENDED if is_off and not self.stopped_by_hand else desired.value)
         self.save()

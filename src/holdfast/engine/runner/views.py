@@ -194,7 +194,7 @@ def record_of(service: Service) -> ServiceRecord:
     """What a later supervisor has to know."""
     return ServiceRecord(
         desired=service.desired,
-        stays_off=service.stays_off,
+        stopped_by_hand=service.stopped_by_hand,
         state=service.state,
         since=service.since,
         reason=_told(service.reason),

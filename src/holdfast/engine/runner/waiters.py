@@ -23,7 +23,7 @@ class Starter(msgspec.Struct, frozen=True):
     until_up: bool
 
 
-class Answers:
+class Waiters:
     """Who waits for what."""
 
     def __init__(self, new_future: NewFuture) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Keeper
-from holdfast.engine.runner.observers import Attendant
+from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules import sessions as rules
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Owner
@@ -26,7 +26,7 @@ _decode = reader(Owner)
 _log = logger("ownership")
 
 
-class Ownership(Attendant):
+class Ownership(RunObserver):
     """Who owns what; each runner carries its own owner for those who look."""
 
     def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from holdfast.adapters import sessions
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.sessions import SessionStore, StoredSession
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.environment import Ports, Timer
+from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.sessions.ownership import Ownership, is_wanted
 from holdfast.rules import sessions as rules
 from holdfast.system import token_bucket
@@ -80,14 +80,14 @@ class Sessions:
 
     def __init__(
         self,
-        ports: Ports,
+        environment: Environment,
         store: SessionStore,
         roster: Roster,
         runs: Mapping[str, Mapping[str, Any]],
         new_future: Callable[[], asyncio.Future[Any]],
     ) -> None:
-        self.ownership = Ownership(ports.keeper, lambda: roster.runners)
-        self._ports = ports
+        self.ownership = Ownership(environment.keeper, lambda: roster.runners)
+        self._environment = environment
         self._store = store
         self._roster = roster
         self._runs = runs
@@ -103,7 +103,7 @@ class Sessions:
 
     def restore(self, kept: Mapping[str, str]) -> None:
         """Go on with the sessions of an earlier supervisor; each has its whole grace again."""
-        now = self._ports.clock.monotonic()
+        now = self._environment.clock.monotonic()
         for stored in self._store.load():
             self._all[stored.id] = session = Session(stored, now, self._new_future())
             if stored.fate_now is not None:
@@ -139,24 +139,24 @@ class Sessions:
             digest=digest,
             client=client,
             opened_by=actor.name,
-            opened_at=self._ports.clock.time(),
+            opened_at=self._environment.clock.time(),
             fate=fate or rules.DEFAULT_FATE,
             grace=rules.grace_of(grace),
             token=actor.token,
             run_id=actor.run_id,
         )
-        session = Session(stored, self._ports.clock.monotonic(), self._new_future())
+        session = Session(stored, self._environment.clock.monotonic(), self._new_future())
         self._store.save([*(one.stored for one in self._all.values()), stored])
         self._all[identity] = session
         self._watch(session)
-        self._ports.recorder.event(
+        self._environment.recorder.event(
             Kind.SESSION_OPENED, session=session.name, client=client, by=actor.name
         )
         return Opened(session, text)
 
     def _pace(self, actor: Actor) -> None:
         """Raises TooManyRequests for an opener that opens one session after the other."""
-        opener, now = _opener_of(actor), self._ports.clock.monotonic()
+        opener, now = _opener_of(actor), self._environment.clock.monotonic()
         bucket, seconds = token_bucket.take(self._openings.get(opener), OPENINGS, now)
         if len(self._openings) >= _MOST_OPENERS and opener not in self._openings:
             del self._openings[next(iter(self._openings))]
@@ -195,7 +195,7 @@ class Sessions:
         if not session.closed.done():
             session.closed.set_result(why)
             self.on_closed(session.name)
-            self._ports.recorder.event(
+            self._environment.recorder.event(
                 Kind.SESSION_CLOSED,
                 session=session.name,
                 client=session.stored.client,
@@ -209,7 +209,9 @@ class Sessions:
                 await self._roster.stop(result.stopped, grace=None)
             except HoldfastError:
                 # It stays until what ran for it is ended; the next supervisor goes on, too.
-                self._ports.call_later(AGAIN_SECONDS, lambda: self._finish_later(session, why))
+                self._environment.call_later(
+                    AGAIN_SECONDS, lambda: self._finish_later(session, why)
+                )
                 raise
         if self._all.pop(session.stored.id, None) is not None:
             self._save()
@@ -269,7 +271,7 @@ class Sessions:
         run_id = session.stored.run_id
         if run_id is not None and run_id not in self._runs:
             return None
-        session.last_sign = self._ports.clock.monotonic()
+        session.last_sign = self._environment.clock.monotonic()
         return session
 
     def owned(self, session: Session) -> list[str]:
@@ -289,13 +291,13 @@ class Sessions:
             session=session.name,
             client=session.stored.client,
             call=actor.call,
-            since=self._ports.clock.time(),
+            since=self._environment.clock.time(),
         )
 
     # Living
 
     def renew(self, session: Session) -> None:
-        session.last_sign = self._ports.clock.monotonic()
+        session.last_sign = self._environment.clock.monotonic()
         self._watch(session)
 
     def hold(self, session: Session) -> None:
@@ -311,7 +313,7 @@ class Sessions:
         return await asyncio.shield(session.closed)
 
     def _idle(self, session: Session) -> float:
-        return self._ports.clock.monotonic() - session.last_sign
+        return self._environment.clock.monotonic() - session.last_sign
 
     def _watch(self, session: Session) -> None:
         """Look again when its grace would be over; the keeper looks a little later."""
@@ -322,7 +324,7 @@ class Sessions:
             return
         remaining = self.expires_in(session)
         if remaining is not None:
-            session.timer = self._ports.call_later(remaining, lambda: self._look(session))
+            session.timer = self._environment.call_later(remaining, lambda: self._look(session))
         for runner in self.ownership.of(session.name):
             self._lend(runner)
 
@@ -365,7 +367,7 @@ class Sessions:
         if seconds is None and known.get("seconds") is None:
             return
         message = {"do": "lease", "run_id": run.run_id, "seconds": seconds, "kind": "session"}
-        self._ports.keeper.request(message, lambda reply: None)
+        self._environment.keeper.request(message, lambda reply: None)
 
     def _save(self) -> None:
         self._store.save([one.stored for one in self._all.values()])

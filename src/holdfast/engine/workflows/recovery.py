@@ -24,7 +24,7 @@ def recover(runner: Any, cause: str, reason: str) -> None:
     recovery = action_for(runner.declaration.spec, cause)
     # A start that fails ends by itself or by us: what is done about that comes after its end.
     if recovery.action == "restart" or cause in ENDING_CAUSES:
-        runner.condemn(cause, reason)
+        runner.end_as_failure(cause, reason)
     else:
         runner.remedy(cause, recovery, reason)
 

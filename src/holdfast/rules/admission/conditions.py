@@ -16,7 +16,7 @@ from holdfast.vocabulary.specs.services import Dependency
 from holdfast.vocabulary.states import State
 
 
-class Hope(IntEnum):
+class Prospect(IntEnum):
     """How soon an obstacle will be gone, from «at once» to «not unless somebody acts»."""
 
     BRIEF = 0
@@ -40,7 +40,7 @@ class Provider(msgspec.Struct, frozen=True):
     condition: Condition
     has_line: bool = False
     """Whether its newest run printed the line that is awaited."""
-    waits: Hope | None = None
+    waits: Prospect | None = None
     """How much hope there is for what it waits for itself."""
     reason: str | None = None
 
@@ -49,20 +49,20 @@ class Obstacle(msgspec.Struct, frozen=True):
     """Why a start cannot begin: «db to be healthy (it is starting)»."""
 
     words: str
-    hope: Hope
+    prospect: Prospect
 
 
 def obstacle(needed: Dependency, provider: Provider) -> Obstacle | None:
     """What is missing of this service; None when the condition is met."""
     if is_met(needed, provider):
         return None
-    situation, hope = _situation(needed, provider)
-    return Obstacle(f"{provider.name} {_wish(needed)} ({situation})", hope)
+    situation, prospect = _situation(needed, provider)
+    return Obstacle(f"{provider.name} {_wish(needed)} ({situation})", prospect)
 
 
 def missing(needed: Dependency) -> Obstacle:
     """The obstacle of a service that nobody has declared."""
-    return Obstacle(f"{needed.service} {_wish(needed)} (there is no such service)", Hope.NONE)
+    return Obstacle(f"{needed.service} {_wish(needed)} (there is no such service)", Prospect.NONE)
 
 
 def is_met(needed: Dependency, provider: Provider) -> bool:
@@ -100,43 +100,43 @@ def _wish(needed: Dependency) -> str:
             return f'to print "{needed.pattern}"'
 
 
-def _situation(needed: Dependency, provider: Provider) -> tuple[str, Hope]:
+def _situation(needed: Dependency, provider: Provider) -> tuple[str, Prospect]:
     """What the service does instead, and whether that leads anywhere."""
     is_brief = needed.condition == "started"
     if provider.waits is not None and provider.is_wanted:
-        waits = provider.waits if is_brief else max(provider.waits, Hope.LASTING)
+        waits = provider.waits if is_brief else max(provider.waits, Prospect.LASTING)
         return "it waits itself", waits
     match provider.state:
         case State.PENDING | State.STOPPED:
             if provider.is_wanted:
-                return "it is about to start", Hope.BRIEF if is_brief else Hope.LASTING
-            return "it is stopped", Hope.NONE
+                return "it is about to start", Prospect.BRIEF if is_brief else Prospect.LASTING
+            return "it is stopped", Prospect.NONE
         case State.STARTING:
             if provider.condition.is_overdue and not is_brief:
-                return "it is starting, and fails its checks", Hope.TROUBLED
-            return "it is starting", Hope.BRIEF if is_brief else Hope.LASTING
+                return "it is starting, and fails its checks", Prospect.TROUBLED
+            return "it is starting", Prospect.BRIEF if is_brief else Prospect.LASTING
         case State.RUNNING:
             return _shortcoming(needed, provider.condition)
         case State.PAUSED:
-            return "it is paused", Hope.TROUBLED
+            return "it is paused", Prospect.TROUBLED
         case State.STOPPING:
             if provider.is_wanted:
-                return "it is being restarted", Hope.LASTING
-            return "it is being stopped", Hope.NONE
+                return "it is being restarted", Prospect.LASTING
+            return "it is being stopped", Prospect.NONE
         case State.BACKOFF:
-            return "it failed and is tried again", Hope.TROUBLED
+            return "it failed and is tried again", Prospect.TROUBLED
         case State.FAILED:
             why = f": {provider.reason}" if provider.reason else ""
-            return f"it failed{why}", Hope.NONE
+            return f"it failed{why}", Prospect.NONE
         case State.EXITED:
-            return "it has ended", Hope.NONE
+            return "it has ended", Prospect.NONE
 
 
-def _shortcoming(needed: Dependency, condition: Condition) -> tuple[str, Hope]:
+def _shortcoming(needed: Dependency, condition: Condition) -> tuple[str, Prospect]:
     if needed.condition in ("ready", "healthy") and condition.is_ready is False:
-        return "it is not ready", Hope.TROUBLED if condition.is_overdue else Hope.LASTING
+        return "it is not ready", Prospect.TROUBLED if condition.is_overdue else Prospect.LASTING
     if needed.condition == "healthy":
         if condition.health == UNHEALTHY:
-            return "it is unhealthy", Hope.TROUBLED
-        return "its health is unknown", Hope.LASTING
-    return "it is running", Hope.LASTING
+            return "it is unhealthy", Prospect.TROUBLED
+        return "its health is unknown", Prospect.LASTING
+    return "it is running", Prospect.LASTING

@@ -51,7 +51,7 @@ class Facts(NamedTuple):
     is_suppressed: bool = False
     is_adopted: bool = False
     is_outdated: bool = False
-    is_condemned: bool = False
+    has_verdict: bool = False
     is_retiring: bool = False
     next_scheduled_in: float | None = None
     changed_fields: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def is_fine(facts: Facts) -> bool:
         case State.FAILED:
             return False
         case State.STARTING | State.STOPPING:
-            return not facts.is_condemned and facts.failures == 0
+            return not facts.has_verdict and facts.failures == 0
         case State.PAUSED:
             return facts.desired is Desired.RUNNING
         case State.BACKOFF:
@@ -114,7 +114,7 @@ def why(facts: Facts) -> str:
         case State.PAUSED:
             return f"it was paused {since} ago; its processes are frozen and use no CPU"
         case State.STOPPING:
-            if facts.is_condemned:
+            if facts.has_verdict:
                 return f"it is being ended as a failure for {since}: {_reason(facts)}"
             return f"it has been asked to stop {since} ago and has not ended yet"
         case State.STOPPED:

@@ -53,6 +53,6 @@ def _cause_of(spec: ServiceSpec, ending: Ending, decision: Decision) -> str | No
         return None
     if isinstance(decision, Stay) and decision.is_suppressed and "suppressed" in spec.recovery:
         return "suppressed"
-    if ending.condemned is not None and ending.cause not in ENDING_CAUSES:
+    if ending.verdict is not None and ending.cause not in ENDING_CAUSES:
         return None  # its cause was found while it lived, and dealt with then
     return "start_failure" if restart.is_start_failure(spec, ending) else "crash"

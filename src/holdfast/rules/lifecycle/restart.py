@@ -40,7 +40,7 @@ class Ending(msgspec.Struct, frozen=True):
     unknown: str | None = None
     """Why the exit code is not known."""
     spawn_error: str | None = None
-    condemned: str | None = None
+    verdict: str | None = None
     """Why it was ended by us, as a failure of its own."""
     is_start: bool = False
     """Whether that was before it had started up."""
@@ -70,7 +70,7 @@ Decision = Again | Stay
 def is_success(spec: ServiceSpec, ending: Ending) -> bool:
     return (
         ending.spawn_error is None
-        and ending.condemned is None
+        and ending.verdict is None
         and ending.unknown is None
         and ending.signal is None
         and ending.code in spec.success_exit_codes
@@ -81,7 +81,7 @@ def is_start_failure(spec: ServiceSpec, ending: Ending) -> bool:
     """A failure before the service was up for its `start_seconds`."""
     if ending.spawn_error is not None or ending.is_start:
         return True
-    if ending.condemned is not None:
+    if ending.verdict is not None:
         return False
     return not is_success(spec, ending) and ending.seconds < spec.start_seconds
 
@@ -93,7 +93,7 @@ def reason_of(spec: ServiceSpec, ending: Ending) -> str:
         limit = spec.memory_limit
         what = f"memory limit {format_size(limit.size)} reached" if limit else "out of memory"
         return f"killed by the kernel: {what}"
-    if ending.spawn_error is None and ending.condemned is None and is_start_failure(spec, ending):
+    if ending.spawn_error is None and ending.verdict is None and is_start_failure(spec, ending):
         words += f" within {spec.start_seconds:g} s of its start"
     return words
 
@@ -106,7 +106,7 @@ def error_type(spec: ServiceSpec, ending: Ending) -> ErrorType | None:
         return ErrorType.TIMEOUT
     if ending.spawn_error is not None:
         return ErrorType.SPAWN_FAILED
-    if ending.condemned is not None or is_success(spec, ending):
+    if ending.verdict is not None or is_success(spec, ending):
         return None
     return ErrorType.UNEXPECTED_EXIT
 
@@ -179,8 +179,8 @@ def _after_success(
 def _plain_reason(ending: Ending) -> str:
     if ending.spawn_error is not None:
         return ending.spawn_error
-    if ending.condemned is not None:
-        return ending.condemned
+    if ending.verdict is not None:
+        return ending.verdict
     if ending.unknown is not None:
         return f"exit code unknown ({ending.unknown})"
     if ending.signal is not None:

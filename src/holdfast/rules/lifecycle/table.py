@@ -27,7 +27,7 @@ class Cause(str, Enum):
     EXIT_FAILURE = "exited with a failure"
     TREE_GONE = "no process left"
     UNKILLABLE = "could not be killed"
-    CONDEMNED = "ended as a failure"
+    ENDED_AS_FAILURE = "ended as a failure"
     RESTART_PLANNED = "restart planned"
     GIVEN_UP = "given up"
 
@@ -59,7 +59,7 @@ TABLE: dict[tuple[State, Cause], State] = {
     (_S.PAUSED, _C.EXIT_FAILURE): _S.FAILED,
     (_S.STOPPING, _C.TREE_GONE): _S.STOPPED,
     (_S.STOPPING, _C.UNKILLABLE): _S.FAILED,
-    (_S.STOPPING, _C.CONDEMNED): _S.FAILED,
+    (_S.STOPPING, _C.ENDED_AS_FAILURE): _S.FAILED,
     (_S.FAILED, _C.RESTART_PLANNED): _S.BACKOFF,
     (_S.EXITED, _C.RESTART_PLANNED): _S.BACKOFF,
     (_S.BACKOFF, _C.GIVEN_UP): _S.FAILED,
@@ -82,7 +82,7 @@ IGNORED: frozenset[tuple[State, Cause]] = frozenset(
     ]
     + [
         (state, cause)
-        for cause in (_C.TREE_GONE, _C.UNKILLABLE, _C.CONDEMNED)
+        for cause in (_C.TREE_GONE, _C.UNKILLABLE, _C.ENDED_AS_FAILURE)
         for state in _S
         if state is not _S.STOPPING
     ]

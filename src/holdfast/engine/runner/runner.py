@@ -16,18 +16,18 @@ from holdfast.engine.runner import exits
 from holdfast.engine.runner.declaration import Kept
 from holdfast.engine.runner.live_run import LastExit, LiveRun
 from holdfast.engine.runner.relieved_runner import RelievedRunner
-from holdfast.engine.runner.run_endings import Sentence
-from holdfast.engine.runner.service import SENTENCE
+from holdfast.engine.runner.run_endings import Verdict
+from holdfast.engine.runner.service import VERDICT
 from holdfast.rules.lifecycle.restart import SPACING_SECONDS, Counters
 from holdfast.rules.lifecycle.table import Cause, state_of_live_run
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.states import LIVE_STATES, Desired, State
 
-_decode_sentence = reader(tuple[str, Sentence])
+_decode_verdict = reader(tuple[str, Verdict])
 
 
-class RestoredRunner(RelievedRunner):
+class Runner(RelievedRunner):
     """The same state machine, entered in the middle."""
 
     is_unsettled = False
@@ -38,7 +38,7 @@ class RestoredRunner(RelievedRunner):
     def recollect(self, record: ServiceRecord) -> None:
         """What the database says of it; of its run, the keeper knows nothing any more."""
         self.number, self.accounted = record.number, record.accounted
-        self.stays_off, self.trace = record.stays_off, record.trace
+        self.stopped_by_hand, self.trace = record.stopped_by_hand, record.trace
         is_wanted = record.desired is Desired.RUNNING
         if record.state is State.STOPPING:
             self.ending_run, self.is_unsettled = record.run_id, is_wanted
@@ -105,9 +105,11 @@ class RestoredRunner(RelievedRunner):
             self._move(Cause.PAUSE)
         self.reason = None
         self._want(Desired.RUNNING)
-        self._ports.recorder.run_started(live.as_open(self.name, self._ports.keeper.boot_id))
+        self._environment.recorder.run_started(
+            live.as_open(self.name, self._environment.keeper.boot_id)
+        )
         self._event(Kind.SERVICE_ADOPTED, pid=live.pid, number=live.number, is_survivor=is_survivor)
-        self._ports.attendants.run_began(self)
+        self._environment.observers.run_began(self)
 
     def _find_launched(self, live: LiveRun) -> None:
         """What an earlier Holdfast started it with: what is declared now, if it has its trace."""
@@ -121,29 +123,29 @@ class RestoredRunner(RelievedRunner):
         """The exit of a run that was beside another one: a fact, and no failure."""
         self.number = max(self.number, facts.get("number") or 0)
         understood = exits.understand(self.declaration.spec, facts)
-        exits.record(self._ports.recorder, facts, understood, None)
+        exits.record(self._environment.recorder, facts, understood, None)
 
     def _live(self, run: dict[str, Any]) -> LiveRun:
-        live = LiveRun.of(run, self._ports.clock.monotonic())
+        live = LiveRun.of(run, self._environment.clock.monotonic())
         self.last_run_id = live.run_id
         self.number = max(self.number, live.number)
-        self._recall_sentence()
+        self._recall_verdict()
         return live
 
-    def _recall_sentence(self) -> None:
+    def _recall_verdict(self) -> None:
         """Whether an earlier supervisor was ending its last run as a failure."""
         try:
-            run_id, sentence = _decode_sentence(
-                self._ports.keeper.kept.get(SENTENCE + self.name) or ""
+            run_id, verdict = _decode_verdict(
+                self._environment.keeper.kept.get(VERDICT + self.name) or ""
             )
         except msgspec.MsgspecError:
             return
         if run_id == self.last_run_id:
-            self._passed = sentence
+            self._passed = verdict
 
     def _restore_record(self, record: ServiceRecord) -> None:
         self.desired, self.state = record.desired, record.state
-        self.stays_off = record.stays_off
+        self.stopped_by_hand = record.stopped_by_hand
         self.since, self.reason = record.since, record.reason
         self.counters = Counters(record.restarts, record.failures, record.start_failures)
         self.number, self.last_run_id = record.number, record.run_id
@@ -168,25 +170,27 @@ class RestoredRunner(RelievedRunner):
         if self.state is State.RUNNING and self.condition.is_started is False:
             self.state, self._has_stayed = State.STARTING, True
         if before is not self.state:
-            self.since = self._ports.clock.time()
+            self.since = self._environment.clock.time()
         self.reason, self.next_start_at = None, None
         if self.state is State.STARTING and not self._has_stayed:
             self._await_stay(run, spec.start_seconds - age)
         elif self.state is State.RUNNING:
             self._await_stability(run, spec.restart.reset_after - age)
-        self._ports.recorder.run_started(run.as_open(self.name, self._ports.keeper.boot_id))
+        self._environment.recorder.run_started(
+            run.as_open(self.name, self._environment.keeper.boot_id)
+        )
         self.save()
         if self.state is State.STOPPING:
             self._await_end(run, live.get("end") or {})
         else:
-            self._ports.attendants.run_began(self)
+            self._environment.observers.run_began(self)
 
     def _await_end(self, run: LiveRun, under_way: dict[str, Any]) -> None:
         """Ask again for an end that is under way, with what is left of its grace: a keeper that
         has given up tries anew, and tells."""
         if (grace := under_way.get("grace")) is not None:
             message = {"do": "end", "run_id": run.run_id, "grace": grace}
-            self._ports.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
+            self._environment.keeper.request(message, lambda reply: self._on_end_reply(run, reply))
 
     def _replay(self, unseen: list[dict[str, Any]], live: dict[str, Any] | None) -> None:
         """Let the newest exit pass as if its notice came now; the older ones only count."""
@@ -210,22 +214,22 @@ class RestoredRunner(RelievedRunner):
     def _restore_rest(self) -> None:
         """No main process lives: wait on, or make good what was cut short."""
         if self.state is State.BACKOFF:
-            remaining = (self.next_start_at or 0.0) - self._ports.clock.time()
+            remaining = (self.next_start_at or 0.0) - self._environment.clock.time()
             limit = max(self.declaration.spec.restart.max_delay, SPACING_SECONDS)
             remaining = max(0.0, min(remaining, limit))
-            self.due_mono = self._ports.clock.monotonic() + remaining
+            self.due_mono = self._environment.clock.monotonic() + remaining
             self._set_timer(remaining, self._restart_due)
         elif self.state in LIVE_STATES:
             if self.run is not None:
                 self.state = State.STOPPING
                 return
-            self._recall_sentence()
-            if self.is_condemned:
+            self._recall_verdict()
+            if self.has_verdict:
                 self.state = State.STOPPING
                 self._tree_gone([])
                 return
             self.state = State.STOPPED
-            if self.desired is Desired.RUNNING and not self.rests:
+            if self.desired is Desired.RUNNING and not self.awaits_schedule:
                 self._begin(again=False)
             self.save()
         elif self.run is None and self.desired is Desired.RUNNING and self._is_to_start:
