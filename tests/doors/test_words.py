@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.doors import tcp_answers
-from holdfast.doors.tcp_words import Request, parse
+from holdfast.doors.tcp_requests import Request, parse
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import HoldfastError, UsageError

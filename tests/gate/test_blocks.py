@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.client.channel import Channel
-from holdfast.gate.ws.blocks import Item, Piece, Reading, beyond, binary, tails_of
-from holdfast.gate.ws.feeds import Feeds
 from holdfast.gate.ws.frames import BINARY
+from holdfast.gate.ws.output_blocks import Item, Piece, Reading, beyond, binary, tails_of
+from holdfast.gate.ws.output_feeds import Feeds
 from holdfast.logbook import cursors
 from holdfast.logbook.covering import HELD_BYTES, unfinished
 from holdfast.logbook.cursors import BEGINNING, Cursor

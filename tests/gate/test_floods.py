@@ -400,7 +400,7 @@ def test_one_token_leaves_streams_to_the_others(shared_hold: Hold) -> None:
     viewer = shared_hold.ask("create_token", token_name="streams", role="viewer")["text"]
     with (
         gate_of(
-            shared_hold, "import holdfast.gate.rest.server_sent as s; s.MOST_OF_TOKEN = 5;"
+            shared_hold, "import holdfast.gate.rest.event_streams as s; s.MOST_OF_TOKEN = 5;"
         ) as gate,
         Flood(gate) as flood,
     ):
@@ -422,7 +422,7 @@ def test_one_token_leaves_streams_to_the_others(shared_hold: Hold) -> None:
 
 def test_unfinished_bodies_of_one_token_are_bounded(shared_hold: Hold) -> None:
     """A token that sends too much at once is told so; another one is answered."""
-    before = "import holdfast.gate.bodies as b; b.TOKEN_BYTES = 1_000_000;"
+    before = "import holdfast.gate.body_limits as b; b.TOKEN_BYTES = 1_000_000;"
     viewer = shared_hold.ask("create_token", token_name="bodies", role="viewer")["text"]
     with gate_of(shared_hold, before) as gate, Flood(gate) as flood:
         guests = []

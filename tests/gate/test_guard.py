@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.gate.bodies import LARGEST_BODY
+from holdfast.gate.body_limits import LARGEST_BODY
 from holdfast.gate.browser.guard import Allowed, _look
 
 

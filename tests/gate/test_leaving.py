@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.client.channel import Channel
-from holdfast.gate.bodies import KnownTokens
+from holdfast.gate.body_limits import KnownTokens
 from holdfast.gate.rest import door as rest
 from holdfast.gate.rest.door import RestDoor
 

@@ -24,7 +24,7 @@ NOT_FUZZED = {
     "lockdown": "everything after it would be refused",
     "wait": "it waits, as long as it was asked to",
 }
-SHORT = "import holdfast.gate.rest.server_sent as told; told.LONGEST_SECONDS = 0.05; "
+SHORT = "import holdfast.gate.rest.event_streams as told; told.LONGEST_SECONDS = 0.05; "
 """What is told for ever is told for a moment here."""
 CONFIG = """
 [checks]

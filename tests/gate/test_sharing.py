@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.client import channel as channels
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.bodies import KnownTokens
+from holdfast.gate.body_limits import KnownTokens
 from holdfast.gate.rest.coalescing import Sharing
 from holdfast.gate.rest.door import RestDoor
 from holdfast.vocabulary.errors import Failed

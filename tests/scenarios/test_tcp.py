@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.doors import lines
+from holdfast.doors import connection as lines
 from holdfast.doors.tcp import MOST_CONNECTIONS, MOST_OF_TOKEN
 from holdfast.vocabulary.errors import HoldfastError
 from tests.harness import Hold, kill_9, wait_for

@@ -18,8 +18,8 @@ from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import Waiting
 from holdfast.app.streams import LiveStream
+from holdfast.doors.connection import Connections, LinesConnection
 from holdfast.doors.failures import told
-from holdfast.doors.lines import Connections, LinesConnection
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door

@@ -18,10 +18,10 @@ from typing import Any
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import Waiting
 from holdfast.app.streams import LiveStream
-from holdfast.doors import tcp_answers, tcp_words
+from holdfast.doors import tcp_answers, tcp_requests
+from holdfast.doors.connection import Connections, LinesConnection
 from holdfast.doors.failures import told
-from holdfast.doors.lines import Connections, LinesConnection
-from holdfast.doors.tcp_words import Request
+from holdfast.doors.tcp_requests import Request
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.addresses import is_loopback
@@ -159,7 +159,7 @@ class TcpConnection(LinesConnection):
 
     def _take(self, line: bytes) -> None:
         is_new, self._is_new = self._is_new, False
-        if is_new and tcp_words.is_http(line):
+        if is_new and tcp_requests.is_http(line):
             self._application.who.refuse_stranger(Door.TCP, "HTTP", "this door speaks no HTTP")
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_NO_HTTP)}\r\n"
             self._write(head.encode() + b"Connection: close\r\n\r\n" + _NO_HTTP)
@@ -180,9 +180,9 @@ class TcpConnection(LinesConnection):
             line = self._waiting.popleft()
             self._waiting_bytes -= len(line)
             try:
-                request = tcp_words.parse(line)
+                request = tcp_requests.parse(line)
             except Exception as error:  # noqa: BLE001 - the border of the door
-                self._say_failure(None, told(error), tcp_words.is_json(line))
+                self._say_failure(None, told(error), tcp_requests.is_json(line))
                 continue
             if request.id is None:
                 await self._serve(request)
@@ -202,7 +202,7 @@ class TcpConnection(LinesConnection):
                 case "token":
                     self._say(request, {"message": f"hello, {actor.name}"})
                 case "help":
-                    self._say(request, {"message": tcp_words.HELP})
+                    self._say(request, {"message": tcp_requests.HELP})
                 case "quit":
                     self._say(request, {"message": "bye"})
                     self.hang_up()

@@ -13,7 +13,7 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.channel import Channel
-from holdfast.gate.bodies import Bodies, KnownTokens
+from holdfast.gate.body_limits import Bodies, KnownTokens
 from holdfast.gate.browser.guard import Allowed, Guard
 from holdfast.gate.browser.login import Browser
 from holdfast.gate.errors import refusal

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.gate.mcp.links import not_understood
+from holdfast.gate.mcp.relays import not_understood
 from holdfast.gate.mcp.server import INSTRUCTIONS
 from holdfast.gate.mcp.tools import TABLE, offered
 from holdfast.vocabulary.commands import COMMANDS

@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.gate.bodies import LARGEST_BODY, Bodies, TooLarge
+from holdfast.gate.body_limits import LARGEST_BODY, Bodies, TooLarge
 from holdfast.gate.browser import cross_origin
 from holdfast.gate.callers import PAGE_HEADER, bearer_of, cookie_name, is_encrypted
 from holdfast.gate.errors import problem, refusal

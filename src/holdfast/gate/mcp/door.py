@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.channel import Channel
-from holdfast.gate.bodies import KnownTokens
+from holdfast.gate.body_limits import KnownTokens
 from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.callers import caller_of
 from holdfast.gate.errors import problem

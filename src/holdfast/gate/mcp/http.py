@@ -23,7 +23,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.gate.bodies import LARGEST_BODY
+from holdfast.gate.body_limits import LARGEST_BODY
 from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.mcp.call import SCOPE
 

@@ -23,15 +23,10 @@ from mcp_types import (
 import holdfast
 from holdfast.client.channel import Channel
 from holdfast.gate.mcp.answers import Answer, capped, fitting, waits
+from holdfast.gate.mcp.approvals import InputNeeded, confirm_for, input_required, was_declined
 from holdfast.gate.mcp.arguments import given, schema_of
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
 from holdfast.gate.mcp.clients import COMPLETE, client_of
-from holdfast.gate.mcp.confirming import (
-    InputNeeded,
-    confirm_for,
-    input_required,
-    was_declined,
-)
 from holdfast.gate.mcp.reading import Reading
 from holdfast.gate.mcp.subscribing import Subscribing
 from holdfast.gate.mcp.tools import TABLE, offered

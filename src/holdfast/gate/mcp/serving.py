@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.client.channel import Channel
 from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.mcp.http import HttpTransport
-from holdfast.gate.mcp.links import Links
+from holdfast.gate.mcp.relays import Links
 from holdfast.gate.mcp.server import make_server
 from holdfast.vocabulary.specs.mcp import McpSpec
 

@@ -18,7 +18,7 @@ from mcp_types import (
 
 from holdfast.client.channel import Channel
 from holdfast.gate.mcp.clients import client_of
-from holdfast.gate.mcp.watchers import LIST_CHANGED, Watcher
+from holdfast.gate.mcp.subscriptions import LIST_CHANGED, Watcher
 
 MOST_OF_ONE = 100
 MOST_STREAMS = 500

@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.bodies import KnownTokens
+from holdfast.gate.body_limits import KnownTokens
 from holdfast.gate.callers import caller_of
 from holdfast.gate.errors import UNFIT, problem, refusal
 from holdfast.gate.http_limits import is_stranger, prove
 from holdfast.gate.rest.arguments import JSON, fields_of, is_whole
 from holdfast.gate.rest.coalescing import Sharing
+from holdfast.gate.rest.event_streams import EVENT_STREAM, Stories, response
 from holdfast.gate.rest.routes import Table, Way, ways
-from holdfast.gate.rest.server_sent import EVENT_STREAM, Stories, response
 from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 

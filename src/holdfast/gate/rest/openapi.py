@@ -10,9 +10,9 @@ import holdfast
 from holdfast.gate.errors import STATUS, TITLES
 from holdfast.gate.rest import examples
 from holdfast.gate.rest.arguments import JSON, is_list, kinds_of
+from holdfast.gate.rest.event_streams import EVENT_STREAM
 from holdfast.gate.rest.pages import CURSOR, METRICS_TYPE
 from holdfast.gate.rest.routes import Way, ways
-from holdfast.gate.rest.server_sent import EVENT_STREAM
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.log_part import LogPart

@@ -21,7 +21,7 @@ import holdfast
 from holdfast.client.channel import Channel
 from holdfast.gate.callers import caller_of
 from holdfast.gate.errors import UNFIT, problem
-from holdfast.gate.log_lines import extract, granted
+from holdfast.gate.output import extract, granted
 from holdfast.gate.rest.arguments import converted, kinds_of
 from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError

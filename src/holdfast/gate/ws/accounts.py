@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.following import RETRY_SECONDS, follow
+from holdfast.gate.events import RETRY_SECONDS, follow
 from holdfast.gate.ws.frames import frame
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.events import Kind

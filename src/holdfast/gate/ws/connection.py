@@ -19,9 +19,9 @@ from holdfast.client.connection import Unreachable
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.accounts import Room, Rooms
 from holdfast.gate.ws.dispatcher import Desk
-from holdfast.gate.ws.feeds import Feeds
 from holdfast.gate.ws.flow_control import Bucket
 from holdfast.gate.ws.frames import carried
+from holdfast.gate.ws.output_feeds import Feeds
 from holdfast.gate.ws.viewer import House
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, Unauthorized, UsageError
 

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.following import Subscription, follow
+from holdfast.gate.events import Subscription, follow
 from holdfast.gate.secrets import learn
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.accounts import OnLost
-from holdfast.gate.ws.feeds import Feeds
 from holdfast.gate.ws.flow_control import Window
 from holdfast.gate.ws.frames import Request, carried
+from holdfast.gate.ws.output_feeds import Feeds
 from holdfast.gate.ws.viewer import House, Session, bytes_of
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError

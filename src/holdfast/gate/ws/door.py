@@ -17,10 +17,10 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.gate.callers import caller_of
 from holdfast.gate.http_limits import prove
 from holdfast.gate.ws.accounts import Rooms
-from holdfast.gate.ws.conditions import Conditions
 from holdfast.gate.ws.connection import Connection, Hall
-from holdfast.gate.ws.feeds import Feeds
 from holdfast.gate.ws.keyboards import Keyboards
+from holdfast.gate.ws.output_feeds import Feeds
+from holdfast.gate.ws.status_feed import Conditions
 from holdfast.gate.ws.viewer import House
 
 DOOR = "websocket"

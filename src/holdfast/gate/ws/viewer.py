@@ -17,11 +17,21 @@ from typing import Any, NamedTuple, Protocol
 
 from holdfast.client.connection import Unreachable
 from holdfast.gate.ws import frames
-from holdfast.gate.ws.blocks import Block, Item, Piece, Tail, Told, beyond, binary, gap, tails_of
-from holdfast.gate.ws.conditions import Condition, Conditions, condition
-from holdfast.gate.ws.feeds import BLOCK_BYTES, Behind, Feed
 from holdfast.gate.ws.flow_control import Window
 from holdfast.gate.ws.keyboards import Keyboards
+from holdfast.gate.ws.output_blocks import (
+    Block,
+    Item,
+    Piece,
+    Tail,
+    Told,
+    beyond,
+    binary,
+    gap,
+    tails_of,
+)
+from holdfast.gate.ws.output_feeds import BLOCK_BYTES, Behind, Feed
+from holdfast.gate.ws.status_feed import Condition, Conditions, condition
 from holdfast.logbook.cursors import BEGINNING, Cursor, encode
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.secrets import learn
-from holdfast.gate.ws.blocks import Block, Reading
+from holdfast.gate.ws.output_blocks import Block, Reading
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, HoldfastError

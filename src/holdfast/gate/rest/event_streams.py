@@ -16,8 +16,8 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.following import follow
-from holdfast.gate.log_lines import follow_lines
+from holdfast.gate.events import follow
+from holdfast.gate.output import follow_lines
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
 from holdfast.vocabulary.events import known_place

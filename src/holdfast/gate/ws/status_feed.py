@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 from holdfast.client.channel import Channel
-from holdfast.gate.following import RETRY_SECONDS, follow
+from holdfast.gate.events import RETRY_SECONDS, follow
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.states import STREAM_STATE, State
