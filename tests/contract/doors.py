@@ -16,7 +16,7 @@ from holdfast.gate.rest import routes
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import HoldfastError
-from tests.gate.ws_client import Place, Ws
+from tests.gate.ws.client import Place, Ws
 from tests.harness import Hold
 from tests.scenarios.test_tcp import Wire, free_port
 

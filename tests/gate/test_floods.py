@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.gate.conftest import Gate, greeting_hold
-from tests.gate.ws_client import Ws
+from tests.gate.ws.client import Ws
 from tests.harness import Hold, wait_for
 
 ANSWER_SECONDS = 20.0

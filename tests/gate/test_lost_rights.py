@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from holdfast.client.connection import Connection
 from holdfast.vocabulary.errors import HoldfastError
 from tests.gate.conftest import Gate, gate_of
-from tests.gate.ws_client import Ws
+from tests.gate.ws.client import Ws
 from tests.harness import Hold, quick
 
 NOISE = ["sh", "-c", "n=0; while :; do echo line $n; n=$((n+1)); sleep 0.02; done"]

@@ -15,7 +15,7 @@ from holdfast.logbook import cursors
 from holdfast.logbook.reader import Reader
 from tests.contract.doors import World, by_flat_json, by_line, by_rest, by_websocket
 from tests.gate.mcp.conftest import McpHold, quick, text_of
-from tests.gate.ws_client import Place, Ws, content
+from tests.gate.ws.client import Place, Ws, content
 from tests.harness import PYTHON, wait_for
 from tests.logbook.private_keys import BODIES, KEYS, told
 

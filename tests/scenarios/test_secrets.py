@@ -14,7 +14,7 @@ import pytest
 from holdfast.client.connection import Connection
 from holdfast.vocabulary.errors import HoldfastError
 from tests.contract.doors import World, by_flat_json, by_rest, by_websocket
-from tests.gate.ws_client import Place, Ws, content
+from tests.gate.ws.client import Place, Ws, content
 from tests.harness import PYTHON, quick, wait_for
 from tests.scenarios.test_tcp import Wire
 

@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 
 from holdfast.gate.ws import accounts, connection, dispatcher, frames
 from tests.gate.conftest import Gate
-from tests.gate.ws_client import Ws
+from tests.gate.ws.client import Ws
 from tests.harness import Hold, kill_9, wait_for
 
 

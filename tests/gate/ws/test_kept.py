@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.gate.test_kept import HttpHold
-from tests.gate.ws_client import Place, Ws
+from tests.gate.ws.client import Place, Ws
 from tests.harness import kill_9, program
 
 

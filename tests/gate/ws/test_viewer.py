@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gate.conftest import Gate
-from tests.gate.ws_client import Ws, content
+from tests.gate.ws.client import Ws, content
 from tests.harness import Hold, kill_9, program, wait_for
 
 HEAD = struct.Struct(">BIQ")
