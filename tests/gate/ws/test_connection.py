@@ -413,7 +413,7 @@ def test_what_cannot_be_understood_is_said(lasting_gate: Gate, frame: str | byte
 
 def test_the_reference_is_complete() -> None:
     """Every event and field of a client, every close code, every limit."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "websocket.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "websocket.md").read_text()
     fields = {
         field.encode_name
         for kind in (frames.CreateSession, frames.Subscribe, frames.TakeKeyboard, frames.Ack)
