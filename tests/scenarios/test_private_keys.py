@@ -17,7 +17,7 @@ from tests.contract.doors import World, by_flat_json, by_line, by_rest, by_webso
 from tests.gate.mcp.conftest import McpHold, quick, text_of
 from tests.gate.ws.client import Place, Ws, content
 from tests.harness import PYTHON, wait_for
-from tests.logbook.private_keys import BODIES, KEYS, told
+from tests.secrets.private_keys import BODIES, KEYS, told
 
 STAY = "import time; time.sleep(1000)"
 PLAIN = [f"plain line {number} of the log" for number in range(40)]

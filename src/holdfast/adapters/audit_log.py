@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.adapters.own_log import logger
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 FILE_BYTES = 8 * 1024 * 1024
 MOST_FILES = 32

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.logbook import cursors
-from holdfast.logbook.covered import LineCover
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lines import LineAssembler
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.commands.output import Logs
 from holdfast.vocabulary.errors import UsageError

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.secrets.redaction import redact, redact_value
 from holdfast.system.places import generations
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 from holdfast.vocabulary.printable import printable, printable_lines
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.tokens import LONGEST_TOKEN, NOBODY, PREFIX, digest_of
 from holdfast.system import private_file
-from holdfast.system.plain_file import read_plain
+from holdfast.system.private_files import read_plain
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Fate

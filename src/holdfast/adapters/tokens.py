@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.system import private_file
-from holdfast.system.plain_file import read_plain
+from holdfast.system.private_files import read_plain
 from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.readers import reader

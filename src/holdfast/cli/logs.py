@@ -14,11 +14,11 @@ from holdfast.cli.output import Followed, Printer, Style, interleave
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.reach import SupervisorAway, nothing_runs
 from holdfast.logbook import cursors, segments
-from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.log_redaction import LineCover, covered
 from holdfast.secrets.redaction import hider
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, UsageError

@@ -13,11 +13,11 @@ from typing import Any
 
 from holdfast.cli.screen import PREFIX_COLOURS, Paint
 from holdfast.logbook import cursors, segments
-from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.log_redaction import LineCover, covered
 from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.printable import printable_colours

@@ -11,7 +11,7 @@ import re
 import sys
 
 from holdfast.system.places import generations
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 QUIET = frozenset({"trace", "debug", "info"})
 PIECE_BYTES = 65536

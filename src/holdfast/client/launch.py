@@ -17,7 +17,7 @@ from holdfast.client.connection import Connection, error_from
 from holdfast.client.reach import SupervisorAway, reach
 from holdfast.system.lean_json import encoded, loads
 from holdfast.system.places import Places, digest, lock_is_held, states_root
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 from holdfast.vocabulary.errors import (
     Failed,
     HoldfastError,

@@ -17,7 +17,6 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate.secrets import learn
 from holdfast.logbook import cursors
-from holdfast.logbook.covered import LineCover
 from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
@@ -25,6 +24,7 @@ from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lookback import BEFORE_BYTES, look_back
 from holdfast.logbook.plain import PlainText, TextDecoder
 from holdfast.logbook.reader import Reader
+from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.log_part import LogPart

@@ -30,7 +30,7 @@ from holdfast.keeper.runs.run_records import RunRecords
 from holdfast.keeper.supervisor_launcher import Supervisor
 from holdfast.system import kernel_files, lean_json, processes, run_marks
 from holdfast.system.files import is_open, make_folder, replace_file
-from holdfast.system.plain_file import read_plain
+from holdfast.system.private_files import read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

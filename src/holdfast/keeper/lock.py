@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 ASKERS_SECONDS = 10.0
 _LOOK_SECONDS = 0.01

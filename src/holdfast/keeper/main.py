@@ -16,7 +16,7 @@ from holdfast.keeper import lock, stderr
 from holdfast.keeper.options import Options
 from holdfast.keeper.supervisor_launcher import CEILING, NOFILE, OOM_SCORE, Launcher, check_argv
 from holdfast.system import claims, lean_json
-from holdfast.system.plain_file import read_plain
+from holdfast.system.private_files import read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

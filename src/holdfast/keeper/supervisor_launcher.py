@@ -17,7 +17,7 @@ from holdfast.keeper import stderr
 from holdfast.keeper.runs.launch import Launch, SpawnError
 from holdfast.keeper.runs.spawn import Spawner
 from holdfast.system import processes, run_marks
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

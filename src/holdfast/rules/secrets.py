@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from holdfast.secrets.hider import SHORTEST_VALUE
+from holdfast.secrets.finder import SHORTEST_VALUE
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door

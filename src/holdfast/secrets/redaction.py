@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.secrets import hider as hiding
-from holdfast.secrets.hider import Hider
+from holdfast.secrets import finder as hiding
+from holdfast.secrets.finder import Hider
 from holdfast.system.patterns import pattern
 
 HIDDEN = hiding.HIDDEN.decode()

@@ -9,7 +9,7 @@ import errno
 import os
 
 from holdfast.system import lean_json
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

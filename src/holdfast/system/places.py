@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.system.plain_file import open_plain, read_plain
+from holdfast.system.private_files import open_plain, read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.adapters.metrics.usage import Totals
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 _MAGIC = b"HFMETR01"
 _HEAD = struct.Struct("<8s64s12d")

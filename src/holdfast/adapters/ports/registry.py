@@ -20,7 +20,7 @@ from holdfast.rules import ports as port_leases
 from holdfast.rules.ports import Asked, Holder, Lease
 from holdfast.system import private_file
 from holdfast.system.places import lock_is_held
-from holdfast.system.plain_file import NotPlain, open_plain, read_plain
+from holdfast.system.private_files import NotPlain, open_plain, read_plain
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from holdfast.adapters.own_log import logger
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 T = TypeVar("T")
 Statement = tuple[str, tuple[Any, ...]]

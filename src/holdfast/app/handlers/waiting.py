@@ -11,9 +11,9 @@ from holdfast.adapters.search.matching import Matcher, check_expression
 from holdfast.app.context import Context
 from holdfast.engine.output.watches import SILENCE_SECONDS, Subscription
 from holdfast.engine.runner.runner import Runner
-from holdfast.logbook.covered import LineCover
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
+from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.commands.services import Wait
 from holdfast.vocabulary.errors import UsageError

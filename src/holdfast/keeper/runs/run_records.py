@@ -19,7 +19,7 @@ import time
 from holdfast.keeper.processes.tree import mark_of
 from holdfast.system import lean_json, process_identity, processes, run_marks
 from holdfast.system.files import json_lines, replace_file
-from holdfast.system.plain_file import open_plain
+from holdfast.system.private_files import open_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

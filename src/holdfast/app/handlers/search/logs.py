@@ -26,8 +26,8 @@ from holdfast.logbook.reader import Reader
 from holdfast.logbook.segment_view import SegmentView
 from holdfast.rules import search as rules
 from holdfast.rules.search import LogPlace
-from holdfast.secrets import key_blocks
-from holdfast.secrets.key_blocks import Span
+from holdfast.secrets import private_keys
+from holdfast.secrets.private_keys import Span
 from holdfast.secrets.redaction import hider, redact
 from holdfast.vocabulary.commands.search import SearchLogs
 from holdfast.vocabulary.search_results import LogHit, LogSearchResult
@@ -272,7 +272,7 @@ def _is_within_key(reader: Reader, view: SegmentView, found: _Found) -> bool:
     covered = known.mask(before.line + data, block=before.block)[len(before.line) :]
     if not event.is_whole:
         return covered != data
-    return before.block is not None and bool(key_blocks.scan(data, before.block)[0])
+    return before.block is not None and bool(private_keys.scan(data, before.block)[0])
 
 
 def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, list[Span]]:
@@ -297,10 +297,10 @@ def _keys_of(reader: Reader, view: SegmentView, part: Part) -> list[Span]:
     while piece := view.read(stream, place + len(rest), _PIECE_BYTES):
         text = rest + piece
         end = text.rfind(b"\n") + 1 or len(text)
-        some, block = key_blocks.scan(text[:end], block)
+        some, block = private_keys.scan(text[:end], block)
         spans += [(place + start, place + stop) for start, stop in some]
         place, rest = place + end, text[end:]
-    some, block = key_blocks.scan(rest, block)
+    some, block = private_keys.scan(rest, block)
     return [*spans, *((place + start, place + stop) for start, stop in some)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.secrets.hider import HIDDEN, Hider
+from holdfast.secrets.finder import HIDDEN, Hider
 
 VALUES = [f"value-{number}-of-Many" for number in range(100)]
 TEXTS = st.lists(

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.covering import StreamCover
 from holdfast.logbook.cursors import Cursor, at
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.lookback import look_back
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.hider import Hider
-from tests.logbook.private_keys import KEYS, body, told
+from holdfast.secrets.finder import Hider
+from holdfast.secrets.log_redaction import LineCover, covered
 from tests.logbook.stage import Stage
+from tests.secrets.private_keys import KEYS, body, told
 
 HIDER = Hider()
 PLAIN = "\n".join(

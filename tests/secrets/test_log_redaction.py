@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.logbook.covered import LineCover, covered
 from holdfast.logbook.covering import HELD_BYTES, StreamCover
 from holdfast.logbook.cursors import BEGINNING, at
 from holdfast.logbook.entries import Chunk, Line
 from holdfast.logbook.lines import lines
 from holdfast.logbook.lookback import NOTHING, Before, look_back
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.hider import Hider
+from holdfast.secrets.finder import Hider
+from holdfast.secrets.log_redaction import LineCover, covered
 from tests.logbook.stage import SERVICE, Stage
 
 VALUE = "hunter2-is-the-one"

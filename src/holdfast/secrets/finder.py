@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 
-from holdfast.secrets import key_blocks
-from holdfast.secrets.key_blocks import Block
+from holdfast.secrets import private_keys
+from holdfast.secrets.private_keys import Block
 from holdfast.system.patterns import pattern
 
 HIDDEN = b"[hidden]"
@@ -262,12 +262,12 @@ class Hider:
     ) -> tuple[int, Block | None]:
         """The private key that is open at a place of these bytes. Where the place would cut a
         marker in two, it moves back to the marker's beginning."""
-        place = key_blocks.uncut(data, place)
-        return place, key_blocks.scan(data[:place], block)[1]
+        place = private_keys.uncut(data, place)
+        return place, private_keys.scan(data[:place], block)[1]
 
     def behind_hole(self, block: Block | None) -> Block:
         """The private key that may be open behind bytes that are missing."""
-        return key_blocks.GUESS if block is None else block
+        return private_keys.GUESS if block is None else block
 
     def _spans(
         self, data: bytes, *, is_terminal: bool = False, block: Block | None = None
@@ -279,8 +279,8 @@ class Hider:
             found += self._finder.spans(data, is_terminal=is_terminal)
         elif block is None:
             return []
-        if block is not None or key_blocks.may_hold(data):
-            found += key_blocks.scan(data, block)[0]
+        if block is not None or private_keys.may_hold(data):
+            found += private_keys.scan(data, block)[0]
         found.sort()
         merged: list[_Span] = []
         for start, end in found:

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from holdfast.secrets.hider import Hider
-from tests.logbook.private_keys import KEYS
+from holdfast.secrets.finder import Hider
+from tests.secrets.private_keys import KEYS
 
 HIDER = Hider()
 PIECE = 8
