@@ -19,7 +19,6 @@ from holdfast.adapters.ports import registry as port_registry
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.engine.ports import in_thread_of
 from holdfast.keeper import lock
-from holdfast.system import private_file
 from holdfast.vocabulary.errors import Failed
 
 SPAN = (23900, 23949)
@@ -112,7 +111,7 @@ def test_a_full_disk_keeps_no_service_from_its_port(
     def full(path: str, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(private_file, "replace", full)
+    monkeypatch.setattr("holdfast.adapters.ports.registry.replace_file", full)
     assert own.lease("web", {"port": 0}, SPAN) == before
     assert own.lease("api", {"port": 0}, SPAN) != before
 

@@ -14,8 +14,8 @@ import pytest
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.launch import start_keeper
 from holdfast.client.versions import check_versions
-from holdfast.system.files import make_folder
 from holdfast.system.places import Places
+from holdfast.system.private_files import make_folder
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UnknownService
 
 Script = Callable[[socket.socket], None]

@@ -10,8 +10,7 @@ import os
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.system import private_file
-from holdfast.system.private_files import read_plain
+from holdfast.system.private_files import read_plain, replace_file
 from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.readers import reader
 
@@ -38,7 +37,7 @@ class LockdownFile:
             return LockdownInfo(reason=f"{NAME} cannot be read ({error})", by="nobody knows")
 
     def write(self, lockdown: LockdownInfo) -> None:
-        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(lockdown)))
+        replace_file(self.path, msgspec.json.format(msgspec.json.encode(lockdown)))
 
     def remove(self) -> None:
         """It is gone when this returns, also after a power cut."""

@@ -13,8 +13,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.tokens import LONGEST_TOKEN, NOBODY, PREFIX, digest_of
-from holdfast.system import private_file
-from holdfast.system.private_files import read_plain
+from holdfast.system.private_files import read_plain, replace_file
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Fate
@@ -64,7 +63,7 @@ class SessionStore:
         data = msgspec.json.format(msgspec.json.encode(sessions))
         try:
             # Not synced, for this is done on the loop: with the power, sessions are over anyway.
-            private_file.replace(self._path, data, is_synced=False)
+            replace_file(self._path, data, is_synced=False)
         except OSError as error:
             raise Failed(f"sessions cannot be stored: {error}", "is the disk full?") from error
 

@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from holdfast.adapters.own_log import logger
-from holdfast.system import private_file
-from holdfast.system.private_files import read_plain
+from holdfast.system.private_files import read_plain, replace_file
 from holdfast.vocabulary.actors import TOKEN_ROLES, UNLIMITED, Role, Scopes
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.readers import reader
@@ -236,7 +235,7 @@ class Tokens:
 
     def _make_first(self) -> None:
         made = self._new(ADMIN_NAME, Role.ADMIN, None, UNLIMITED)
-        private_file.replace(self._admin_path, made.text.encode() + b"\n")
+        replace_file(self._admin_path, made.text.encode() + b"\n")
         self._store({made.token.id: made.token})
 
     def _new(
@@ -268,7 +267,7 @@ class Tokens:
         """On disk first: a token that was shown, or taken back, is so for good."""
         try:
             data = msgspec.json.format(msgspec.json.encode(list(tokens.values())))
-            private_file.replace(self._path, data)
+            replace_file(self._path, data)
         except OSError as error:
             raise Failed(f"the tokens cannot be stored: {error}", "is the disk full?") from error
         self._all = tokens

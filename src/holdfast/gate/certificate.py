@@ -14,6 +14,7 @@ import os
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.system.private_files import replace_file
 from holdfast.vocabulary.names import BROWSER_HOST
 
 if TYPE_CHECKING:
@@ -79,8 +80,9 @@ class Certificate(NamedTuple):
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        _write(self.key, secret)
-        _write(self.path, made.public_bytes(serialization.Encoding.PEM))
+        replace_file(self.key, secret, is_synced=False)
+        data = made.public_bytes(serialization.Encoding.PEM)
+        replace_file(self.path, data, is_synced=False)
 
     async def keep_current(self, context: ssl.SSLContext) -> None:
         """Renew it in time, and use files that others renewed."""
@@ -115,16 +117,3 @@ def _names(host: str) -> list[x509.GeneralName]:
         except ValueError:
             names.append(x509.DNSName(host))
     return names
-
-
-def _write(path: str, data: bytes) -> None:
-    """Replace a file of mode 0600 as a whole."""
-    temporary = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -29,8 +29,7 @@ from holdfast.keeper.runs.run import DEFAULT_GRACE_SECONDS
 from holdfast.keeper.runs.run_records import RunRecords
 from holdfast.keeper.supervisor_launcher import Supervisor
 from holdfast.system import kernel_files, lean_json, processes, run_marks
-from holdfast.system.files import is_open, make_folder, replace_file
-from holdfast.system.private_files import read_plain
+from holdfast.system.private_files import make_folder, read_plain, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -478,7 +477,7 @@ class Keeper:
         else:
             what = "it can be ended, but its output may not be recorded"
             for part, fd in (facts.get("parts") or {}).items():
-                if is_open(fd):
+                if _is_open(fd):
                     run.parts.setdefault(part, fd)
             if not run.is_child:
                 self._await(run)
@@ -532,4 +531,13 @@ class Keeper:
             "started_at": self.started_at,
             "ceilings": self.ceilings,
         }
-        replace_file(self._description_path(), lean_json.encoded(description) + b"\n")
+        data = lean_json.encoded(description) + b"\n"
+        replace_file(self._description_path(), data, is_synced=False)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

@@ -1,42 +1,55 @@
-"""JSON as the standard library's, without what that loads: `re`, a third of a command's start.
+"""JSON without the standard library's `json` module, which loads `re`: a third of a command's
+start.
 
-The same compiled code does the work; where it is missing, the library itself does.
+The same compiled code does the work. Where that is missing, the library itself does it.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 _SPACE = " \t\n\r"
-_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def loads(line: bytes) -> Any:
-    """What the line says, in UTF-8; raises ValueError for what is no JSON."""
-    text = line.removeprefix(_MARK).decode("utf-8", "surrogatepass").strip(_SPACE)
+    """Parse one value in UTF-8; raises ValueError if this is no JSON."""
+    text = line.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogatepass").strip(_SPACE)
     try:
         value, end = _scan(text, 0)
     except (StopIteration, SystemError, ImportError):
-        # Of its own errors it says nothing where the library, whose they are, is not loaded.
+        # The scanner raises these if the library, which has its error class, is not loaded.
         raise ValueError("this is no JSON") from None
     if end != len(text):
         raise ValueError("there is more than one value")
     return value
 
 
+def objects_in(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file with one object on each line. Skip all other lines, such as a
+    torn one, whose writer died while it wrote."""
+    for line in data.split(b"\n"):
+        try:
+            entry = loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
 def encoded(value: Any) -> bytes:
-    """The value in UTF-8."""
+    """Return the value as JSON in UTF-8."""
     try:
         return dumps(value).encode()
     except UnicodeEncodeError:
-        return dumps_ascii(value).encode()  # half a character, which only an escape can tell
+        return dumps_ascii(value).encode()  # half a character, which only an escape can express
 
 
-class _Rules:
-    """How values are read, as the scanner asks for it."""
+class _ScannerOptions:
+    """How values are read, in the attributes that the compiled scanner looks for."""
 
     strict = True
     object_hook = None
@@ -45,15 +58,15 @@ class _Rules:
     parse_float = float
     parse_int = int
     parse_constant = float
-    """Of NaN, Infinity and -Infinity, which it reads as they are written."""
+    """For NaN, Infinity and -Infinity."""
 
 
-def _unknown(value: object) -> object:
+def _refuse(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} cannot be said in JSON")
 
 
 def _dumper(text_of: Callable[[str], str]) -> Callable[[Any], str]:
-    encode = _json.make_encoder(None, _unknown, text_of, None, ":", ",", False, False, True)
+    encode = _json.make_encoder(None, _refuse, text_of, None, ":", ",", False, False, True)
     return lambda value: "".join(encode(value, 0))
 
 
@@ -63,7 +76,7 @@ dumps_ascii: Callable[[Any], str]
 try:
     import _json
 
-    _scan = _json.make_scanner(_Rules)  # type: ignore[arg-type]  # takes what has these names
+    _scan = _json.make_scanner(_ScannerOptions)  # type: ignore[arg-type]  # any object with these
     dumps = _dumper(_json.encode_basestring)
     dumps_ascii = _dumper(_json.encode_basestring_ascii)
 except (ImportError, AttributeError, TypeError):

@@ -1,7 +1,8 @@
-"""Files of our own, opened only if they are plain files.
+"""Files and folders of our own: readable by their owner only, plain, and replaced as a whole.
 
-A folder, a FIFO, a socket or a device in the place of one is refused with an error that names it,
-and never blocks: a FIFO would, for as long as nobody is at its other end. Standard library only.
+A folder, a FIFO, a socket or a device in the place of such a file is refused with an error that
+names it. Opening one never blocks, as a FIFO would until somebody opens its other end. Every
+refusal of the file system is raised as OSError. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class NotPlain(OSError):
 
 
 def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
-    """A descriptor as `os.open` gives it, not inherited; OSError if this is no plain file."""
+    """Open like `os.open`, close-on-exec. Raises NotPlain if this is no plain file."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
@@ -25,6 +26,32 @@ def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
 
 
 def read_plain(path: str, largest: int = -1) -> bytes:
-    """The content, or as much of it as asked for."""
+    """Read the whole file, or at most `largest` bytes of it."""
     with open(open_plain(path, os.O_RDONLY), "rb") as file:
         return file.read(largest)
+
+
+def replace_file(path: str, data: bytes, *, is_synced: bool = True) -> None:
+    """Replace the content at once: readers see the old content or the new, also if the disk is
+    full. The new content is on disk when this returns, unless `is_synced` is False."""
+    temporary = f"{path}.{os.getpid()}.new"
+    fd = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            if is_synced:
+                file.flush()
+                os.fsync(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def make_folder(path: str) -> None:
+    """Make a private folder, or accept the one that is there. Raises OSError if another user could
+    replace it."""
+    os.makedirs(path, 0o700, exist_ok=True)
+    for folder in (path, os.path.dirname(path)):
+        if os.stat(folder).st_uid not in (os.geteuid(), 0):
+            raise OSError(errno.EPERM, "it belongs to another user", folder)

@@ -1,34 +1,37 @@
-"""How many requests an actor may make: a bucket that fills with time. Pure."""
+"""A token bucket: it limits how often something may happen, and allows short bursts.
+
+Owns no clock and no limits. The caller passes both, because limits may change while a bucket
+exists. Standard library only.
+"""
 
 from __future__ import annotations
 
-import msgspec
 
-from holdfast.vocabulary.specs.policies import RateLimit
+class TokenBucket:
+    """A bucket that is full at first. It gains `rate` tokens a second, up to `burst`."""
 
+    __slots__ = ("_at", "_left")
 
-class Bucket(msgspec.Struct, frozen=True):
-    """How many requests were left, and when."""
+    def __init__(self, burst: float, now: float) -> None:
+        self._left = max(1.0, burst)
+        self._at = now
 
-    left: float
-    at: float
+    def take(self, rate: float, burst: float, now: float) -> float:
+        """Take one token and return 0, or return the seconds until there is one.
 
+        A refusal takes nothing: a caller that asks too often does not wait longer for it.
+        """
+        self._left = self._filled(rate, burst, now)
+        self._at = now
+        if self._left >= 1.0:
+            self._left -= 1.0
+            return 0.0
+        return (1.0 - self._left) / rate
 
-def take(bucket: Bucket | None, limit: RateLimit, now: float) -> tuple[Bucket, float]:
-    """The bucket after one more request, and how long who asked has to wait; 0: may pass.
+    def is_full(self, rate: float, burst: float, now: float) -> bool:
+        """Return whether a new bucket would be the same, so that this one can be dropped."""
+        return self._left + (now - self._at) * rate >= burst
 
-    Who has to wait takes nothing: asking too often makes nobody wait for longer.
-    """
-    burst, rate = float(max(1, limit.burst)), limit.requests_per_second
-    left = burst
-    if bucket is not None:
+    def _filled(self, rate: float, burst: float, now: float) -> float:
         # A clock that stands still or goes back fills nothing.
-        left = min(burst, bucket.left + max(0.0, now - bucket.at) * rate)
-    if left >= 1.0:
-        return Bucket(left - 1.0, now), 0.0
-    return Bucket(left, now), (1.0 - left) / rate
-
-
-def is_full(bucket: Bucket, limit: RateLimit, now: float) -> bool:
-    """Whether it is as if nobody had asked."""
-    return bucket.left + (now - bucket.at) * limit.requests_per_second >= limit.burst
+        return min(max(1.0, burst), self._left + max(0.0, now - self._at) * rate)

@@ -18,9 +18,8 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.rules import ports as port_leases
 from holdfast.rules.ports import Asked, Holder, Lease
-from holdfast.system import private_file
 from holdfast.system.places import lock_is_held
-from holdfast.system.private_files import NotPlain, open_plain, read_plain
+from holdfast.system.private_files import NotPlain, open_plain, read_plain, replace_file
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.readers import reader
 
@@ -108,7 +107,7 @@ class PortRegistry:
         return [lease for lease in leases if os.path.isdir(lease.state)]
 
     def _save(self, leases: list[Lease]) -> None:
-        private_file.replace(self._path, msgspec.json.format(msgspec.json.encode(leases)))
+        replace_file(self._path, msgspec.json.format(msgspec.json.encode(leases)))
 
 
 def _wait_for(lock: int, path: str, seconds: float) -> None:

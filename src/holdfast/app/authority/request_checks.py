@@ -18,8 +18,7 @@ from holdfast.app.authority import file_targets, scoping
 from holdfast.rules.authority import filters, policies, token_limits
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.rules.authority.permissions import CALM, Circumstances, Verdict
-from holdfast.system import token_bucket
-from holdfast.system.token_bucket import Bucket
+from holdfast.system.token_bucket import TokenBucket
 from holdfast.vocabulary.actors import Actor, Role, Target
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.authority import Approve, Reject
@@ -41,7 +40,7 @@ class Scrutiny:
         self._context = context
         self._auditor = auditor
         self._clock = clock
-        self._buckets: dict[tuple[str, Door], Bucket] = {}
+        self._buckets: dict[tuple[str, Door], TokenBucket] = {}
         self._told: dict[tuple[str, Door], float] = {}
 
     def admit(self, actor: Actor, command: Command) -> None:
@@ -51,8 +50,10 @@ class Scrutiny:
             return
         limit, now = self._context.settings.now.rate_limit, self._clock()
         key = (actor.identity, actor.door)
-        bucket, seconds = token_bucket.take(self._buckets.get(key), limit, now)
-        self._buckets[key] = bucket
+        rate, burst = limit.requests_per_second, limit.burst
+        if key not in self._buckets:
+            self._buckets[key] = TokenBucket(burst, now)
+        seconds = self._buckets[key].take(rate, burst, now)
         if len(self._buckets) > MOST_BUCKETS:
             self._forget(now)
         if not seconds:
@@ -138,7 +139,7 @@ class Scrutiny:
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
-            if not token_bucket.is_full(bucket, limit, now)
+            if not bucket.is_full(limit.requests_per_second, limit.burst, now)
         }
         self._told = {
             key: moment for key, moment in self._told.items() if now - moment < MOST_TOLD_SECONDS

@@ -21,7 +21,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.sessions.ownership import Ownership, is_wanted
 from holdfast.rules import sessions as rules
-from holdfast.system import token_bucket
+from holdfast.system.token_bucket import TokenBucket
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.errors import (
     Failed,
@@ -93,7 +93,7 @@ class Sessions:
         self._runs = runs
         self._new_future = new_future
         self._all: dict[str, Session] = {}
-        self._openings: dict[tuple[str | None, str | None], token_bucket.Bucket] = {}
+        self._openings: dict[tuple[str | None, str | None], TokenBucket] = {}
         self._work: set[asyncio.Task[Any]] = set()
         self.ownership.on_owner = self._lend
         self.on_closed: Callable[[str], None] = lambda _: None
@@ -157,10 +157,12 @@ class Sessions:
     def _pace(self, actor: Actor) -> None:
         """Raises TooManyRequests for an opener that opens one session after the other."""
         opener, now = _opener_of(actor), self._environment.clock.monotonic()
-        bucket, seconds = token_bucket.take(self._openings.get(opener), OPENINGS, now)
-        if len(self._openings) >= _MOST_OPENERS and opener not in self._openings:
-            del self._openings[next(iter(self._openings))]
-        self._openings[opener] = bucket
+        rate, burst = OPENINGS.requests_per_second, OPENINGS.burst
+        if opener not in self._openings:
+            if len(self._openings) >= _MOST_OPENERS:
+                del self._openings[next(iter(self._openings))]
+            self._openings[opener] = TokenBucket(burst, now)
+        seconds = self._openings[opener].take(rate, burst, now)
         if seconds:
             raise TooManyRequests(
                 f"{actor.name} opens too many sessions",

@@ -19,7 +19,7 @@ from holdfast.client.connection import Unreachable
 from holdfast.gate.ws import frames
 from holdfast.gate.ws.accounts import Room, Rooms
 from holdfast.gate.ws.dispatcher import Desk
-from holdfast.gate.ws.flow_control import Bucket
+from holdfast.gate.ws.flow_control import RequestPace
 from holdfast.gate.ws.frames import carried
 from holdfast.gate.ws.output_feeds import Feeds
 from holdfast.gate.ws.viewer import House
@@ -160,12 +160,12 @@ class Connection:
         self._desk = Desk(
             self, self._caller, hall.channel, hall.new_channel, hall.feeds, hall.house, hold
         )
-        bucket = Bucket()
+        pace = RequestPace()
         while True:
             message = await self._next_message()
             if message["type"] != "websocket.receive":
                 return
-            await bucket.take()
+            await pace.wait()
             text, data = message.get("text"), message.get("bytes")
             try:
                 await (self._desk.take(text) if text is not None else self._desk.take_bytes(data))

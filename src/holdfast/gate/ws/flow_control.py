@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.gate.ws.frames import Pace
+from holdfast.system.token_bucket import TokenBucket
 
 SMALLEST_BUFFER, LARGEST_BUFFER = 4 * 1024, 8 * 1024 * 1024
 LONGEST_INTERVAL_MS = 1000.0
@@ -46,19 +47,17 @@ class Window:
             await asyncio.sleep(self.interval_ms / 1000)
 
 
-class Bucket:
-    """So many requests a second; who asks faster is read more slowly."""
+class RequestPace:
+    """Delays a client that sends more requests than the limit, by reading it more slowly."""
 
-    def __init__(self, rate: float = REQUESTS_PER_SECOND, burst: float = BURST) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._left = burst
-        self._at = asyncio.get_running_loop().time()
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._bucket = TokenBucket(BURST, self._clock())
 
-    async def take(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        self._left -= 1
-        if self._left < 0:
-            await asyncio.sleep(-self._left / self._rate)
+    async def wait(self) -> None:
+        """Return when the next request may be handled."""
+        # No event to wait for: it is known when there will be a token.
+        while seconds := self._bucket.take(  # noqa: ASYNC110
+            REQUESTS_PER_SECOND, BURST, self._clock()
+        ):
+            await asyncio.sleep(seconds)

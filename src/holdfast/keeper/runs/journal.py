@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 
 from holdfast.system import lean_json
-from holdfast.system.files import json_lines
 from holdfast.system.private_files import open_plain
 
 TYPE_CHECKING = False
@@ -131,7 +130,7 @@ class Journal:
         if data and not data.endswith(b"\n"):
             self._pending = b"\n" + self._pending
         self._exits = {}
-        for entry in json_lines(data + self._pending):
+        for entry in lean_json.objects_in(data + self._pending):
             if isinstance(ended := entry.get("exit"), dict) and isinstance(
                 ended.get("run_id"), str
             ):

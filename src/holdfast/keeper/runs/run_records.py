@@ -18,8 +18,7 @@ import time
 
 from holdfast.keeper.processes.tree import mark_of
 from holdfast.system import lean_json, process_identity, processes, run_marks
-from holdfast.system.files import json_lines, replace_file
-from holdfast.system.private_files import open_plain
+from holdfast.system.private_files import open_plain, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ class RunRecords:
         self._fd = fd
 
     def _load(self, data: bytes) -> None:
-        for entry in json_lines(data):
+        for entry in lean_json.objects_in(data):
             if begun := _sound(entry.get("begin"), _BEGIN):
                 self._unfinished[begun["run_id"]] = begun
             if run := _sound(entry.get("run"), _RUN):
@@ -241,7 +240,8 @@ class RunRecords:
         entries: list[Facts] = [{"begin": facts} for facts in self._unfinished.values()]
         entries += [{"run": facts} for facts in self._left()]
         entries += [{"run": self._record(it)} for it in self._runs.values() if it.kind != "task"]
-        replace_file(self._path, b"".join(lean_json.encoded(it) + b"\n" for it in entries))
+        data = b"".join(lean_json.encoded(entry) + b"\n" for entry in entries)
+        replace_file(self._path, data, is_synced=False)
         self.close()
         self._open(is_read=False)
         self._compacted_size, self._is_stale = self._size, False

@@ -1,4 +1,4 @@
-"""What arguments may be, and how often one may ask."""
+"""What arguments may be."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules.authority.filters import objection
-from holdfast.system.token_bucket import Bucket, is_full, take
-from holdfast.vocabulary.specs.policies import FilterSpec, RateLimit
+from holdfast.vocabulary.specs.policies import FilterSpec
 
 STRICT = FilterSpec(max_length=10, control_characters=False, forbid=("*rm -rf*", "*../*"))
 
@@ -61,35 +60,3 @@ def test_a_field_that_may_hold_anything() -> None:
 def test_no_filter_objects_to_nothing(arguments: dict[str, object]) -> None:
     """What is not said is no limit."""
     assert objection(FilterSpec(), arguments) is None
-
-
-@given(
-    st.floats(0.1, 1000),
-    st.integers(1, 100),
-    st.lists(st.floats(0, 5), min_size=1, max_size=60),
-)
-def test_never_more_than_the_burst_and_the_rate(
-    rate: float, burst: int, pauses: list[float]
-) -> None:
-    """In any stretch of time; and who has to wait may pass after it."""
-    limit = RateLimit(requests_per_second=rate, burst=burst)
-    bucket: Bucket | None = None
-    now, passed = 0.0, 0
-    for pause in pauses:
-        now += pause
-        bucket, seconds = take(bucket, limit, now)
-        passed += not seconds
-        if seconds:
-            assert take(bucket, limit, now + seconds * 1.0001 + 1e-6)[1] == 0.0
-    assert passed <= burst + rate * sum(pauses[1:]) + 1e-6
-    assert bucket is not None
-    assert is_full(bucket, limit, now + burst / rate + 1)
-
-
-def test_a_clock_that_goes_back_gives_nothing() -> None:
-    """And takes nothing."""
-    limit = RateLimit(requests_per_second=1, burst=2)
-    bucket, _ = take(None, limit, 100.0)
-    bucket, seconds = take(bucket, limit, 50.0)
-    assert not seconds
-    assert take(bucket, limit, 50.0)[1] > 0
