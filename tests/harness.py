@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.client.connection import Connection
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.logbook.reader import Reader
 from holdfast.system import run_marks
 
@@ -178,7 +178,7 @@ class Hold:
         kill_9(old)
 
         def is_relaunched() -> bool:
-            with closing(KeeperLine(str(self.runtime / "keeper.sock"))) as keeper:
+            with closing(KeeperConnection(str(self.runtime / "keeper.sock"))) as keeper:
                 told = keeper.facts["supervisor"]
                 if (told["next_in"] or 0.0) > 0.5:
                     told = keeper.ask("supervise", on=True)["supervisor"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.vocabulary.errors import HoldfastError
 from tests.chaos.test_replaced import Installed
 from tests.harness import is_alive, started, wait_for
@@ -117,7 +117,7 @@ class Mined(Installed):
 
     def has_successor(self, dead: int) -> bool:
         try:
-            with closing(KeeperLine(str(self.runtime / "keeper.sock"))) as line:
+            with closing(KeeperConnection(str(self.runtime / "keeper.sock"))) as line:
                 facts = line.facts
         except HoldfastError:
             return False  # nobody answers yet

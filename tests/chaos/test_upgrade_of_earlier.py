@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.client.launch import import_path, python_prefix
 from holdfast.vocabulary.errors import HoldfastError
 from tests.chaos.load import Load
@@ -66,7 +66,7 @@ class Upgraded(Hold):
     def upgrade(self) -> None:
         """Ask the keeper itself: a lockdown refuses the command."""
         before = self.supervisor_pid
-        with closing(KeeperLine(str(self.runtime / "keeper.sock"))) as keeper:
+        with closing(KeeperConnection(str(self.runtime / "keeper.sock"))) as keeper:
             request = {"argv_prefix": python_prefix(), "import_path": import_path()}
             keeper.ask("upgrade", seconds=60, package=str(self.site), **request)
         self._disconnect()

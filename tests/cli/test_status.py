@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.cli.screen import Paint
 from holdfast.cli.status import render
+from holdfast.cli.terminal.screen import Paint
 from tests.cli.fake_daemon import FakeDaemon, service
 
 HEAVY = [
     "argparse", "asyncio", "dataclasses", "inspect", "logging", "msgspec", "psutil", "socket",
     "subprocess", "yaml", "holdfast.vocabulary.codec", "holdfast.vocabulary.commands",
-    "holdfast.logbook", "holdfast.client.launch", "holdfast.client.keeper_line",
+    "holdfast.logbook", "holdfast.client.launch", "holdfast.client.keeper_connection",
 ]  # fmt: skip
 
 PLAIN = Paint(is_on=False)

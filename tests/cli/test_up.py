@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.arguments import parse
 from holdfast.cli.call import Call
+from holdfast.cli.parser.arguments import parse
 from holdfast.cli.up import launch
 from holdfast.client.launch import KeeperProcess
 from holdfast.vocabulary.errors import ConfigError, ShuttingDown

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.client.discovery import reach
 from holdfast.client.launch import ensure_running
-from holdfast.client.reach import reach
 from holdfast.system.places import find_places, lock_is_held
 from holdfast.vocabulary.errors import NoDaemon
 from tests.cli.fake_daemon import FakeDaemon
@@ -137,7 +137,7 @@ def test_a_full_disk_is_told(
 ) -> None:
     """Who finds no room cannot write why it ends; so the disk is looked at."""
     keeper.supervisor.update(last_error=None)
-    monkeypatch.setattr("holdfast.client.reach.NEEDED_BYTES", 1 << 62)
+    monkeypatch.setattr("holdfast.client.discovery.NEEDED_BYTES", 1 << 62)
     assert main(["start", "web"]) == 4
     assert "no room left" in capsys.readouterr().err
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.help import help_of, overview
-from holdfast.cli.verbs import every_verb
+from holdfast.cli.parser.help import help_of, overview
+from holdfast.cli.parser.verbs import every_verb
 from holdfast.gate.mcp.tools import TABLE
 from holdfast.gate.rest.openapi import describe
 

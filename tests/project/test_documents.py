@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import help as pages_of_verbs
-from holdfast.cli.verbs import NAMES
+from holdfast.cli.parser import help as pages_of_verbs
+from holdfast.cli.parser.verbs import NAMES
 from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.alerts import AlertCause
 from holdfast.vocabulary.commands import COMMANDS

@@ -14,8 +14,8 @@ import pytest
 from tests.harness import Hold, is_alive, kill_9, wait_for
 
 IMPATIENT = """
-from holdfast.client import reach
-reach.SETTLED_SECONDS, reach.HUNG_SECONDS = 0.0, 2.0
+from holdfast.client import discovery
+discovery.SETTLED_SECONDS, discovery.HUNG_SECONDS = 0.0, 2.0
 from holdfast.cli.main import main
 raise SystemExit(main())
 """

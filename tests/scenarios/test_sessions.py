@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.vocabulary.errors import HoldfastError, Refused
 from tests.harness import PYTHON, Hold, is_alive, kill_9, quick, wait_for
 
@@ -149,7 +149,7 @@ def test_a_session_outlives_its_connection_by_a_grace(hold: Hold) -> None:
 def lease_of_web(hold: Hold) -> dict[str, Any] | None:
     """What the keeper knows."""
     run_id = hold.service("web")["run_id"]
-    keeper = KeeperLine(str(hold.runtime / "keeper.sock"))
+    keeper = KeeperConnection(str(hold.runtime / "keeper.sock"))
     try:
         runs = keeper.ask("list")["runs"]
         found: dict[str, Any] | None = next(it for it in runs if it["run_id"] == run_id)["lease"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.connection import Connection
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.vocabulary.errors import HoldfastError
 from tests.harness import Hold, program, quick, wait_for
 
@@ -35,7 +35,7 @@ def at_once(hold: Hold, *requests: Answer) -> list[Answer]:
 
 
 def live_runs(hold: Hold) -> list[str]:
-    keeper = KeeperLine(str(hold.runtime / "keeper.sock"))
+    keeper = KeeperConnection(str(hold.runtime / "keeper.sock"))
     try:
         runs = keeper.ask("list")["runs"]
     finally:

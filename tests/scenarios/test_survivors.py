@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.keeper_connection import KeeperConnection
 from tests.harness import Hold, forbid_marks, is_alive, program, quick, started, wait_for
 from tests.scenarios.test_pains_death import kill_holdfast
 
@@ -25,7 +25,7 @@ def test_a_stop_through_the_keeper_holds_when_the_supervisor_wakes_up(hold: Hold
     supervisor = hold.supervisor_pid
     os.kill(supervisor, signal.SIGSTOP)
     try:
-        with closing(KeeperLine(str(hold.runtime / "keeper.sock"))) as keeper:
+        with closing(KeeperConnection(str(hold.runtime / "keeper.sock"))) as keeper:
             keeper.ask("end", run_id=web["run_id"])
             wait_for(lambda: not is_alive(web["pid"]))
     finally:

@@ -90,7 +90,7 @@ def test_garbage_is_an_error_where_the_library_is_not_loaded() -> None:
 def test_what_the_library_loads_is_not_loaded() -> None:
     """The relay and the connection start without it, which is what all this is for."""
     code = (
-        "import sys, holdfast.cli.main, holdfast.cli.mcp, holdfast.cli.mcp_relay\n"
+        "import sys, holdfast.cli.main, holdfast.cli.mcp.verb, holdfast.cli.mcp.relay\n"
         "print(*{'re', 'enum', 'json', 'collections', 'typing'} & set(sys.modules))"
     )
     found = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)

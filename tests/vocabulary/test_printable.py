@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.screen import Paint
+from holdfast.cli.terminal.screen import Paint
 from holdfast.vocabulary.printable import (
     json_text,
     printable,

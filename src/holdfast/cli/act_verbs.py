@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import NO_WAIT, SERVICES, TIMEOUT, Option, Verb
+from holdfast.cli.parser.verb import NO_WAIT, SERVICES, TIMEOUT, Option, Verb
 
 ACT_VERBS = (
     Verb(

@@ -16,10 +16,10 @@ import termios
 import tty
 from typing import Any
 
-from holdfast.cli import screen
 from holdfast.cli.call import Call
-from holdfast.cli.following import connect_again
 from holdfast.cli.history import ended_how
+from holdfast.cli.terminal import screen
+from holdfast.cli.terminal.follow import connect_again
 from holdfast.client.connection import Connection, ConnectionLost
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk

@@ -6,10 +6,10 @@ import os
 import time
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.terminal import durations, screen
 from holdfast.client.connection import ConnectionLost
-from holdfast.client.reach import SupervisorAway, reach
+from holdfast.client.discovery import SupervisorAway, reach
 from holdfast.vocabulary.errors import NoDaemon, TimedOut, UsageError
 
 SWITCH_SECONDS = 30.0

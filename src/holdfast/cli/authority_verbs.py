@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Option, Verb
+from holdfast.cli.parser.verb import Option, Verb
 
 AUTHORITY_VERBS = (
     Verb(

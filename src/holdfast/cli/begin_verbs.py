@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import NO_PREFIX, NO_WAIT, SERVICES, TIMEOUT, TIMESTAMPS, Option, Verb
+from holdfast.cli.parser.verb import NO_PREFIX, NO_WAIT, SERVICES, TIMEOUT, TIMESTAMPS, Option, Verb
 
 BEGIN_VERBS = (
     Verb(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli.screen import Paint, paint_for
+from holdfast.cli.terminal.screen import Paint, paint_for
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.reach import HUNG_SECONDS, reach
+from holdfast.client.discovery import HUNG_SECONDS, reach
 from holdfast.system.places import Places, find_places
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from holdfast.cli.arguments import Arguments
+    from holdfast.cli.parser.arguments import Arguments
 
 SHOWN_SECONDS = 1.0
 """How often somebody who waits is shown what for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import SERVICES, Option, Verb
+from holdfast.cli.parser.verb import SERVICES, Option, Verb
 
 CARE_VERBS = (
     Verb(
@@ -34,7 +34,7 @@ CARE_VERBS = (
     Verb(
         "completion",
         "Print a completion script for your shell",
-        "completion:completion",
+        "parser.completion:completion",
         operands="bash|zsh|fish",
         least=1,
         most=1,
@@ -54,7 +54,7 @@ CARE_VERBS = (
     Verb(
         "help",
         "Show help, of a verb or of all",
-        "help:help_verb",
+        "parser.help:help_verb",
         operands="[VERB]",
         most=1,
         examples=(("holdfast help logs", "options and examples of a verb"),),

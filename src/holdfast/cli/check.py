@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli import screen
+from holdfast.cli.terminal import screen
 from holdfast.cli.up import check_there_is_something, given_settings, tell_unread
 from holdfast.client.launch import import_path
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli import durations
 from holdfast.cli.call import Call
+from holdfast.cli.terminal import durations
 
 
 def dashboard(call: Call) -> int:

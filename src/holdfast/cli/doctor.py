@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.cli import durations, screen, systemd
+from holdfast.cli import systemd
 from holdfast.cli.call import Call
-from holdfast.client.reach import keeper_facts
+from holdfast.cli.terminal import durations, screen
+from holdfast.client.discovery import keeper_facts
 
 DESCRIPTORS_PER_SERVICE = 6
 OWN_DESCRIPTORS = 32

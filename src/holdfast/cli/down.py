@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how, events_in
+from holdfast.cli.terminal import durations, screen
 from holdfast.client.connection import Connection, ConnectionLost, error_from
-from holdfast.client.reach import Outlived, SupervisorAway, keeper_facts, reach
+from holdfast.client.discovery import Outlived, SupervisorAway, keeper_facts, reach
 from holdfast.system.places import keeper_note, lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
 from holdfast.vocabulary.names import OWN_NAMES
@@ -139,9 +139,9 @@ def _down_without_supervisor(
             return shut_down(call, ends, keep_running=False, now=now)
         except (SupervisorAway, TimedOut) as error:
             call.note(error.message)
-    from holdfast.cli import by_keeper
+    from holdfast.cli import keeper_fallback
 
-    ends.services = by_keeper.down(call, away, now=now)
+    ends.services = keeper_fallback.down(call, away, now=now)
     return []
 
 
@@ -214,11 +214,11 @@ def _left_by(call: Call, away: SupervisorAway) -> list[str]:
 
 def _switch_off(call: Call, away: SupervisorAway) -> None:
     """Let the keeper end a supervisor that does not answer, or try no longer to start one."""
-    from holdfast.cli import by_keeper
-    from holdfast.client.keeper_line import KeeperLine
+    from holdfast.cli import keeper_fallback
+    from holdfast.client.keeper_connection import KeeperConnection
 
-    by_keeper.warn(call, away)
-    line = KeeperLine(call.places.keeper_socket)
+    keeper_fallback.warn(call, away)
+    line = KeeperConnection(call.places.keeper_socket)
     try:
         line.ask("supervise", on=False)
     finally:

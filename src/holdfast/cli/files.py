@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.cli.given_paths import given
+from holdfast.cli.terminal import durations, screen
 from holdfast.vocabulary.errors import UsageError
 
 LARGEST_INPUT = 8 * 1024 * 1024

@@ -15,14 +15,14 @@ from typing import Any
 from holdfast.cli.call import Call
 from holdfast.cli.down import Ends, describe_end
 from holdfast.cli.first_process import reap_others
-from holdfast.cli.following import learn_secrets
 from holdfast.cli.history import describe_event
-from holdfast.cli.output import Followed, Printer, Style
-from holdfast.cli.own_log import OwnLog
-from holdfast.cli.screen import PLAIN
+from holdfast.cli.terminal.follow import learn_secrets
+from holdfast.cli.terminal.output import Followed, Printer, Style
+from holdfast.cli.terminal.own_log import OwnLog
+from holdfast.cli.terminal.screen import PLAIN
 from holdfast.client.connection import Connection, ConnectionLost
+from holdfast.client.discovery import SupervisorAway, reach
 from holdfast.client.launch import KeeperProcess
-from holdfast.client.reach import SupervisorAway, reach
 from holdfast.logbook.cursors import Cursor
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.cli.given_paths import given
+from holdfast.cli.terminal import durations, screen
 from holdfast.vocabulary.errors import UsageError
 
 CHUNK = 64_000

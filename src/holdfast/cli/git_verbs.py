@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Option, Verb
+from holdfast.cli.parser.verb import Option, Verb
 
 GIT_VERBS = (
     Verb(
         "search",
         "Search in files, or in what services printed",
-        "searching:search",
+        "search:search",
         operands="PATTERN [PATH…|SERVICE…]",
         least=1,
         most=None,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.cli import screen
 from holdfast.cli.call import Call
+from holdfast.cli.terminal import screen
 
 HEADS = ("SERVICE", "RESULT", "PROBE", "TOOK", "FOUND")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Verb
+from holdfast.cli.parser.verb import Verb
 
 HEALTH_VERBS = (
     Verb(

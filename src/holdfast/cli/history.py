@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
-from holdfast.cli.following import is_there_again
-from holdfast.cli.interrupts import Patience, patience
+from holdfast.cli.terminal import durations, screen
+from holdfast.cli.terminal.follow import is_there_again
+from holdfast.cli.terminal.signals import Patience, patience
 from holdfast.client.connection import ConnectionLost
 from holdfast.vocabulary.errors import Failed, TimedOut
 

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.terminal import durations, screen
 from holdfast.client.connection import Connection
 from holdfast.system.places import keeper_note, lock_is_held, states_root
 from holdfast.vocabulary.errors import HoldfastError

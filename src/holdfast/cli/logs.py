@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.cli.call import Call
-from holdfast.cli.following import learn_secrets, say_it_is_down
-from holdfast.cli.output import Followed, Printer, Style, interleave
+from holdfast.cli.terminal.follow import learn_secrets, say_it_is_down
+from holdfast.cli.terminal.output import Followed, Printer, Style, interleave
 from holdfast.client.connection import ConnectionLost
-from holdfast.client.reach import SupervisorAway, nothing_runs
+from holdfast.client.discovery import SupervisorAway, nothing_runs
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk, Line, Note, Stream
@@ -176,7 +176,7 @@ def _cover(part: Part) -> LineCover:
 
 
 def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | None) -> int:
-    from holdfast.cli.following import wakes
+    from holdfast.cli.terminal.follow import wakes
 
     followed = Followed(call.places.logs, printer, call.operands, stream)
     for part in parts:
@@ -248,7 +248,7 @@ def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) 
         return 0
     if len(parts) != 1:
         raise UsageError("--raw -f is for one service", "holdfast logs SERVICE --raw -f")
-    from holdfast.cli.following import wakes
+    from holdfast.cli.terminal.follow import wakes
 
     part = parts[0]
     walk = part.reader.chunks(part.start, stream, None, part.run)

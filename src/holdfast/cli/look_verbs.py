@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import NO_PREFIX, SERVICES, TIMESTAMPS, Option, Verb
+from holdfast.cli.parser.verb import NO_PREFIX, SERVICES, TIMESTAMPS, Option, Verb
 
 LOOK_VERBS = (
     Verb(

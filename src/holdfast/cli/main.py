@@ -13,7 +13,7 @@ from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError, exit_c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from holdfast.cli.arguments import Arguments
+    from holdfast.cli.parser.arguments import Arguments
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         _speak_utf8()
         _have_standard_streams()
         if os.getpid() == 1:
-            from holdfast.cli.interrupts import heed_sigterm
+            from holdfast.cli.terminal.signals import heed_sigterm
 
             heed_sigterm()
     code = _main(sys.argv[1:] if argv is None else argv)
@@ -99,20 +99,20 @@ def _own(words: list[str]) -> list[str]:
 
 def _run(words: list[str]) -> int:
     if words and words[0] == "__complete":
-        from holdfast.cli.completion import complete
+        from holdfast.cli.parser.completion import complete
 
         return complete(words[1:])
     if words and words[0] == "mcp" and sys.platform != "win32":
-        from holdfast.cli.mcp import quick
+        from holdfast.cli.mcp.verb import quick
 
         if (code := quick(words[1:], os.environ)) is not None:
             return code
-    from holdfast.cli.arguments import parse
+    from holdfast.cli.parser.arguments import parse
 
     arguments = parse(words)
     verb = arguments.verb
     if arguments.options.get("help"):
-        from holdfast.cli.help import show_help
+        from holdfast.cli.parser.help import show_help
 
         return show_help(verb)
     if arguments.options.get("version"):
@@ -145,7 +145,7 @@ def _dispatch(arguments: Arguments) -> int:
     elif call.places.config or os.environ.get("SUPERVISOR_TARGET_CMD"):
         place = "up:up"
     else:
-        from holdfast.cli.help import show_help
+        from holdfast.cli.parser.help import show_help
 
         return show_help(None)
     module_name, function = place.split(":")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Option, Verb
+from holdfast.cli.parser.verb import Option, Verb
 
 MCP_VERBS = (
     Verb(
         "mcp",
         "Let an AI assistant in: speak MCP on standard input and output",
-        "mcp:mcp",
+        "mcp.verb:mcp",
         operands="[config [CLIENT]]",
         most=2,
         options=(

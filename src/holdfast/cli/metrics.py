@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.cli.quit_key import quit_key
+from holdfast.cli.terminal import durations, screen
 from holdfast.vocabulary.errors import Failed, UsageError
 
 HEADS = ("SERVICE", "STATE", "CPU", "MEMORY", "PROCS", "THREADS", "HANDLES", "READ", "WRITTEN")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.cli.interrupts import Patience, heed_sigterm, patience
+from holdfast.cli.terminal.signals import Patience, heed_sigterm, patience
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli.help import reference
+from holdfast.cli.parser.help import reference
 
 if __name__ == "__main__":
     sys.stdout.write(reference())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Option, Verb
+from holdfast.cli.parser.verb import Option, Verb
 
 RELOAD_VERBS = (
     Verb(
@@ -22,7 +22,7 @@ RELOAD_VERBS = (
     Verb(
         "plan",
         "Show what `holdfast reload` would do",
-        "reload:plan",
+        "configuration:plan",
         operands="[SERVICE…]",
         most=None,
         options=(Option("--exit-code", "exit with 8 if it would do anything"),),
@@ -39,7 +39,7 @@ RELOAD_VERBS = (
     Verb(
         "reload",
         "Apply the changed configuration, and touch nothing else",
-        "reload:reload",
+        "configuration:reload",
         options=(
             Option("--dry-run", "only show what would be done, as `holdfast plan` does"),
             Option("--delete-logs", "of services that are no longer declared"),

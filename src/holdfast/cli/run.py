@@ -9,14 +9,14 @@ from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.first_process import reap_others
-from holdfast.cli.following import connect_again, learn_secrets
-from holdfast.cli.interrupts import heed_sigterm, patience
-from holdfast.cli.output import Followed, Printer, Style, ends_of
-from holdfast.cli.screen import PLAIN
 from holdfast.cli.services import tell
+from holdfast.cli.terminal.follow import connect_again, learn_secrets
+from holdfast.cli.terminal.output import Followed, Printer, Style, ends_of
+from holdfast.cli.terminal.screen import PLAIN
+from holdfast.cli.terminal.signals import heed_sigterm, patience
 from holdfast.cli.up import environment_of, launch
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.reach import reach
+from holdfast.client.discovery import reach
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
-from holdfast.cli.following import is_there_again
-from holdfast.cli.interrupts import patience
+from holdfast.cli.terminal import durations, screen
+from holdfast.cli.terminal.follow import is_there_again
+from holdfast.cli.terminal.signals import patience
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import UsageError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from holdfast.cli import durations
-from holdfast.client.reach import SupervisorAway
+from holdfast.cli.terminal import durations
+from holdfast.client.discovery import SupervisorAway
 from holdfast.vocabulary.errors import UsageError
 
 TYPE_CHECKING = False
@@ -23,14 +23,14 @@ def stop(call: Call) -> int:
     fields: dict[str, Any] = {"services": call.operands}
     if "grace" in call.options:
         fields["grace"] = call.options["grace"]
-    from holdfast.cli.progress import Progress
+    from holdfast.cli.terminal.progress import Progress
 
     try:
         result = Progress(call).ask("stop", **fields)
     except SupervisorAway as away:
-        from holdfast.cli import by_keeper
+        from holdfast.cli import keeper_fallback
 
-        result = by_keeper.stop(call, away)
+        result = keeper_fallback.stop(call, away)
     return tell(call, result)
 
 
@@ -61,7 +61,7 @@ def _ask_for_starts(call: Call, command: str, **fields: Any) -> dict[str, Any]:
         fields["timeout"] = call.options["timeout"]
     if call.options.get("no_wait"):
         return call.ask(command, wait=False, **fields)
-    from holdfast.cli.progress import Progress
+    from holdfast.cli.terminal.progress import Progress
 
     return Progress(call).ask(command, wait=True, **fields)
 

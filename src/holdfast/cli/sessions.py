@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
+from holdfast.cli.terminal import durations, screen
 from holdfast.vocabulary.errors import UsageError
 
 HEADS = ("SESSION", "CLIENT", "SINCE", "ENDS", "FATE", "RUNS FOR IT")

@@ -7,7 +7,7 @@ import sys
 
 from holdfast import __version__
 from holdfast.cli.call import Call
-from holdfast.client.reach import reach
+from holdfast.client.discovery import reach
 from holdfast.vocabulary.errors import HoldfastError
 
 

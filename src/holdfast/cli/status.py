@@ -5,9 +5,9 @@ On the hot path: imports nothing that is not needed to ask and to lay out a tabl
 
 from __future__ import annotations
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
-from holdfast.client.reach import SupervisorAway
+from holdfast.cli.terminal import durations, screen
+from holdfast.client.discovery import SupervisorAway
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def status(call: Call) -> int:
     try:
         result = call.ask("status", services=call.operands)
     except SupervisorAway as away:
-        from holdfast.cli import by_keeper
+        from holdfast.cli import keeper_fallback
 
-        result = by_keeper.status(call, away)
+        result = keeper_fallback.status(call, away)
     if call.is_json:
         call.emit(result)
         return 0

@@ -6,9 +6,9 @@ import shlex
 import time
 from typing import Any
 
-from holdfast.cli import durations, screen
 from holdfast.cli.call import Call
 from holdfast.cli.status import notices_of
+from holdfast.cli.terminal import durations, screen
 
 ALERT_HEADS = ("SEVERITY", "SINCE", "TIMES", "CAUSE", "MESSAGE")
 TARGET_HEADS = ("TARGET", "WAY", "FROM", "TOLD", "SKIPPED", "LAST", "STATE")

@@ -6,8 +6,8 @@ import os
 
 from holdfast.cli import trust
 from holdfast.client.connection import ConnectionLost
+from holdfast.client.discovery import SupervisorAway
 from holdfast.client.launch import ensure_running, own_keeper
-from holdfast.client.reach import SupervisorAway
 from holdfast.system.places import CONFIG_NAMES, how_to_write, unread_beside
 from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.call import Call
-    from holdfast.cli.own_log import OwnLog
+    from holdfast.cli.terminal.own_log import OwnLog
     from holdfast.client.connection import Connection
     from holdfast.client.launch import Launched
     from holdfast.logbook.cursors import Cursor
@@ -30,9 +30,9 @@ def up(call: Call) -> int:
     trust.check(call)
     if is_detached:
         return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
-    from holdfast.cli.interrupts import heed_sigterm
-    from holdfast.cli.output import ends_of
-    from holdfast.cli.own_log import OwnLog
+    from holdfast.cli.terminal.output import ends_of
+    from holdfast.cli.terminal.own_log import OwnLog
+    from holdfast.cli.terminal.signals import heed_sigterm
 
     heed_sigterm()
     ends = ends_of(call.places.logs)
@@ -194,7 +194,7 @@ def given_settings(call: Call) -> dict[str, str]:
 def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
     if not fields["wait"]:
         return call.ask("up", **fields)
-    from holdfast.cli.progress import Progress
+    from holdfast.cli.terminal.progress import Progress
 
     return Progress(call).ask("up", **fields)
 

@@ -10,12 +10,12 @@ import time
 from typing import Any
 
 from holdfast import __version__
-from holdfast.cli import by_keeper
+from holdfast.cli import keeper_fallback
 from holdfast.cli.call import Call
 from holdfast.client.connection import ConnectionLost
-from holdfast.client.keeper_line import KeeperLine
+from holdfast.client.discovery import SupervisorAway, reach
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.client.launch import import_path, package_parent, python_prefix
-from holdfast.client.reach import SupervisorAway, reach
 from holdfast.vocabulary.errors import KeeperGone, NoDaemon, TimedOut
 
 SWAP_SECONDS = 60.0
@@ -81,7 +81,7 @@ def _ask_keeper(
     replacement."""
     call.note(away.message)
     facts = away.facts
-    line = KeeperLine(call.places.keeper_socket)
+    line = KeeperConnection(call.places.keeper_socket)
     try:
         line.ask("upgrade", seconds=SWAP_SECONDS, **request)
     except KeeperGone:
@@ -93,7 +93,7 @@ def _ask_keeper(
         "keeper_version": facts.get("version"),
         "pid": facts["supervisor"].get("pid"),
     }
-    runs = {run["service"]: (run["run_id"], run["pid"]) for run in by_keeper.visible(facts)}
+    runs = {run["service"]: (run["run_id"], run["pid"]) for run in keeper_fallback.visible(facts)}
     return before, runs
 
 

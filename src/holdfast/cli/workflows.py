@@ -8,10 +8,10 @@ import signal
 import sys
 from typing import Any
 
-from holdfast.cli import durations
 from holdfast.cli.call import Call
-from holdfast.cli.interrupts import Patience, patience
 from holdfast.cli.run import exit_code
+from holdfast.cli.terminal import durations
+from holdfast.cli.terminal.signals import Patience, patience
 from holdfast.cli.up import environment_of
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import Failed, TimedOut, UsageError

@@ -14,7 +14,7 @@ from errno import E2BIG
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
-from holdfast.client.reach import SupervisorAway, reach
+from holdfast.client.discovery import SupervisorAway, reach
 from holdfast.system.lean_json import encoded, loads
 from holdfast.system.places import Places, digest, lock_is_held, states_root
 from holdfast.system.private_files import open_plain
@@ -313,9 +313,9 @@ def join(places: Places) -> Connection:
     except SupervisorAway as away:
         if not away.is_off:
             raise
-    from holdfast.client.keeper_line import KeeperLine
+    from holdfast.client.keeper_connection import KeeperConnection
 
-    line = KeeperLine(places.keeper_socket)
+    line = KeeperConnection(places.keeper_socket)
     try:
         line.ask("supervise", on=True)
     finally:

@@ -254,7 +254,7 @@ def test_only_the_gate_pays_for_the_library() -> None:
 
     from tests.harness import PYTHON
 
-    for module in ("holdfast.supervisor", "holdfast.cli.mcp_relay", "holdfast.gate.main"):
+    for module in ("holdfast.supervisor", "holdfast.cli.mcp.relay", "holdfast.gate.main"):
         code = f"import sys, {module}; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
         assert subprocess.run([PYTHON, "-c", code]).returncode == 0, module
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from holdfast.cli.screen import PREFIX_COLOURS, Paint
+from holdfast.cli.terminal.screen import PREFIX_COLOURS, Paint
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.cli import durations
 from holdfast.cli.call import Call
 from holdfast.cli.given_paths import given
+from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
 

@@ -12,9 +12,9 @@ import time
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.screen import cut
+from holdfast.cli.terminal.screen import cut
 from holdfast.client.connection import Connection
-from holdfast.client.reach import HUNG_SECONDS
+from holdfast.client.discovery import HUNG_SECONDS
 from holdfast.vocabulary.printable import printable
 
 _CLEAR = "\r\x1b[K"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli.verb import Option, Verb
-from holdfast.cli.verbs import GLOBAL_OPTIONS, every_verb, verb_of
+from holdfast.cli.parser.verb import Option, Verb
+from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, every_verb, verb_of
 
 GROUPS = (
     ("Begin", ("init", "check", "up", "plan", "reload", "run", "down")),
@@ -46,7 +46,7 @@ def show_help(verb: Verb | None) -> int:
 
 def help_verb(call: object) -> int:
     """`holdfast help [VERB]`."""
-    from holdfast.cli.arguments import parse
+    from holdfast.cli.parser.arguments import parse
 
     operands: list[str] = getattr(call, "operands", [])
     if not operands:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from holdfast.cli import screen
 from holdfast.cli.call import Call
 from holdfast.cli.services import describe
+from holdfast.cli.terminal import screen
 from holdfast.cli.up import tell_unread
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ row points. A table is loaded when one of its verbs is meant: `status` needs no 
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Option, Verb
+from holdfast.cli.parser.verb import Option, Verb
 
 GLOBAL_OPTIONS = (
     Option("-c --config", "use this configuration (environment: HOLDFAST_CONFIG)", "FILE"),

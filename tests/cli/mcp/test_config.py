@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.cli.mcp import _toolsets
-from holdfast.cli.mcp_config import CLIENTS
+from holdfast.cli.mcp.config import CLIENTS
+from holdfast.cli.mcp.verb import _toolsets
 from holdfast.vocabulary.errors import UsageError
 
 

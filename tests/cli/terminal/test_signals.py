@@ -7,7 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
-from holdfast.cli import interrupts
+from holdfast.cli.terminal import signals
 from holdfast.client.connection import Connection
 
 
@@ -21,7 +21,7 @@ def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
     try:
-        with interrupts.patience() as patient:
+        with signals.patience() as patient:
             os.kill(os.getpid(), signal.SIGUSR1)
             assert patient.receive(connection) is None
         assert came == [signal.SIGUSR1]

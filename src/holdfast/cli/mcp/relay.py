@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from holdfast.cli.mcp_session import decide, nobody_there
+from holdfast.cli.mcp.session import decide, nobody_there
 from holdfast.system.lean_json import dumps, encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from holdfast.cli.mcp_session import Sessions
+    from holdfast.cli.mcp.session import Sessions
     from holdfast.system.places import Places
 
     Message = dict[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters import own_log
-from holdfast.cli.own_log import OwnLog
+from holdfast.cli.terminal.own_log import OwnLog
 
 
 def everything(path: Path) -> OwnLog:

@@ -178,7 +178,7 @@ def _ask_for_sockets(places: Places) -> None:
         return
     from signal import SIGHUP
 
-    from holdfast.client.outlived import start_time_of
+    from holdfast.client.survivors import start_time_of
 
     told = keeper_note(places.state)
     pid, born = told.get("pid"), told.get("start_time")
@@ -191,10 +191,10 @@ def _ask_for_sockets(places: Places) -> None:
 
 def keeper_facts(places: Places) -> dict[str, Any] | None:
     """What the keeper tells of itself, or None when none answers."""
-    from holdfast.client.keeper_line import KeeperLine
+    from holdfast.client.keeper_connection import KeeperConnection
 
     try:
-        line = KeeperLine(places.keeper_socket)
+        line = KeeperConnection(places.keeper_socket)
     except HoldfastError:
         return None
     line.close()
@@ -204,7 +204,7 @@ def keeper_facts(places: Places) -> dict[str, Any] | None:
 def nothing_runs(places: Places) -> NoDaemon:
     """Nobody is there; what a Holdfast that was killed has left running is named."""
     if os.path.exists(os.path.join(places.state, "keeper.json")):
-        from holdfast.client.outlived import outlived
+        from holdfast.client.survivors import outlived
 
         if left := outlived(places.state):
             return Outlived(left, places)

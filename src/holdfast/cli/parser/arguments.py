@@ -5,8 +5,8 @@ Owns every usage error and its suggestion. Executes nothing.
 
 from __future__ import annotations
 
-from holdfast.cli.verb import Option, Verb
-from holdfast.cli.verbs import GLOBAL_OPTIONS, NAMES, every_verb, verb_of
+from holdfast.cli.parser.verb import Option, Verb
+from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, NAMES, every_verb, verb_of
 from holdfast.vocabulary.errors import UsageError
 
 TYPE_CHECKING = False
@@ -135,7 +135,7 @@ def _flags_in(word: str, known: dict[str, Option]) -> list[tuple[str, str | None
 def _store(
     options: dict[str, Any], option: Option, flag: str, text: str, verb: Verb | None
 ) -> None:
-    from holdfast.cli import durations
+    from holdfast.cli.terminal import durations
 
     if option.choices:
         if text not in option.choices:

@@ -18,7 +18,7 @@ from holdfast.vocabulary.errors import KeeperGone
 PROTOCOL = 1
 
 
-class KeeperLine:
+class KeeperConnection:
     """A control connection to a keeper; `facts` is what its hello told."""
 
     def __init__(self, path: str, *, seconds: float = 2.0) -> None:

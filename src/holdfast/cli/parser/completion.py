@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli.verb import Option, Verb
-from holdfast.cli.verbs import GLOBAL_OPTIONS, every_verb, verb_of
+from holdfast.cli.parser.verb import Option, Verb
+from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, every_verb, verb_of
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 ANSWER_SECONDS = 0.3
@@ -108,7 +108,7 @@ def complete(words: list[str]) -> int:
 
 
 def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
-    from holdfast.cli.arguments import needs_next_word, place_of_verb
+    from holdfast.cli.parser.arguments import needs_next_word, place_of_verb
 
     place = place_of_verb(before)
     verb = verb_of(before[place]) if place is not None else None
@@ -148,7 +148,7 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
     if not has_operand and (words := _first_words(verb)):
         return [(word, "") for word in words]
     if before[place:] == ["mcp", "config"]:
-        from holdfast.cli.mcp_config import CLIENTS
+        from holdfast.cli.mcp.config import CLIENTS
 
         return [(name, "") for name in CLIENTS]
     if verb.name == "help":
@@ -171,8 +171,8 @@ def _first_words(verb: Verb) -> list[str]:
 
 def service_names(before: list[str]) -> list[tuple[str, str]]:
     """Names with their states; without an answer at once, names alone."""
-    from holdfast.cli.arguments import Arguments, parse
     from holdfast.cli.call import Call
+    from holdfast.cli.parser.arguments import Arguments, parse
     from holdfast.client.connection import Connection
 
     try:

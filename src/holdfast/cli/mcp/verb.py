@@ -41,8 +41,8 @@ def quick(words: list[str], environ: Mapping[str, str]) -> int | None:
         return None
 
     def launch() -> None:
-        from holdfast.cli.arguments import parse
         from holdfast.cli.call import Call
+        from holdfast.cli.parser.arguments import parse
         from holdfast.cli.up import start_quietly
 
         start_quietly(Call(parse(["mcp", *words]), environ))
@@ -55,7 +55,7 @@ def mcp(call: Call) -> int:
     if call.operands:
         if call.operands[0] != "config":
             raise UsageError(f'"{call.operands[0]}" is not config', "holdfast mcp --help")
-        from holdfast.cli.mcp_config import config
+        from holdfast.cli.mcp.config import config
 
         return config(call)
 
@@ -68,10 +68,10 @@ def mcp(call: Call) -> int:
 
 
 def _relay(places: Places, options: dict[str, Any], launch: Callable[[], None] | None) -> int:
-    from holdfast.cli.mcp_session import Sessions
+    from holdfast.cli.mcp.session import Sessions
 
     sessions = Sessions(places, launch)
-    from holdfast.cli.mcp_relay import Relay
+    from holdfast.cli.mcp.relay import Relay
 
     greeting: dict[str, Any] = {"read_only": bool(options.get("read_only"))}
     if "toolsets" in options:

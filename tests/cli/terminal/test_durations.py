@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from holdfast.cli import durations
+from holdfast.cli.terminal import durations
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.client.keeper_line import KeeperLine
-from holdfast.client.reach import SupervisorAway, SupervisorHung
+from holdfast.client.discovery import SupervisorAway, SupervisorHung
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
 from holdfast.vocabulary.names import OWN_NAMES
@@ -53,7 +53,7 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
 def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
     """End runs through the keeper and wait until their trees are empty."""
     warn(call, away)
-    line = KeeperLine(call.places.keeper_socket)
+    line = KeeperConnection(call.places.keeper_socket)
     # A service may have two runs, while one relieves the other.
     runs = visible(line.facts)
     live = {run["service"]: run for run in runs}
@@ -108,7 +108,7 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
 def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     """Shut the keeper down; it ends every run first."""
     warn(call, away)
-    line = KeeperLine(call.places.keeper_socket)
+    line = KeeperConnection(call.places.keeper_socket)
     runs = visible(line.facts)
     fields: dict[str, Any] = {"grace": 0} if now else {}
     if isinstance(away, SupervisorHung):

@@ -57,7 +57,7 @@ def _opened(connection: Connection, client: str) -> str:
 
 
 def _reached(places: Places, launch: Callable[[], None] | None) -> Connection:
-    from holdfast.client.reach import reach
+    from holdfast.client.discovery import reach
 
     try:
         return reach(places)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from holdfast.cli.output import Printer, Style
-from holdfast.cli.screen import PLAIN, Paint
+from holdfast.cli.terminal.output import Printer, Style
+from holdfast.cli.terminal.screen import PLAIN, Paint
 from holdfast.logbook.cursors import BEGINNING
 from holdfast.logbook.entries import Line, Note, Stream
 from tests.harness import Hold, wait_for

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast import cli
-from holdfast.cli.help import EXIT_CODES, GROUPS, help_of, overview
 from holdfast.cli.main import main
-from holdfast.cli.verbs import GLOBAL_OPTIONS, NAMES, PLACES, every_verb
+from holdfast.cli.parser.help import EXIT_CODES, GROUPS, help_of, overview
+from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, NAMES, PLACES, every_verb
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import EXIT_CODES as CODES_OF_ERRORS

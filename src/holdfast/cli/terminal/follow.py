@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.interrupts import patience
+from holdfast.cli.terminal.signals import patience
 from holdfast.client.connection import Connection, ConnectionLost, error_from
-from holdfast.client.keeper_line import KeeperLine
-from holdfast.client.reach import Outlived, SupervisorAway
+from holdfast.client.discovery import Outlived, SupervisorAway
+from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.secrets.redaction import learn
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut, UsageError
 
@@ -131,7 +131,7 @@ def wake_of(item: dict[str, Any]) -> Wake:
 def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
     """With no supervisor, the keeper tells; after a while the supervisor is tried again."""
     try:
-        line = KeeperLine(call.places.keeper_socket)
+        line = KeeperConnection(call.places.keeper_socket)
     except KeeperGone:
         return
     try:

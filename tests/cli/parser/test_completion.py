@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.completion import SCRIPTS
 from holdfast.cli.main import main
+from holdfast.cli.parser.completion import SCRIPTS
 from tests.cli.fake_daemon import FakeDaemon, answers, service
 from tests.cli.person import AtTerminal
 
@@ -28,7 +28,8 @@ SHELLS = {
 """How each is started without anything of the user's, and completion set up as its help says."""
 PROGRAM = """\
 #!/bin/sh
-patient='from holdfast.cli import completion, main; completion.ANSWER_SECONDS = 60; main.main()'
+patient='from holdfast.cli.parser import completion as c; c.ANSWER_SECONDS = 60
+from holdfast.cli.main import main; main()'
 case $1 in __complete|completion) exec {python} -c "$patient" "$@" ;; esac
 printf 'got:'
 printf ' [%s]' "$@"

@@ -1,0 +1,1 @@
+"""What can be typed: the verbs and their options, how a line is read, help and completion."""
