@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import holdfast
-from holdfast.adapters import own_log
+from holdfast.adapters import keeper_memory, own_log
 from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
@@ -111,7 +111,7 @@ class Machinery:
             self._loop,
             publish=self._publish,
             forget=link.forget,
-            reserve=lambda seq: link.keep("seq", str(seq)),
+            reserve=lambda seq: link.keep(keeper_memory.SEQUENCE, str(seq)),
             on_replaced=self._on_database_replaced,
         )
         self._clock = Clock()
@@ -302,7 +302,7 @@ class Machinery:
         kept = dict(link.kept)
         told = [*(facts.get("exits") or ()), *(facts.get("ended_unseen") or ())]
         exits = [ended["run_id"] for ended in told]
-        loaded = self._store.load(int(kept.get("seq") or 0), exits)
+        loaded = self._store.load(int(kept.get(keeper_memory.SEQUENCE) or 0), exits)
         self._bus.last_seq = self._store.last_seq
         own_log.restore(kept)
         self._trouble.restore(kept, loaded.meta, self._store.last_seq)
@@ -310,7 +310,7 @@ class Machinery:
             self._tell_moved_aside()
         self._announce_self(kept)
         context.tokens.load()
-        heads = (kept.get("audit_head"), loaded.meta.get("audit_head"))
+        heads = (kept.get(keeper_memory.AUDIT_HEAD), loaded.meta.get("audit_head"))
         context.audit.open(max(heads, key=lambda text: Head.parse(text).seq))
         context.authority.modes.restore(kept)
         context.authority.modes.tallies.restore(
@@ -405,17 +405,17 @@ class Machinery:
     def _announce_self(self, kept: dict[str, str]) -> None:
         link, event = self._link, self._store.event
         me: dict[str, Any] = {"pid": os.getpid(), "version": holdfast.__version__}
-        if "keeper" not in kept:
+        if keeper_memory.KEEPER not in kept:
             event(Kind.HOLDFAST_STARTED, **me)
         else:
-            if kept["keeper"].partition(":")[0] != str(link.keeper_pid):
+            if kept[keeper_memory.KEEPER].partition(":")[0] != str(link.keeper_pid):
                 event(Kind.KEEPER_REPLACED, pid=link.keeper_pid)
-            if "upgrade_from" in kept:
-                versions = {"from": kept["upgrade_from"], "to": holdfast.__version__}
+            if keeper_memory.UPGRADE_FROM in kept:
+                versions = {"from": kept[keeper_memory.UPGRADE_FROM], "to": holdfast.__version__}
                 event(Kind.HOLDFAST_UPGRADED, **versions)
-                link.keep("upgrade_from", None)
+                link.keep(keeper_memory.UPGRADE_FROM, None)
             event(Kind.SUPERVISOR_STARTED, **me)
-        link.keep("keeper", f"{link.keeper_pid}:{link.facts.get('started_at')}")
+        link.keep(keeper_memory.KEEPER, f"{link.keeper_pid}:{link.facts.get('started_at')}")
 
     def _new_file_watch(self, on_changes: OnChanges, on_failed: OnFailed) -> FileWatch:
         """Loaded when the first service watches files: most never do."""
@@ -432,7 +432,7 @@ class Machinery:
 
     def _keep_audit_head(self, head: str) -> None:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
-        self._link.keep("audit_head", head)
+        self._link.keep(keeper_memory.AUDIT_HEAD, head)
         self._store.set_meta("audit_head", head)
         self._anchors.moved()
 

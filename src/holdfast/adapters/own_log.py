@@ -18,6 +18,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters import keeper_memory
 from holdfast.secrets.redaction import redact, redact_value
 from holdfast.system.places import generations
 from holdfast.system.private_files import open_plain
@@ -106,9 +107,9 @@ def listen(loop: asyncio.AbstractEventLoop, grew: Callable[[], None]) -> Callabl
 
 def restore(kept: Mapping[str, str]) -> None:
     """Go on as an earlier supervisor was told to."""
-    if level := kept.get("log_level"):
+    if level := kept.get(keeper_memory.LOG_LEVEL):
         set_level(level)
-    if style := kept.get("log_format"):
+    if style := kept.get(keeper_memory.LOG_FORMAT):
         set_style(style)
 
 

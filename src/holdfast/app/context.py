@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.audit_anchors import Anchors
 from holdfast.adapters.audit_log import AuditLog
 from holdfast.adapters.keeper_link import KeeperLink
@@ -172,7 +173,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @property
     def config(self) -> str | None:
-        return self.link.kept.get("config")
+        return self.link.kept.get(keeper_memory.CONFIGURATION)
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Do something that blocks elsewhere than on the loop."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_errors import log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.app.authority.approvals import Waiting
@@ -32,8 +33,6 @@ from holdfast.vocabulary.errors import (
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.results import Result
 
-KEPT = "repeat:"
-RECENT = "recent:"
 MOST_RECENT = 64
 """Requests that steer services are remembered, so many of the newest."""
 STARTING = frozenset({"up", "start", "run", "restart", "rolling_restart", "resume"})
@@ -111,21 +110,20 @@ class Repeats:
         self._order = 0
 
     def restore(self, kept: Mapping[str, str]) -> None:
+        for _, text in keeper_memory.recent.entries(kept):
+            try:
+                steered = _decode_steered(text)
+            except msgspec.MsgspecError as error:
+                _log.warning("an earlier request is not known any more: %s", error)
+                continue
+            self._recent[steered.order % MOST_RECENT] = steered
+            self._order = max(self._order, steered.order)
         found = []
-        for name, text in kept.items():
-            if name.startswith(RECENT):
-                try:
-                    steered = _decode_steered(text)
-                except msgspec.MsgspecError as error:
-                    _log.warning("an earlier request is not known any more: %s", error)
-                    continue
-                self._recent[steered.order % MOST_RECENT] = steered
-                self._order = max(self._order, steered.order)
-            if name.startswith(KEPT):
-                try:
-                    found.append((name, _decode(text)))
-                except msgspec.MsgspecError as error:
-                    _log.warning("a command's answer is not known any more: %s", error)
+        for digest, text in keeper_memory.repeat.entries(kept):
+            try:
+                found.append((keeper_memory.repeat(digest), _decode(text)))
+            except msgspec.MsgspecError as error:
+                _log.warning("a command's answer is not known any more: %s", error)
         self._given = dict(sorted(found, key=lambda one: one[1].at))
 
     def answer(
@@ -142,7 +140,7 @@ class Repeats:
             raise UsageError("a key is a text", f"of at most {LONGEST_KEY} letters")
         if getattr(command, "follow", False):
             raise UsageError("what is followed cannot have a key", "ask without `follow`")
-        name = KEPT + _digest(actor.identity, key)
+        name = keeper_memory.repeat(_digest(actor.identity, key))
         self._prune()
         given, digest = self._given.get(name), _digest(command.name, _encode(command).decode())
         if given is None:
@@ -179,7 +177,7 @@ class Repeats:
         steered = Steered(order=self._order, command=command.name, about=_about(command))
         place = self._order % MOST_RECENT
         self._recent[place] = steered
-        self._link.keep(f"{RECENT}{place}", _encode(steered).decode())
+        self._link.keep(keeper_memory.recent(str(place)), _encode(steered).decode())
 
     def _opposite_since(self, given: Given, command: Command) -> str | None:
         """A later request that doing this again would undo."""

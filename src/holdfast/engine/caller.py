@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.engine.runner.environment import Keeper
-
-KEPT = "caller"
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,12 +22,16 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remember(keeper: Keeper, caller: Caller) -> None:
-    keeper.keep(KEPT, msgspec.json.encode(caller, order="deterministic").decode())
+    keeper.keep(keeper_memory.CALLER, msgspec.json.encode(caller, order="deterministic").decode())
 
 
 def recall(kept: dict[str, str]) -> Caller | None:
     """None before the first `up`."""
-    return msgspec.json.decode(kept[KEPT], type=Caller) if KEPT in kept else None
+    return (
+        msgspec.json.decode(kept[keeper_memory.CALLER], type=Caller)
+        if keeper_memory.CALLER in kept
+        else None
+    )
 
 
 class CallersEnvironment:
@@ -40,7 +43,7 @@ class CallersEnvironment:
         self._environ: Mapping[str, str] = os.environ
 
     def __call__(self) -> Mapping[str, str]:
-        text = self._keeper.kept.get(KEPT)
+        text = self._keeper.kept.get(keeper_memory.CALLER)
         if text is not self._text:
             said = recall(dict(self._keeper.kept))
             self._text, self._environ = text, said.environment if said is not None else os.environ

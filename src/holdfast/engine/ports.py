@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.engine.runner.environment import Admission, Keeper
 from holdfast.engine.runner.observers import RunObserver
-from holdfast.engine.runner.service import PORTS
 from holdfast.rules import ports as rules
 from holdfast.rules.ports import NoneFree, Taken
 from holdfast.vocabulary.specs.services import Settings
@@ -149,7 +149,7 @@ class PortLeases(RunObserver):
             return
         service.ports = ports
         kept = None if ports is None else msgspec.json.encode(ports).decode()
-        self._keeper.keep(PORTS + service.name, kept)
+        self._keeper.keep(keeper_memory.ports(service.name), kept)
 
     def _later(self, work: Callable[[], None]) -> None:
         def then(found: Any) -> None:

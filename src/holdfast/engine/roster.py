@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import Loaded, OpenRun, ServiceRecord
 from holdfast.engine.runner import exits, overlap
-from holdfast.engine.runner.declaration import ENVIRON, Declaration, Kept
+from holdfast.engine.runner.declaration import Declaration, Kept
 from holdfast.engine.runner.environment import Environment
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.service import ENDED
@@ -33,7 +34,6 @@ from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 
 _log = logger("roster")
-_SPEC, _DESIRED = "spec:", "desired:"
 _UNSEEN = "it ended while its keeper died"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_kept = reader(Kept)
@@ -162,14 +162,17 @@ class Roster:
         self._remembered[runner.name] = kept
         if declaration.environ_key not in self._environs:
             self._environs.add(declaration.environ_key)
-            keep(ENVIRON + declaration.environ_key, _encode(declaration.environ).decode())
-        keep(_SPEC + runner.name, _encode(kept).decode())
+            keep(
+                keeper_memory.environ(declaration.environ_key),
+                _encode(declaration.environ).decode(),
+            )
+        keep(keeper_memory.spec(runner.name), _encode(kept).decode())
 
     def forget_environments(self) -> None:
         """Drop environments from the keeper's memory that no service starts from."""
         used = {runner.declaration.environ_key for runner in self.runners.values()}
         for stale in self._environs - used:
-            self._environment.keeper.keep(ENVIRON + stale, None)
+            self._environment.keeper.keep(keeper_memory.environ(stale), None)
         self._environs &= used
 
     def remove(self, name: str) -> None:
@@ -178,8 +181,8 @@ class Roster:
         runner, self._labels = self.runners.pop(name), None
         runner.close()
         self._remembered.pop(name, None)
-        self._environment.keeper.keep(_SPEC + name, None)
-        self._environment.keeper.keep(_DESIRED + name, None)
+        self._environment.keeper.keep(keeper_memory.spec(name), None)
+        self._environment.keeper.keep(keeper_memory.desired(name), None)
         self._environment.recorder.remove_service(name)
         self._environment.recorder.event(Kind.SERVICE_REMOVED, name)
         self._on_changed()
@@ -202,7 +205,7 @@ class Roster:
             name = runner.name
             runner.recall(remembered, (live.get(name) or {}).get("run_id"))
             self._environs.add(declaration.environ_key)
-            word = kept.get(_DESIRED + name)
+            word = kept.get(keeper_memory.desired(name))
             runner.is_unsettled = word == Desired.RUNNING.value
             runner.awaits_schedule = word == State.PENDING.value
             unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
@@ -399,16 +402,14 @@ def _apart(
 def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, Kept]]:
     found = []
     environs: dict[str, dict[str, str]] = {}
-    for key, value in kept.items():
-        if not key.startswith(_SPEC):
-            continue
+    for name, value in keeper_memory.spec.entries(kept):
         try:
             remembered = _decode_kept(value)
         except msgspec.MsgspecError as error:
             # Another version wrote it: its run is still adopted, as a stranger's.
-            _log.error("the declaration %s is not understood: %s", key, error)
+            _log.error("the declaration %s is not understood: %s", keeper_memory.spec(name), error)
             continue
-        environ = kept.get(ENVIRON + remembered.environ)
+        environ = kept.get(keeper_memory.environ(remembered.environ))
         if remembered.environ not in environs:
             environs[remembered.environ] = _decode_environ(environ) if environ else {}
         declaration = Declaration(remembered.spec, environs[remembered.environ], remembered.environ)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters import keeper_memory
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.events import Kind
@@ -21,7 +22,6 @@ from holdfast.vocabulary.states import Desired, State
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-KEPT = "schedule:"
 SHORTEST_SECONDS = 0.01
 BUSY = {
     State.STARTING: "it is starting",
@@ -167,13 +167,13 @@ class Schedules(RunObserver):
         """Up to when everything is settled; a schedule that is new begins now."""
         now = self._environment.clock.time()
         known = [runner.scheduled_until] if runner.scheduled_until is not None else []
-        if (text := self._kept().get(KEPT + key)) is not None:
+        if (text := self._kept().get(keeper_memory.schedule(key))) is not None:
             known.append(float(text))
         return max(known, default=now)
 
     def _settle(self, key: str, entry: Entry, handled: float, members: list[Any]) -> None:
         entry.handled = handled
-        self._environment.keeper.keep(KEPT + key, repr(handled))
+        self._environment.keeper.keep(keeper_memory.schedule(key), repr(handled))
         for runner in members:
             runner.next_scheduled = entry.next
             if runner.scheduled_until != handled:
@@ -191,7 +191,7 @@ class Schedules(RunObserver):
         entry = self._entries.pop(key)
         if entry.timer is not None:
             entry.timer.cancel()
-        self._environment.keeper.keep(KEPT + key, None)
+        self._environment.keeper.keep(keeper_memory.schedule(key), None)
 
 
 def _key(spec: ServiceSpec) -> str | None:

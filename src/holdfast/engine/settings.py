@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Keeper
 from holdfast.vocabulary.specs.services import Settings
 
-KEPT = "settings"
 _log = logger("settings")
 
 
@@ -38,15 +38,15 @@ class CurrentSettings:
             for try_again in self.again:
                 try_again()
             return
-        self._keeper.keep(KEPT, msgspec.json.encode(settings).decode())
+        self._keeper.keep(keeper_memory.SETTINGS, msgspec.json.encode(settings).decode())
         self._use(settings)
 
     def restore(self, kept: dict[str, str]) -> None:
         """Go on with those of an earlier supervisor."""
-        if KEPT not in kept:
+        if keeper_memory.SETTINGS not in kept:
             return
         try:
-            settings = msgspec.json.decode(kept[KEPT], type=Settings)
+            settings = msgspec.json.decode(kept[keeper_memory.SETTINGS], type=Settings)
         except msgspec.MsgspecError as error:
             # Another version wrote them; `holdfast reload` reads the file again.
             _log.error("the settings of an earlier supervisor are not understood: %s", error)

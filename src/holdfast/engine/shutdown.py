@@ -11,6 +11,7 @@ import signal
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_store import StateStore
@@ -23,7 +24,6 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import ShutdownResult
 
 ANSWER_SECONDS = 0.02
-KEPT = "shutdown"
 _log = logger("shutdown")
 
 
@@ -74,10 +74,10 @@ class Shutdown:
 
     def resume(self, kept: dict[str, str]) -> None:
         """Finish what an earlier supervisor had begun; to be asked before services are restored."""
-        if KEPT not in kept:
+        if keeper_memory.SHUTDOWN not in kept:
             return
         try:
-            begun = msgspec.json.decode(kept[KEPT], type=Kept)
+            begun = msgspec.json.decode(kept[keeper_memory.SHUTDOWN], type=Kept)
         except msgspec.MsgspecError as error:
             _log.error("a shutdown was cut short, and how it was asked is unknown: %s", error)
             begun = Kept()
@@ -93,7 +93,7 @@ class Shutdown:
         )
 
     def _remember(self) -> None:
-        self._link.keep(KEPT, msgspec.json.encode(self._begun).decode())
+        self._link.keep(keeper_memory.SHUTDOWN, msgspec.json.encode(self._begun).decode())
 
     async def _finish(self) -> None:
         """The last word to the keeper; it retires us then."""
@@ -101,7 +101,7 @@ class Shutdown:
         await self._gate.stop()
         await self._store.written()
         if self._begun.keep_running or self._left():
-            self._link.keep(KEPT, None)
+            self._link.keep(keeper_memory.SHUTDOWN, None)
             self._link.request({"do": "supervise", "on": False}, _log_refusal)
         else:
             code = self._begun.exit_code

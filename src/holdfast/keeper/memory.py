@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+DESIRED = "desired:"
+"""Followed by a service: its desired state."""
+HEARD = "heard:"
+"""Followed by a service: its newest notify messages."""
+SUPERVISOR_ENVIRONMENT = "supervisor_environment"
+"""Variables for the environment of the next supervisor, as JSON."""
+
+
 class Memory:
     """Texts by key."""
 

@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 
+from holdfast.keeper.memory import HEARD
 from holdfast.system import lean_json, process_identity, processes
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.runs.run import Run
     from holdfast.system.processes import Process
 
-SOCKETS, HEARD = "notify:", "heard:"
+SOCKETS = "notify:"
 _STATES = (b"READY=1", b"RELOADING=1", b"STOPPING=1")
 _MESSAGE_BYTES = 8192
 _AT_ONCE = 16

@@ -14,6 +14,7 @@ import sys
 import time
 
 from holdfast.keeper import stderr
+from holdfast.keeper.memory import SUPERVISOR_ENVIRONMENT
 from holdfast.keeper.runs.launch import Launch, SpawnError
 from holdfast.keeper.runs.spawn import Spawner
 from holdfast.system import processes, run_marks
@@ -45,8 +46,6 @@ import holdfast.supervisor_start, holdfast.supervisor_process
 from holdfast.preloading import preload
 preload()
 """
-KEPT_ENVIRONMENT = "supervisor_environment"
-"""What the supervisor wants its successor to have in its environment."""
 NOFILE, OOM_SCORE = "HOLDFAST_NOFILE", "HOLDFAST_OOM_SCORE"
 """Where it finds what the keeper was born with: it may have to become one."""
 CEILING = "HOLDFAST_CEILING"
@@ -152,10 +151,10 @@ class Launcher:
             os.close(err)
 
     def _asked_for(self) -> dict[str, str]:
-        if self.memory is None or KEPT_ENVIRONMENT not in self.memory.values:
+        if self.memory is None or SUPERVISOR_ENVIRONMENT not in self.memory.values:
             return {}
         try:
-            asked = self.memory.environment(KEPT_ENVIRONMENT)
+            asked = self.memory.environment(SUPERVISOR_ENVIRONMENT)
             return {str(name): str(value) for name, value in asked.items()}
         except Exception as error:  # noqa: BLE001 - a supervisor without it is better than none
             stderr.say(f"the environment of the supervisor is not understood: {error}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.app.audit.coalescing import MINUTE_SECONDS, Minute, Minutes
 from holdfast.app.audit.shares import Folds, Later, Shares
@@ -48,7 +49,6 @@ MOST_READS = 600
 the rest is told together."""
 _MOST_ACTORS = 1000
 _UNCHANGED = ("already_running", "already_stopped", "already_paused", "not_paused")
-UNDER_WAY = "under_way:"
 DIED = "the supervisor died while it was under way"
 
 
@@ -134,20 +134,23 @@ class Auditor:
         """Something lasting is under way: if we die, the next of us puts it on record."""
         request = os.urandom(4).hex()
         end = {"decision": "allowed", "reason": _short(reason), "request": request}
-        self._keep(UNDER_WAY + request, _encode({**self.facts(actor, command), **end}).decode())
+        self._keep(
+            keeper_memory.audit_under_way(request),
+            _encode({**self.facts(actor, command), **end}).decode(),
+        )
         return request
 
     def restore(self, kept: dict[str, str]) -> None:
         """What was under way when the last supervisor died, and is not on record yet."""
-        texts = {key: text for key, text in kept.items() if key.startswith(UNDER_WAY)}
+        texts = dict(keeper_memory.audit_under_way.entries(kept))
         if not texts:
             return
         # The head is kept with the same message as what is over.
-        since = Head.parse(kept.get("audit_head")).seq
+        since = Head.parse(kept.get(keeper_memory.AUDIT_HEAD)).seq
         over = {entry.get("request") for entry in self._log.entries(since)}
-        for key, text in texts.items():
-            self._keep(key, None)
-            if key.removeprefix(UNDER_WAY) not in over:
+        for request, text in texts.items():
+            self._keep(keeper_memory.audit_under_way(request), None)
+            if request not in over:
                 end = {"outcome": "unknown_outcome", "note": DIED, "seconds": 0.0}
                 self._log.record({**msgspec.json.decode(text), **end})
 
@@ -226,7 +229,7 @@ class Auditor:
 
     def _over(self, request: str | None) -> None:
         if request is not None:
-            self._keep(UNDER_WAY + request, None)
+            self._keep(keeper_memory.audit_under_way(request), None)
 
     def _tell_minute(self, over: Minute) -> None:
         about = (over.actor, over.command, "allowed", over.reason, over.outcome)

@@ -14,19 +14,19 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.rules.authority.permissions import GRANTED
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Permission
 from holdfast.vocabulary.errors import Refused
 
-KEPT = "approved_configuration"
 MOST_NAMED = 10
 
 
 def approve(context: Any, sources: Mapping[str, str]) -> None:
     """Remember these files as an admin has loaded them."""
-    context.link.keep(KEPT, msgspec.json.encode(sources).decode())
+    context.link.keep(keeper_memory.APPROVED_CONFIGURATION, msgspec.json.encode(sources).decode())
 
 
 def check(context: Any, actor: Actor | None, sources: Mapping[str, str]) -> bool:
@@ -34,7 +34,7 @@ def check(context: Any, actor: Actor | None, sources: Mapping[str, str]) -> bool
     what was approved, and would load something else. None: nobody asks."""
     if actor is not None and Permission.ADMINISTER in GRANTED[actor.role]:
         return True
-    text = context.link.kept.get(KEPT)
+    text = context.link.kept.get(keeper_memory.APPROVED_CONFIGURATION)
     approved: dict[str, str] = {} if text is None else msgspec.json.decode(text)
     changed = [path for path, digest in sources.items() if approved.get(path) != digest]
     if changed:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.adapters import own_log
+from holdfast.adapters import keeper_memory, own_log
 from holdfast.app.authority import approved_configuration
 from holdfast.app.context import Context
 from holdfast.app.handlers.last_lines import with_last_lines
@@ -90,10 +90,10 @@ def use_settings(context: Context, configuration: Configuration) -> None:
     context.settings.apply(configuration.settings)
     context.scaling.settle(configuration.settings.templates)
     own_log.set_level(configuration.log_level)
-    context.link.keep("log_level", configuration.log_level)
+    context.link.keep(keeper_memory.LOG_LEVEL, configuration.log_level)
     own_log.set_style(configuration.log_format)
-    context.link.keep("log_format", configuration.log_format)
-    context.link.keep("config", configuration.path)
+    context.link.keep(keeper_memory.LOG_FORMAT, configuration.log_format)
+    context.link.keep(keeper_memory.CONFIGURATION, configuration.path)
 
 
 # Planning

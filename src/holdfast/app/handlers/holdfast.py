@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 import holdfast
+from holdfast.adapters import keeper_memory
 from holdfast.app.context import Context
 from holdfast.rules.authority.token_limits import is_given as is_given_to
 from holdfast.rules.secrets import may_learn
@@ -67,7 +68,7 @@ async def upgrade(context: Context, command: Upgrade) -> Done:
             f"{one.name} is under way ({one.what}), and an upgrade would break it off",
             f"wait for it, or end it: holdfast workflow --cancel {one.id}",
         )
-    context.link.keep("upgrade_from", holdfast.__version__)
+    context.link.keep(keeper_memory.UPGRADE_FROM, holdfast.__version__)
     await context.store.written()
     try:
         answer = await context.link.ask(
@@ -79,7 +80,7 @@ async def upgrade(context: Context, command: Upgrade) -> Done:
             }
         )
     except BaseException:
-        context.link.keep("upgrade_from", None)
+        context.link.keep(keeper_memory.UPGRADE_FROM, None)
         raise
     return Done(message=f"the keeper is version {answer.get('version', 'unknown')} now")
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import facts, logger
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.alerts.alerts import ALERT_KINDS, Alerts, alert_of
 from holdfast.engine.roster import Roster
-from holdfast.engine.runner.declaration import ENVIRON
 from holdfast.engine.runner.environment import Clock, Environment
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.rules.alerts import delivery, notices
@@ -63,7 +63,7 @@ def surroundings(roster: Roster, environment: Environment, project: str) -> Surr
 
     def environ_key() -> str | None:
         """That of the newest declaration: what the last `up` was called with."""
-        keys = [ENVIRON + it.declaration.environ_key for it in roster.runners.values()]
+        keys = [keeper_memory.environ(it.declaration.environ_key) for it in roster.runners.values()]
         return keys[-1] if keys else None
 
     return Surroundings(spec_of, environ_key, environment.random, environment.clock, project)

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State
 
-KEPT = "good:"
 _log = logger("good_runs")
 
 
@@ -45,12 +45,11 @@ class GoodRuns(RunObserver):
         """The declaration that each good run without one of its own means."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
-        for key, value in kept.items():
-            if not key.startswith(KEPT):
-                continue
+        for name, value in keeper_memory.good_run.entries(kept):
             try:
-                self._good[key.removeprefix(KEPT)] = msgspec.json.decode(value, type=Good)
+                self._good[name] = msgspec.json.decode(value, type=Good)
             except msgspec.MsgspecError as error:
+                key = keeper_memory.good_run(name)
                 _log.warning("the last good run in %s is not understood: %s", key, error)
 
     def of(self, runner: Any) -> tuple[Good, ServiceSpec] | None:
@@ -101,7 +100,7 @@ class GoodRuns(RunObserver):
         self._declared.pop(runner.name, None)
         if self._good.pop(runner.name, None) is not None:
             self._kept.pop(runner.name, None)
-            self._environment.keeper.keep(KEPT + runner.name, None)
+            self._environment.keeper.keep(keeper_memory.good_run(runner.name), None)
 
     def _mark(self, runner: Any) -> None:
         declared = runner.declaration.spec
@@ -117,7 +116,7 @@ class GoodRuns(RunObserver):
         text = msgspec.json.encode(good).decode()
         if self._kept.get(name) != text:
             self._kept[name] = text
-            self._environment.keeper.keep(KEPT + name, text)
+            self._environment.keeper.keep(keeper_memory.good_run(name), text)
 
     def _cancel(self, name: str) -> None:
         timer = self._timers.pop(name, None)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Clock, Keeper, Recorder, Timer
 from holdfast.vocabulary.actors import Actor, Target
@@ -23,7 +24,6 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.specs.policies import PolicySpec
 
-KEPT = "approval:"
 MOST_WAITING = 100
 MOST_OF_ONE = 10
 MOST_OF_ACCOUNT = 30
@@ -134,7 +134,9 @@ class Approvals:
         )
         pending = Pending(info, actor, command, targets, self._new_future())
         self._waiting[info.approval] = pending
-        self._keeper.keep(KEPT + info.approval, msgspec.json.encode((info, record)).decode())
+        self._keeper.keep(
+            keeper_memory.approval(info.approval), msgspec.json.encode((info, record)).decode()
+        )
         why = f"nobody approved it within {format_duration(policy.approve_within)}"
         pending.timer = self._call_later(policy.approve_within, lambda: self._expire(pending, why))
         self._recorder.event(Kind.APPROVAL_REQUESTED, **_told(info))
@@ -159,7 +161,7 @@ class Approvals:
         if pending.timer is not None:
             pending.timer.cancel()
         pending.info = info
-        self._keeper.keep(KEPT + info.approval, None)
+        self._keeper.keep(keeper_memory.approval(info.approval), None)
         self._end(info)
         if not pending.decided.done():
             pending.decided.set_result(info)
@@ -178,12 +180,11 @@ class Approvals:
     def restore(self, kept: dict[str, str]) -> list[dict[str, Any]]:
         """Say what is void because its supervisor is gone; answers what the audit is to say."""
         records = []
-        for key in [key for key in kept if key.startswith(KEPT)]:
+        for approval, text in list(keeper_memory.approval.entries(kept)):
+            key = keeper_memory.approval(approval)
             self._keeper.keep(key, None)
             try:
-                info, record = msgspec.json.decode(
-                    kept[key], type=tuple[ApprovalInfo, dict[str, Any]]
-                )
+                info, record = msgspec.json.decode(text, type=tuple[ApprovalInfo, dict[str, Any]])
             except msgspec.MsgspecError:
                 _log.error("what %s was is not understood", key)
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Clock, Keeper, Recorder
@@ -18,7 +19,6 @@ from holdfast.vocabulary.authority import LockdownInfo
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.events import Kind
 
-KEPT = "lockdown"
 LONGEST_REASON = 500
 _log = logger("lockdown")
 
@@ -41,9 +41,9 @@ class Lockdown:
     def restore(self, kept: dict[str, str]) -> None:
         """Before anybody is heard: go on with what an earlier supervisor left, or the machine."""
         self.now = self._file.read()
-        if self.now is None and KEPT in kept:
+        if self.now is None and keeper_memory.LOCKDOWN in kept:
             _log.error("%s was removed, but the lockdown is in force", self._file.path)
-            self.now = _decoded(kept[KEPT])
+            self.now = _decoded(kept[keeper_memory.LOCKDOWN])
             self._store(self.now)
 
     def begin(self, reason: str, by: str) -> str | None:
@@ -56,7 +56,7 @@ class Lockdown:
         lockdown = LockdownInfo(reason=reason, by=by, since=round(self._clock.time(), 3))
         self.now = lockdown
         self.on_began()
-        self._keeper.keep(KEPT, msgspec.json.encode(lockdown).decode())
+        self._keeper.keep(keeper_memory.LOCKDOWN, msgspec.json.encode(lockdown).decode())
         self._recorder.event(Kind.LOCKDOWN_BEGAN, reason=reason, by=by)
         self.on_change()
         return self._store(lockdown)
@@ -71,7 +71,7 @@ class Lockdown:
                 f"the lockdown stays: {self._file.path} cannot be removed: {error}",
                 "remove it, and say `holdfast unlock` again",
             ) from error
-        self._keeper.keep(KEPT, None)
+        self._keeper.keep(keeper_memory.LOCKDOWN, None)
         self.now = None
         if over is not None:
             self._recorder.event(Kind.LOCKDOWN_ENDED, reason=over.reason, by=by)

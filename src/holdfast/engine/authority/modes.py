@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.authority.security_tallies import SecurityTallies
 from holdfast.engine.runner.environment import Keeper, Recorder
@@ -21,9 +22,6 @@ from holdfast.vocabulary.specs.policies import MODES, FilterSpec, Mode, PolicySp
 from holdfast.vocabulary.specs.services import Settings
 
 VARIABLES = ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE")
-ENVIRONMENT = "supervisor_environment"
-"""What the keeper adds to the environment of the next supervisor."""
-BY_HAND, FROM = "mode_by_hand", "mode_from"
 BANNER = "Mode switching…"
 SWITCH_SECONDS = 0.1
 """Who is told of it reads that before the line is closed."""
@@ -107,9 +105,9 @@ class Modes:
 
     def restore(self, kept: dict[str, str]) -> None:
         """Say so if this supervisor was launched to be of another mode."""
-        before = kept.get(FROM)
+        before = kept.get(keeper_memory.MODE_FROM)
         if before is not None:
-            self._keeper.keep(FROM, None)
+            self._keeper.keep(keeper_memory.MODE_FROM, None)
             self._recorder.event(Kind.MODE_SWITCHED, **{"from": before, "to": self.now})
 
     def on_settings(self, settings: Settings) -> None:
@@ -145,20 +143,22 @@ class Modes:
         self._recorder.event(
             Kind.MODE_SWITCHING, message=BANNER, by=by, **{"from": before, "to": mode}
         )
-        self._keeper.keep(BY_HAND, mode)
-        self._keeper.keep(FROM, before)
+        self._keeper.keep(keeper_memory.MODE_BY_HAND, mode)
+        self._keeper.keep(keeper_memory.MODE_FROM, before)
         self._remember(mode)
         return self._relaunch
 
     def _remember(self, mode: Mode) -> None:
-        self._keeper.keep(ENVIRONMENT, json.dumps(dict.fromkeys(VARIABLES, mode)))
+        self._keeper.keep(
+            keeper_memory.SUPERVISOR_ENVIRONMENT, json.dumps(dict.fromkeys(VARIABLES, mode))
+        )
 
     def _relaunch(self) -> None:
         request = {"do": "supervise", "on": True, "again": True}
         self._keeper.request(request, _log_refusal)
 
     def _by_hand(self) -> Mode | None:
-        kept = self._keeper.kept.get(BY_HAND)
+        kept = self._keeper.kept.get(keeper_memory.MODE_BY_HAND)
         return next((mode for mode in MODES if mode == kept), None)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.processes import LIBRARY_VARIABLES
 from holdfast.adapters.store.state_tables import OpenRun
@@ -262,5 +263,5 @@ class Gate:
             stop=StopSpec(grace=3.0),
             log=LogSpec(max_size=_LOG_BYTES, total_size=2 * _LOG_BYTES),
             origin="gate",
-            sockets=tuple(f"listen:{name}" for name in sockets),
+            sockets=tuple(keeper_memory.listener(name) for name in sockets),
         )

@@ -12,6 +12,7 @@ import socket
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.vocabulary.errors import Failed
 
@@ -46,8 +47,8 @@ class Listeners:
 
         Raises PortTaken if somebody else listens there; the one that was held stays open then.
         """
-        held = self._link.held.get(_key(name))
-        if held is not None and self._link.kept.get(_key(name)) == _asked(
+        held = self._link.held.get(keeper_memory.listener(name))
+        if held is not None and self._link.kept.get(keeper_memory.listener(name)) == _asked(
             host, port, is_port_given
         ):
             return _listener(socket.socket(fileno=os.dup(held)))
@@ -73,13 +74,17 @@ class Listeners:
 
     def close(self, name: str) -> None:
         """Give the socket back; who connects is refused from now on."""
-        self._link.release(_key(name))
-        self._link.keep(_key(name), None)
+        self._link.release(keeper_memory.listener(name))
+        self._link.keep(keeper_memory.listener(name), None)
 
     def open_unix(self, name: str, path: str) -> None:
         """Listen at a Unix socket that only this user can open."""
-        held = self._link.held.get(_key(name))
-        if held is not None and self._link.kept.get(_key(name)) == path and os.path.exists(path):
+        held = self._link.held.get(keeper_memory.listener(name))
+        if (
+            held is not None
+            and self._link.kept.get(keeper_memory.listener(name)) == path
+            and os.path.exists(path)
+        ):
             return
         self.close_unix(name, path)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -89,8 +94,8 @@ class Listeners:
                 sock.listen(BACKLOG)
             except OSError as error:
                 raise Failed(f"cannot listen at {path}: {error.strerror}") from error
-            self._link.hold(_key(name), os.dup(sock.fileno()))
-            self._link.keep(_key(name), path)
+            self._link.hold(keeper_memory.listener(name), os.dup(sock.fileno()))
+            self._link.keep(keeper_memory.listener(name), path)
 
     def close_unix(self, name: str, path: str) -> None:
         self.close(name)
@@ -101,13 +106,9 @@ class Listeners:
 
     def _hold(self, name: str, sock: socket.socket, asked: str) -> Listener:
         self.close(name)
-        self._link.hold(_key(name), os.dup(sock.fileno()))
-        self._link.keep(_key(name), asked)
+        self._link.hold(keeper_memory.listener(name), os.dup(sock.fileno()))
+        self._link.keep(keeper_memory.listener(name), asked)
         return _listener(sock)
-
-
-def _key(name: str) -> str:
-    return f"listen:{name}"
 
 
 def _asked(host: str, port: int, is_port_given: bool) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters import processes
+from holdfast.adapters import keeper_memory, processes
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import notify
@@ -24,7 +24,7 @@ from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
 from holdfast.system import process_identity
 
-SOCKET, PIPE, PIPE_END, HEARD = "notify:", "ready:", "ready-end:", "heard:"
+SOCKET, PIPE, PIPE_END = "notify:", "ready:", "ready-end:"
 _log = logger("notify")
 
 Hear = Callable[[Runner, Message], None]
@@ -163,10 +163,10 @@ class NotifySockets(RunObserver):
 
     def _hear_noted(self, name: str) -> None:
         """What the keeper took down while nobody listened, of the run that lives."""
-        kept = self._link.kept.get(HEARD + name)
+        kept = self._link.kept.get(keeper_memory.heard(name))
         if kept is None:
             return
-        self._link.keep(HEARD + name, None)
+        self._link.keep(keeper_memory.heard(name), None)
         noted, runner = msgspec.json.decode(kept), self._runners[name]
         if runner.run is not None and runner.run.run_id == noted.get("run_id"):
             said = [noted[key] for key in ("state", "status") if key in noted]

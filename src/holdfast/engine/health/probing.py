@@ -15,12 +15,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.search.matching import SharedMatcher
 from holdfast.engine.health.probe_watch import Inquiry, Then
 from holdfast.engine.output.watches import Watches
-from holdfast.engine.runner.declaration import ENVIRON
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.vocabulary.errors import HoldfastError, UsageError
@@ -190,7 +190,7 @@ class _Exec(_Question):
             working_dir=spec.working_dir,
             timeout=self.probe.timeout,
             env={**spec.env, **(overrides.env_vars if overrides is not None else {})},
-            environ=ENVIRON + declaration.environ_key if inherits else None,
+            environ=keeper_memory.environ(declaration.environ_key) if inherits else None,
             user=spec.user,
         )
         async with self.probing.commands:

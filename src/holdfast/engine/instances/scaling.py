@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Keeper
 from holdfast.vocabulary.specs.services import Configuration, ServiceSpec, Template
 
-KEPT = "scale:"
 LoadInstances = Callable[[Template, str, int, Mapping[str, str]], dict[str, ServiceSpec]]
 
 
@@ -36,11 +36,9 @@ class Scaling:
         self._scales: dict[str, Scale] = {}
 
     def restore(self, kept: Mapping[str, str]) -> None:
-        for key, value in kept.items():
-            if key.startswith(KEPT):
-                scale = msgspec.json.decode(value, type=Scale)
-                self._scales[key[len(KEPT) :]] = scale
-                self._say(key[len(KEPT) :])
+        for name, value in keeper_memory.scale.entries(kept):
+            self._scales[name] = msgspec.json.decode(value, type=Scale)
+            self._say(name)
 
     def unfinished(self) -> dict[str, int]:
         """Services whose instances an earlier supervisor was still to start or to stop."""
@@ -116,10 +114,10 @@ class Scaling:
     def _set(self, name: str, scale: Scale | None) -> None:
         if scale is None:
             self._scales.pop(name, None)
-            self._keeper.keep(KEPT + name, None)
+            self._keeper.keep(keeper_memory.scale(name), None)
         else:
             self._scales[name] = scale
-            self._keeper.keep(KEPT + name, msgspec.json.encode(scale).decode())
+            self._keeper.keep(keeper_memory.scale(name), msgspec.json.encode(scale).decode())
         self._say(name)
 
     def _say(self, name: str) -> None:

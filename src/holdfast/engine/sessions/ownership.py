@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Keeper
 from holdfast.engine.runner.observers import RunObserver
@@ -19,7 +20,6 @@ from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import Desired, State
 
-OWNER = "owner:"
 _OVER = (State.STOPPED, State.EXITED, State.FAILED)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = reader(Owner)
@@ -36,10 +36,7 @@ class Ownership(RunObserver):
         """Told of each run that begins for a session, and of each that has another owner now."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
-        for key, text in kept.items():
-            if not key.startswith(OWNER):
-                continue
-            name = key[len(OWNER) :]
+        for name, text in keeper_memory.owner.entries(kept):
             runner = self._runners().get(name)
             try:
                 if runner is not None:
@@ -59,7 +56,9 @@ class Ownership(RunObserver):
         if runner.owner != owner:
             runner.owner = owner
             # Travels with the start itself: the keeper never has the one without the other.
-            self._keeper.keep(OWNER + runner.name, _encode(owner).decode() if owner else None)
+            self._keeper.keep(
+                keeper_memory.owner(runner.name), _encode(owner).decode() if owner else None
+            )
             self.on_owner(runner)
 
     def of(self, session: str) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.engine.runner.declaration import ENVIRON
+from holdfast.adapters import keeper_memory
 from holdfast.engine.tasks import Task, TaskResult, Tasks
 from holdfast.secrets.redaction import hider, redact
 from holdfast.vocabulary.commands.command import Command
@@ -48,7 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     def of(cls, service: Any) -> Surroundings:
         """Those of a service."""
         spec = service.declaration.spec
-        environ = ENVIRON + service.declaration.environ_key
+        environ = keeper_memory.environ(service.declaration.environ_key)
         return cls(
             spec.working_dir,
             spec.env,

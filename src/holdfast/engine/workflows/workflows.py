@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Clock, Keeper, Recorder
 from holdfast.engine.workflows.followers import Follower
@@ -24,7 +25,6 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import format_duration, signal_name
 from holdfast.vocabulary.results import StepResult, UnderWay, WorkflowResult
 
-KEPT = "workflow:"
 MOST_UNDER_WAY = 64
 _log = logger("workflows")
 
@@ -171,8 +171,10 @@ class Workflows:
     def restore(self, kept: dict[str, str], exits: list[dict[str, Any]]) -> None:
         """Say what an earlier supervisor could not finish; `exits`: what ended meanwhile."""
         endings = {one["run_id"]: one for one in exits}
-        keys = [key for key in kept if key.startswith(KEPT)]
-        for key, value in ((key, kept[key]) for key in keys):
+        keys = []
+        for activity, value in keeper_memory.workflow.entries(kept):
+            key = keeper_memory.workflow(activity)
+            keys.append(key)
             try:
                 left = msgspec.json.decode(value, type=Unfinished)
             except msgspec.MsgspecError:
@@ -224,7 +226,7 @@ class Workflows:
             what = activity.step.what
             activity.results.append(StepResult(what=what, outcome="failed", reason=reason))
         self._finish(activity)
-        await self._forget([KEPT + activity.id])
+        await self._forget([keeper_memory.workflow(activity.id)])
 
     async def _next(self, activity: Activity) -> StepResult:
         """Do the next step, in what is left of the time."""
@@ -312,7 +314,7 @@ class Workflows:
             run_id=activity.step.run_id,
             told=told,
         )
-        self._keeper.keep(KEPT + activity.id, msgspec.json.encode(left).decode())
+        self._keeper.keep(keeper_memory.workflow(activity.id), msgspec.json.encode(left).decode())
 
     def _busy(self, other: Activity) -> Refused:
         seconds = format_duration(self._clock.monotonic() - other.began)

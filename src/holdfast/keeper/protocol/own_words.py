@@ -5,6 +5,7 @@ One function a word, as in `words`, which finds and answers them.
 
 from __future__ import annotations
 
+from holdfast.keeper.memory import DESIRED
 from holdfast.keeper.protocol.refusal import Refusal
 from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
 from holdfast.system import processes
@@ -62,7 +63,7 @@ def do_stay_off(words: Words, connection: Connection, message: Message, fds: lis
     """A person's stop of a service, also of one that has ended: neither a supervisor that hangs
     nor the next one must undo it."""
     service, grace = str(message["service"]), float(message.get("grace") or 0.0)
-    words.keeper.memory.keep({f"desired:{service}": "stopped"})
+    words.keeper.memory.keep({DESIRED + service: "stopped"})
     words.keeper.tell_supervisor({"notice": "end_asked", "service": service, "grace": grace})
     return {}
 
