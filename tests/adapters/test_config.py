@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.config import argv_of, from_environment, load, load_project, loading
-from holdfast.adapters.config.health_keys import HEALTH_CHECK
-from holdfast.adapters.config.keys import LOG, RESTART, ROOT, SERVICE, STOP
-from holdfast.adapters.config.kinds import ListOf, ScalarKind
+from holdfast.adapters.config.keys.health import HEALTH_CHECK
+from holdfast.adapters.config.keys.root import ROOT
+from holdfast.adapters.config.keys.services import LOG, RESTART, SERVICE, STOP
+from holdfast.adapters.config.kinds.kind import ScalarKind
+from holdfast.adapters.config.kinds.scalars import ListOf
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec, TcpTarget
 from holdfast.vocabulary.specs.services import (

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from holdfast.adapters.config import load
-from holdfast.adapters.config.blocks import Block
-from holdfast.adapters.config.keys import ROOT, SERVICE
+from holdfast.adapters.config.keys.root import ROOT
+from holdfast.adapters.config.keys.services import SERVICE
+from holdfast.adapters.config.kinds.blocks import Block
 from holdfast.adapters.config.schema import BLOCKS, SCHEMA_PATH, schema, schema_text
 
 REPOSITORY = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.config.command_keys import RECOVERY
+from holdfast.adapters.config.keys.commands import RECOVERY
 from holdfast.rules.lifecycle import restart
 from holdfast.rules.lifecycle.recovery import ENDING_CAUSES, LIVE_CAUSES, action_for, after_ending
 from holdfast.rules.lifecycle.restart import Again, Counters, Ending, Stay

@@ -10,10 +10,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.config.audit_keys import anchor_of
-from holdfast.adapters.config.blocks import Values
-from holdfast.adapters.config.command_settings import settings_of as settings_of_commands
-from holdfast.adapters.config.content import content_of, note_source, remedy_for
 from holdfast.adapters.config.document import (
     LARGEST_FILE,
     Entry,
@@ -21,21 +17,22 @@ from holdfast.adapters.config.document import (
     Scalar,
     Table,
     parse,
+    tree_of,
 )
-from holdfast.adapters.config.doors import door_of, http_of
-from holdfast.adapters.config.file_keys import files_of
-from holdfast.adapters.config.git_keys import git_of
-from holdfast.adapters.config.instances import with_count
 from holdfast.adapters.config.interpolation import argv_of
-from holdfast.adapters.config.json_document import tree_of
-from holdfast.adapters.config.keys import ROOT, SUPERVISOR
-from holdfast.adapters.config.kinds import Reading, ScalarKind
-from holdfast.adapters.config.mcp_keys import mcp_of
-from holdfast.adapters.config.policy_keys import settings_of as settings_of_requests
+from holdfast.adapters.config.keys.alerts import anchor_of
+from holdfast.adapters.config.keys.commands import command_settings
+from holdfast.adapters.config.keys.dependencies import groups_of
+from holdfast.adapters.config.keys.doors import door_of, http_of, mcp_of
+from holdfast.adapters.config.keys.files import files_of, git_of
+from holdfast.adapters.config.keys.policies import request_settings
+from holdfast.adapters.config.keys.resources import host_settings
+from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
+from holdfast.adapters.config.keys.services import ServiceBuilder, templates_of, with_count
+from holdfast.adapters.config.kinds.blocks import Values
+from holdfast.adapters.config.kinds.kind import Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
-from holdfast.adapters.config.relations import groups_of, templates_of
-from holdfast.adapters.config.resource_keys import settings_of as settings_of_resources
-from holdfast.adapters.config.services import ServiceBuilder
+from holdfast.adapters.config.sources import content_of, note_source, remedy_for
 from holdfast.rules.authority import token_strength
 from holdfast.rules.ports import DEFAULT_RANGE
 from holdfast.system.places import how_to_write
@@ -195,8 +192,8 @@ def _finish(
     groups = groups_of(reading, values, written, services)
     if target is not None:
         services[TARGET] = _target(reading, builder, services.get(TARGET), target)
-    about_commands = settings_of_commands(reading, values, services, {*written, *groups})
-    about_requests = settings_of_requests(reading, values, chosen)
+    about_commands = command_settings(reading, values, services, {*written, *groups})
+    about_requests = request_settings(reading, values, chosen)
     anchor = anchor_of(reading, values)
     if reading.problems:
         raise error_of(reading.problems, reading.file)
@@ -217,7 +214,7 @@ def _finish(
             port_range=values.get("port_range", DEFAULT_RANGE),
             files=files_of(values),
             git=git_of(values),
-            **settings_of_resources(values),
+            **host_settings(values),
             **about_commands,
             **about_requests,
         ),

@@ -10,38 +10,33 @@ import os
 from typing import Any
 
 import holdfast
-from holdfast.adapters.config.alert_keys import TARGET
-from holdfast.adapters.config.audit_keys import ANCHOR, AUDIT_BLOCK
-from holdfast.adapters.config.blocks import Block
-from holdfast.adapters.config.command_keys import COMMAND, POLICY, RECOVERY, STEP, WORKFLOW, Steps
-from holdfast.adapters.config.file_keys import BACKUPS, FILE_ROOT, FILES_BLOCK
-from holdfast.adapters.config.git_keys import GIT_BLOCK
-from holdfast.adapters.config.health_keys import HEALTH_CHECK, NOTIFY
-from holdfast.adapters.config.keys import (
-    AUTHENTICATION,
-    LOG,
-    RESTART,
-    ROOT,
-    SECURITY,
-    SERVICE,
-    STOP,
-    SUPERVISOR,
-    TLS,
+from holdfast.adapters.config.keys.alerts import ANCHOR, AUDIT, TARGET
+from holdfast.adapters.config.keys.commands import (
+    COMMAND,
+    COMMAND_POLICY,
+    RECOVERY,
+    STEP,
+    WORKFLOW,
+    Steps,
 )
-from holdfast.adapters.config.mcp_keys import MCP_BLOCK
-from holdfast.adapters.config.policy_keys import FILTERS_BLOCK, POLICY_BLOCK, RATE_BLOCK
-from holdfast.adapters.config.resource_keys import LIMITS, MEMORY_LIMIT
-from holdfast.adapters.config.schedule_keys import SCHEDULE
-from holdfast.adapters.config.watch_keys import WATCH
+from holdfast.adapters.config.keys.doors import AUTHENTICATION, MCP, SECURITY, TLS
+from holdfast.adapters.config.keys.files import BACKUPS, FILE_ROOT, FILES, GIT
+from holdfast.adapters.config.keys.health import HEALTH_CHECK, NOTIFY
+from holdfast.adapters.config.keys.policies import FILTERS, POLICY, RATE_LIMIT
+from holdfast.adapters.config.keys.resources import HOST_LIMITS, MEMORY_LIMIT
+from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
+from holdfast.adapters.config.keys.services import LOG, RESTART, SERVICE, STOP
+from holdfast.adapters.config.keys.triggers import SCHEDULE, WATCH
+from holdfast.adapters.config.kinds.blocks import Block
 
 SCHEMA_PATH = os.path.join(os.path.dirname(holdfast.__file__), "schema", "holdfast.schema.json")
 BLOCKS: tuple[Block, ...] = (
     *(SERVICE, RESTART, STOP, LOG, HEALTH_CHECK, NOTIFY, SECURITY, TLS, AUTHENTICATION),
-    *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, LIMITS),
-    *(FILES_BLOCK, FILE_ROOT, BACKUPS),
-    *(POLICY_BLOCK, FILTERS_BLOCK, RATE_BLOCK, AUDIT_BLOCK, ANCHOR),
-    *(MCP_BLOCK, GIT_BLOCK),
-    *(COMMAND, POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
+    *(WATCH, SCHEDULE, TARGET, MEMORY_LIMIT, HOST_LIMITS),
+    *(FILES, FILE_ROOT, BACKUPS),
+    *(POLICY, FILTERS, RATE_LIMIT, AUDIT, ANCHOR),
+    *(MCP, GIT),
+    *(COMMAND, COMMAND_POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
 _AMOUNT = r"(\d+(\.\d*)?|\.\d+)"

@@ -1,4 +1,4 @@
-"""The key `files`: folders whose files the doors offer, what is denied, how long backups stay."""
+"""The keys `files` and `git`: which folders the doors offer, and what repositories may do."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import os
 import re
 from typing import Any
 
-from holdfast.adapters.config.blocks import Block, Key, MapOf, Values
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
-from holdfast.adapters.config.env_file import resolved
-from holdfast.adapters.config.kinds import (
-    Boolean,
-    Duration,
-    Kind,
-    ListOf,
-    Reading,
-    Schema,
-    Size,
-    Text,
-)
+from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import Boolean, Duration, ListOf, Size, Text
+from holdfast.adapters.config.sources import resolved
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
+from holdfast.vocabulary.specs.git import GitSpec
 
 _NAME = pattern(r"[a-z0-9][a-z0-9._-]{0,62}")
 _RESERVED = "uri"
@@ -99,7 +92,7 @@ BACKUPS = Block(
     definition="file_backups",
     synonyms={"max_age": "keep", "total_size": "max_size"},
 )
-FILES_BLOCK = Block(
+FILES = Block(
     [
         Key("roots", Roots(), "Folders whose files are offered; the project's, read-only."),
         Key("deny", ListOf(Text()), "Globs that are never opened; `!` admits a usual one again."),
@@ -107,7 +100,6 @@ FILES_BLOCK = Block(
     ],
     definition="files",
 )
-FILES = Key("files", FILES_BLOCK, "Files that can be read and changed through the doors.")
 
 
 def files_of(values: Values) -> FilesSpec:
@@ -117,3 +109,30 @@ def files_of(values: Values) -> FilesSpec:
         deny=tuple(found.get("deny", ())),
         backups=BackupSpec(**found.get("backups", {})),
     )
+
+
+GIT = Block(
+    [
+        Key("allow_hooks", Boolean(), "Run the hooks of a repository.", False),
+        Key(
+            "allow_programs",
+            Boolean(),
+            "Run filters, merge drivers and signers that a repository configures.",
+            False,
+        ),
+        Key(
+            "allow_outside",
+            Boolean(),
+            "Take repositories whose data lie below no root, as worktrees may.",
+            False,
+        ),
+        Key("checkpoints", Boolean(), "Make one before the first change of a session.", True),
+        Key("program", Text(), "Which git to run.", "git"),
+    ],
+    definition="git",
+    synonyms={"hooks": "allow_hooks", "filters": "allow_programs", "checkpoint": "checkpoints"},
+)
+
+
+def git_of(values: Values) -> GitSpec:
+    return GitSpec(**values.get("git", {}))

@@ -1,37 +1,18 @@
-"""The kinds of value that only services have: commands, variables, names.
+"""Command lines and environment variables.
 
-Values of variables are never repeated in a problem: they may be secrets.
+The values of variables are never repeated in a problem, because they may be secrets.
 """
 
 from __future__ import annotations
 
-import re
-
-from holdfast.adapters.config.blocks import MapOf
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
-from holdfast.adapters.config.interpolation import (
-    InterpolationError,
-    Words,
-    WordsError,
-    expand_at,
-)
-from holdfast.adapters.config.kinds import (
-    INTERPOLATED,
-    Kind,
-    Reading,
-    ScalarKind,
-    Schema,
-    Text,
-)
+from holdfast.adapters.config.interpolation import InterpolationError, Words, WordsError, expand_at
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.problems import repeatable
-from holdfast.system.patterns import pattern
-from holdfast.vocabulary.names import SERVICE_NAME_RULE, closest, is_service_name
+from holdfast.rules.workflows import SHELL_WORDS
 
-LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
-_URL = pattern(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
 WORD: Schema = {"type": ["string", "number", "boolean"]}
 WORDS: Schema = {"type": "array", "items": WORD}
-_MODULE_LEVEL = pattern(r"[\w.:*-]+=(\w+)")
 
 
 class CommandLine(Kind):
@@ -107,6 +88,16 @@ def _listed_words(node: Listing, key: str, reading: Reading) -> list[str] | None
     return words if len(words) == len(node.items) else None
 
 
+def shell_words(node: Node, key: str, reading: Reading) -> tuple[str, ...]:
+    """Return the words that run one text with a shell; none if there is a problem."""
+    if not isinstance(node, Scalar):
+        message = "with shell: true the command is one text, not a list"
+        reading.note(node, key, message, "write it as one text")
+        return ()
+    text = reading.expanded(node, key)
+    return () if text is None else (*SHELL_WORDS, text)
+
+
 class Variables(Kind):
     """Environment variables: a mapping, or a list of NAME=VALUE; a bare name is the caller's."""
 
@@ -172,77 +163,3 @@ class Variables(Kind):
 
 def is_variable_name(name: str) -> bool:
     return bool(name) and not any(c.isspace() or c in "=\0" for c in name)
-
-
-class ServiceName(MapOf):
-    """The services by name."""
-
-    wanted = "a mapping of services"
-
-    def wrong_name(self, name: str) -> tuple[str, str]:
-        lower = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:63]
-        if "@" in name:
-            message = 'a name may not contain "@", which counts the instances of a service'
-        else:
-            message = f'"{name}" is not a name for a service'
-        hint = f'write "{lower}"; ' if is_service_name(lower) else ""
-        return message, f"{hint}names are {SERVICE_NAME_RULE}"
-
-    def hint(self) -> str:
-        return "write each service as an indented name with its keys below"
-
-
-class LogLevel(ScalarKind):
-    """A level, or levels of modules: `info`, `engine=debug,info`."""
-
-    wanted = "a log level"
-
-    def convert(self, text: str) -> str:
-        parts = [part.strip() for part in text.lower().split(",")]
-        for part in parts:
-            found = _MODULE_LEVEL.fullmatch(part)
-            level = {"warn": "warning"}.get(word := found[1] if found else part, word)
-            if level not in LEVELS:
-                guess = closest(level, list(LEVELS))
-                known = f"write {', '.join(LEVELS)}, or levels of modules: engine=debug,info"
-                hint = f'did you mean "{guess}"?' if guess else known
-                raise ValueError(f'"{part}" is not a log level; {hint}')
-        return ",".join(re.sub(r"(^|=)warn$", r"\1warning", part) for part in parts)
-
-    def schema(self) -> Schema:
-        return {"type": "string", "examples": list(LEVELS)}
-
-
-class Url(ScalarKind):
-    """An address of HTTP."""
-
-    wanted = "a URL"
-
-    def convert(self, text: str) -> str:
-        if not _URL.fullmatch(text):
-            raise ValueError(f'"{text}" is not a URL; write http://localhost:8000/health')
-        return text
-
-    def schema(self) -> Schema:
-        return {"anyOf": [{"type": "string", "pattern": "^https?://"}, INTERPOLATED]}
-
-
-class HeaderValue(Text):
-    """A header's value; it ends with its line."""
-
-    is_secret = True
-
-    def convert(self, text: str) -> str:
-        if "\n" in text or "\r" in text:
-            raise ValueError("a header has one line; remove the line break")
-        return text
-
-
-class Headers(MapOf):
-    """Headers of a request; their values may be secrets and are not repeated."""
-
-    def __init__(self) -> None:
-        super().__init__(HeaderValue(), r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-    def wrong_name(self, name: str) -> tuple[str, str]:
-        return f'"{name}" cannot be the name of a header', "write X-Name"

@@ -1,6 +1,6 @@
-"""The `alerts:` of a configuration: where alerts are delivered to.
+"""The keys `alerts` and `audit`: where alerts and the head of the audit are sent.
 
-Addresses and headers are never repeated in a problem: they may hold secrets.
+Addresses and headers are never repeated in a problem, because they may hold secrets.
 """
 
 from __future__ import annotations
@@ -8,38 +8,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
-from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Listing, Node
-from holdfast.adapters.config.kinds import (
-    Boolean,
-    Choice,
-    Duration,
-    Kind,
-    ListOf,
-    Reading,
-    Schema,
-    Text,
-)
-from holdfast.adapters.config.service_kinds import CommandLine, Headers, Url, words_of
+from holdfast.adapters.config.kinds.addresses import Headers, SecretUrl
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.command_lines import CommandLine, words_of
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import Boolean, Choice, Duration, ListOf, Text
+from holdfast.adapters.config.sources import resolved
 from holdfast.secrets.redaction import shown_address
+from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.alerts import SEVERITIES, AlertCause, TargetSpec
+from holdfast.vocabulary.specs.audit import AnchorSpec
 
-WAYS = ("webhook", "command", "desktop")
-
-
-class SecretUrl(Url):
-    """An address that a problem does not repeat."""
-
-    is_secret = True
-
-    def convert(self, text: str) -> str:
-        try:
-            return super().convert(text)
-        except ValueError:
-            raise ValueError("this is not a URL; write https://example.com/hook") from None
-
-
+CHANNELS = ("webhook", "command", "desktop")
 TARGET = Block(
     [
         Key("name", Text(), "What `holdfast alerts --targets` calls it."),
@@ -97,14 +80,14 @@ class Targets(Kind):
 
 def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | None:
     given: dict[str, Any] = dict(values)
-    ways = [way for way in WAYS if given.get(way)]
-    if len(ways) != 1:
-        if not values.refused & set(WAYS):
+    channels = [channel for channel in CHANNELS if given.get(channel)]
+    if len(channels) != 1:
+        if not values.refused & set(CHANNELS):
             message = "a target has one of webhook, command and desktop"
-            hint = "keep one; write each in its own item" if ways else "add one of them"
+            hint = "keep one; write each in its own item" if channels else "add one of them"
             reading.note(values.node, values.path, message, hint)
         return None
-    if "headers" in given and ways != ["webhook"]:
+    if "headers" in given and channels != ["webhook"]:
         where = (values.at("headers"), values.path_of("headers"))
         reading.note(*where, "only a webhook has them", "remove them")
     if "command" in given:
@@ -113,7 +96,7 @@ def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | N
         if words is None:
             return None
         given["command"] = tuple(words)
-    name = given.pop("name", "") or _default_name(given, ways[0], names)
+    name = given.pop("name", "") or _default_name(given, channels[0], names)
     if name in names:
         message = f'another target is called "{name}"'
         reading.note(values.at("name"), values.path_of("name"), message, "give it another name")
@@ -121,15 +104,15 @@ def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | N
     return TargetSpec(name=name, **given)
 
 
-def _default_name(given: dict[str, Any], way: str, names: set[str]) -> str:
+def _default_name(given: dict[str, Any], channel: str, names: set[str]) -> str:
     """Says enough to tell targets apart, and no secret."""
-    match way:
+    match channel:
         case "webhook":
             name = shown_address(given["webhook"]).partition("://")[2]
         case "command":
             name = os.path.basename(given["command"][0])
         case _:
-            name = way
+            name = channel
     number = 2
     chosen = name
     while chosen in names:
@@ -137,7 +120,45 @@ def _default_name(given: dict[str, Any], way: str, names: set[str]) -> str:
     return chosen
 
 
-ALERTS = Key("alerts", Targets(), "Where alerts are told: webhooks, commands, this desktop.")
-LOG_FORMAT = Key(
-    "log_format", Choice("human", "json"), "How Holdfast's own log is written.", "human"
+SHORTEST_ANCHOR_SECONDS = 1.0
+ANCHOR = Block(
+    [
+        Key("file", Text(), "A file that each head is appended to, relative to this file."),
+        Key("syslog", Boolean(), "Tell the system's log.", False),
+        Key("url", SecretUrl(), "An https address that gets each head by POST."),
+        Key(
+            "every",
+            Duration("s", is_zero_allowed=False),
+            "The least time between two heads.",
+            "1m",
+        ),
+    ],
+    definition="audit_anchor",
+    synonyms={"path": "file", "webhook": "url", "interval": "every"},
 )
+AUDIT = Block(
+    [Key("anchor", ANCHOR, "Where the newest number and hash of the audit are written, too.")],
+    definition="audit",
+)
+
+
+def anchor_of(reading: Reading, values: Values) -> AnchorSpec:
+    """The anchors that a configuration names."""
+    block: Values | None = (values.get("audit") or {}).get("anchor")
+    if block is None or block.refused:
+        return AnchorSpec()
+    given = dict(block)
+    if given.get("file"):
+        path = resolved(given["file"], reading.folder, reading.environ)
+        given["file"] = os.path.normpath(path)
+    url = given.get("url") or ""
+    if url.lower().startswith("http:") and not is_loopback(urlsplit(url).hostname or ""):
+        message = "everybody on the way can change what is sent by http"
+        reading.note(block.at("url"), block.path_of("url"), message, "write https://…")
+    if given.get("every", SHORTEST_ANCHOR_SECONDS) < SHORTEST_ANCHOR_SECONDS:
+        reading.note(block.at("every"), block.path_of("every"), "at least 1s", "write every: 1m")
+    spec = AnchorSpec(**given)
+    if spec.is_empty:
+        hint = "write file: …, syslog: true or url: https://…"
+        reading.note(block.node, block.path, "an anchor needs a place", hint)
+    return spec

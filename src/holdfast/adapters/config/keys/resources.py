@@ -1,14 +1,90 @@
-"""The kinds of value that the operating system has a say in: resource limits and users."""
+"""What a run gets from the host: memory, processors, kernel limits, user and ports.
+
+Owns `{{ port }}` in what is run, and when the host is too busy for another start.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
-from holdfast.adapters.config.kinds import Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.kinds.kind import INTERPOLATED, Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.kinds.scalars import (
+    Boolean,
+    Choice,
+    Integer,
+    Percent,
+    Size,
+)
+from holdfast.rules.ports import AUTO, SINGLE, names_in, variable
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import LONGEST_NUMBER, parse_duration, parse_size
+from holdfast.vocabulary.specs.resources import HostLimits, MemoryLimit
 from holdfast.vocabulary.specs.services import UNLIMITED
+
+SMALLEST_MEMORY = 1024 * 1024
+MOST_CORES = 10_000
+MEMORY_LIMIT = Block(
+    [
+        Key("size", Size(SMALLEST_MEMORY, 2**62), "How much its whole tree may use."),
+        Key(
+            "action",
+            Choice("kill", "warn", "restart", "stop"),
+            "What happens beyond that: killed, only reported, restarted or stopped in order.",
+            "kill",
+        ),
+    ],
+    definition="memory_limit",
+    synonyms={"limit": "size", "max": "size", "on_exceed": "action"},
+)
+
+
+class Memory(Kind):
+    """A size, or a block of size and action."""
+
+    wanted = "a size or a mapping of size and action"
+
+    def read(self, node: Node, key: str, reading: Reading) -> MemoryLimit | None:
+        if isinstance(node, Scalar):
+            size = MEMORY_LIMIT.keys["size"].kind.read(node, key, reading)
+            return None if size is None else MemoryLimit(size=size)
+        values = MEMORY_LIMIT.read(node, key, reading)
+        if values is None or "size" in values.refused:
+            return None
+        if "size" not in values:
+            reading.note(node, key, "it has no size", "add size: 512MB")
+            return None
+        return MemoryLimit(**values)
+
+    def hint(self) -> str:
+        return "write 512MB, or {size: 512MB, action: restart}"
+
+    def schema(self) -> Schema:
+        return {"anyOf": [MEMORY_LIMIT.keys["size"].kind.schema(), MEMORY_LIMIT.schema()]}
+
+
+HOST_LIMITS = Block(
+    [
+        Key("max_processes", Integer(1), "Services that run at the same time."),
+        Key("max_cpu", Percent(100), "Percent of all processors in use, over ten seconds."),
+        Key("max_memory", Percent(100), "Percent of the host's memory in use."),
+        Key("queue_when_busy", Boolean(), "A start then waits, instead of failing.", False),
+    ],
+    definition="limits",
+)
+
+
+def host_settings(values: Values) -> dict[str, Any]:
+    """What the settings say about resources."""
+    return {
+        "limits": HostLimits(**values.get("limits", {})),
+        "monitoring_interval": values.get("monitoring_interval", 5.0),
+    }
+
 
 COUNTED_LIMITS = frozenset({"nofile", "nproc", "sigpending", "nice", "rtprio", "npts"})
 SIZED_LIMITS = frozenset(
@@ -20,7 +96,7 @@ LARGEST_LIMIT = 2**63 - 1
 LARGEST_ID = 2**32 - 1
 
 
-class Limits(Kind):
+class ResourceLimits(Kind):
     """Resource limits by name: a number for both, or soft and hard apart."""
 
     wanted = "a mapping of limits"
@@ -177,3 +253,68 @@ def _is_group(name: str) -> bool:
         return _id_of(name) is not None or bool(grp.getgrnam(name))
     except KeyError:
         return False
+
+
+_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
+_RANGE = pattern(r"(\d{1,5})\s*-\s*(\d{1,5})")
+PORT = Integer(1, 65535, words={"auto": AUTO})
+
+
+class PortNames(MapOf):
+    """Ports by names."""
+
+    wanted = "a mapping of ports"
+
+    def __init__(self) -> None:
+        super().__init__(PORT, _NAME)
+
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        return f'"{name}" cannot name a port', "write for example api: auto"
+
+
+class PortRange(ScalarKind):
+    """Where ports are leased from."""
+
+    wanted = "a range of ports"
+
+    def convert(self, text: str) -> tuple[int, int]:
+        found = _RANGE.fullmatch(text.strip())
+        low, high = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 0 < low <= high < 65536:
+            raise ValueError(f'"{text}" is not a range of ports; write 8082-9081')
+        return low, high
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string", "pattern": r"^\d+\s*-\s*\d+$"}, INTERPOLATED]}
+
+
+def ports_of(reading: Reading, values: Values) -> dict[str, int]:
+    """All ports of a service by their names; that of `port` is named so, too."""
+    if "port" not in values and "ports" not in values:
+        return {}
+    named: dict[str, int] = values.get("ports") or {}
+    if "port" in values and SINGLE in named:
+        message = "this port is named by `port` already"
+        reading.note(values.at("ports"), values.path_of("ports"), message, "keep one of them")
+    ports = {**({SINGLE: values["port"]} if "port" in values else {}), **named}
+    for one in [port for port in ports.values() if port != AUTO]:
+        if list(ports.values()).count(one) > 1:
+            message = f"the port {one} stands here twice"
+            reading.note(values.at("ports"), values.path_of("ports"), message, "change one")
+            break
+    if len({variable(name) for name in ports}) < len(ports):
+        message = "two of these names are the same variable"
+        reading.note(values.at("ports"), values.path_of("ports"), message, "change one")
+    return ports
+
+
+def check_placeholders(
+    reading: Reading, values: Values, ports: dict[str, int], texts: Iterable[str]
+) -> None:
+    """What is asked for in the command must be there."""
+    for name in dict.fromkeys(name for text in texts for name in names_in(text)):
+        if name not in ports:
+            wanted = "port" if name == SINGLE else f"ports.{name}"
+            key, hint = ("port: auto", "") if name == SINGLE else (f"ports: {{{name}: auto}}", "")
+            message = f"{{{{ {wanted} }}}} is used, but the service has no such port{hint}"
+            reading.note(values.node, values.path, message, f"write {key}")

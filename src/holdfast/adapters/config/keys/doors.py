@@ -1,4 +1,4 @@
-"""The network doors of a configuration: where they listen, and who may pass."""
+"""The network doors: where they listen, who may pass, and what assistants are offered."""
 
 from __future__ import annotations
 
@@ -6,13 +6,67 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.adapters.config.blocks import Values
-from holdfast.adapters.config.env_file import resolved
-from holdfast.adapters.config.kinds import Reading
+from holdfast.adapters.config.document import Listing, Node, Table
+from holdfast.adapters.config.keys.policies import FILTERS, RATE_LIMIT
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.command_lines import words_of
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import (
+    Boolean,
+    Choice,
+    ListOf,
+    Text,
+)
 from holdfast.adapters.config.problems import Problem
+from holdfast.adapters.config.sources import resolved
 from holdfast.rules.authority import token_strength
 from holdfast.vocabulary.addresses import is_loopback
+from holdfast.vocabulary.names import TOOLSETS
+from holdfast.vocabulary.specs.mcp import McpSpec
 from holdfast.vocabulary.specs.services import DoorSpec, HttpSpec
+
+AUTHENTICATION = Block(
+    [
+        Key("enabled", Boolean(), "Ask for a token on the network doors.", False),
+        Key(
+            "token",
+            Text(),
+            "The token, 20 characters or more; better ${SUPERVISOR_TOKEN} than written out.",
+        ),
+    ],
+    definition="authentication",
+)
+TLS_MODE = Choice("self", "off", aliases={"true": "self", "false": "off", "on": "self"})
+TLS = Block(
+    [
+        Key("mode", TLS_MODE, "self: make a certificate for this machine.", "off"),
+        Key("certificate", Text(), "A file with the certificate and its chain (PEM)."),
+        Key("key", Text(), "A file with its private key (PEM)."),
+    ],
+    definition="tls",
+    synonyms={"cert": "certificate", "certfile": "certificate", "keyfile": "key"},
+)
+SECURITY = Block(
+    [
+        Key("allowed_origins", ListOf(Text()), "Pages of these origins may use HTTP as well."),
+        Key("bind_to_localhost", Boolean(), "Listen only for this machine.", True),
+        Key("allowed_commands", ListOf(Text()), "The only commands the network doors take."),
+        Key("open_status", Boolean(), "Loopback may ask status and health without token.", False),
+        Key("authentication", AUTHENTICATION, "Who may pass the network doors."),
+        Key(
+            "filters",
+            FILTERS,
+            "What arguments of requests may not be; takes runtime_mode: advanced.",
+        ),
+        Key("rate_limit", RATE_LIMIT, "How often one actor may ask through one network door."),
+        Key(
+            "secrets",
+            ListOf(Text()),
+            "Further secrets to hide: names of variables, or `${VARIABLE}`.",
+        ),
+    ],
+    definition="security",
+)
 
 
 def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
@@ -100,3 +154,46 @@ def _file(reading: Reading, tls: Values, name: str) -> str | None:
         message, hint = "this file cannot be read", "check its name and its permissions"
         reading.note(tls.at(name), tls.path_of(name), message, hint, written)
     return path
+
+
+class Programs(Kind):
+    """True, false, or the beginnings of the command lines that may be run."""
+
+    wanted = "true, false, or a list of commands"
+
+    def read(self, node: Node, key: str, reading: Reading) -> dict[str, Any] | None:
+        if not isinstance(node, Listing):
+            is_on = Boolean().read(node, key, reading)
+            return None if is_on is None else {"run": is_on}
+        programs: list[tuple[str, ...]] = []
+        for number, one in enumerate(node.items):
+            if isinstance(one, Table):
+                self.refuse(one, f"{key}[{number}]", reading)
+            elif words := words_of(one, f"{key}[{number}]", reading, is_command=True):
+                programs.append(tuple(words))
+        return {"run": True, "programs": tuple(programs)}
+
+    def schema(self) -> Schema:
+        return {"anyOf": [*Boolean().schema()["anyOf"], ListOf(Text()).schema()]}
+
+
+MCP = Block(
+    [
+        Key("enabled", Boolean(), "Let assistants connect; by default as HTTP is."),
+        Key("read_only", Boolean(), "Offer only tools that look.", False),
+        Key("toolsets", ListOf(Choice(*TOOLSETS)), "Which tools are offered.", list(TOOLSETS)),
+        Key("run", Programs(), "Let assistants run programs: all, none, or these.", False),
+        Key("send", Boolean(), "Let assistants type into services.", False),
+        Key("supervised", Boolean(), "Let agents that Holdfast runs change things.", False),
+        Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well.", False),
+    ],
+    definition="mcp",
+)
+
+
+def mcp_of(values: Values) -> McpSpec:
+    found: Values | None = values.get("mcp")
+    if not found:
+        return McpSpec()
+    fields = {name: value for name, value in found.items() if name != "run"}
+    return McpSpec(**fields, **found.get("run", {}))

@@ -1,32 +1,32 @@
-"""The keys about commands: named ones, their policy, workflows, recovery.
+"""The keys about commands: named commands, their policy, workflows and recovery.
 
-What a caller may have run is decided by `rules.authority.commands`; here it is only read.
+`rules.authority.commands` decides what a caller may run. Here it is only read. A name of a command
+or a service that does not exist is a problem with its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from holdfast.adapters.config.blocks import Block, Key, MapOf, Values
-from holdfast.adapters.config.dependency_keys import LABEL
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
-from holdfast.adapters.config.env_file import resolved
-from holdfast.adapters.config.kinds import (
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, within
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.command_lines import Arguments, CommandLine, Variables, words_of
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import (
     Boolean,
     Choice,
     Duration,
-    Kind,
     ListOf,
-    Reading,
-    Schema,
     SignalName,
     Text,
 )
-from holdfast.adapters.config.service_kinds import Arguments, CommandLine, Variables, words_of
+from holdfast.adapters.config.sources import resolved
 from holdfast.rules.lifecycle.recovery import LIVE_CAUSES
 from holdfast.rules.workflows import SHELL_WORDS
 from holdfast.vocabulary.custom_commands import BINARY, SHELL, TOOLS
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.workflows import (
     CommandPolicy,
     CommandSpec,
@@ -53,7 +53,7 @@ COMMAND = Block(
     definition="command",
     synonyms={"run": "command", "cwd": "working_dir", "type": "command_type"},
 )
-POLICY = Block(
+COMMAND_POLICY = Block(
     [
         Key("allow_shell", Boolean(), "The owner may have shell commands run.", False),
         Key(
@@ -128,8 +128,10 @@ class Commands(Kind):
         if not isinstance(node, Table):
             self.refuse(node, key, reading)
             return None
-        of_policy = {name: entry for name, entry in node.entries.items() if name in POLICY.keys}
-        policy = POLICY.read_entries(node, of_policy, key, reading)
+        of_policy = {
+            name: entry for name, entry in node.entries.items() if name in COMMAND_POLICY.keys
+        }
+        policy = COMMAND_POLICY.read_entries(node, of_policy, key, reading)
         if "allowed_programs" in policy:
             path = policy.path_of("allowed_programs")
             found = [
@@ -138,10 +140,10 @@ class Commands(Kind):
             policy["allowed_programs"] = tuple(tuple(words) for words in found if words)
         commands: dict[str, CommandSpec] = {}
         for name, entry in node.entries.items():
-            if name in POLICY.keys:
+            if name in COMMAND_POLICY.keys:
                 continue
             path = f"{key}.{name}"
-            if guess := closest(name, list(POLICY.keys)):
+            if guess := closest(name, list(COMMAND_POLICY.keys)):
                 hint = f'did you mean "{guess}"? a command needs another name'
                 reading.note(entry.key, path, "this is too much like a key of the policy", hint)
                 continue
@@ -153,7 +155,7 @@ class Commands(Kind):
     def schema(self) -> Schema:
         return {
             "type": ["object", "null"],
-            "properties": POLICY.full_schema()["properties"],
+            "properties": COMMAND_POLICY.full_schema()["properties"],
             "additionalProperties": CommandToRun().schema(),
         }
 
@@ -356,14 +358,86 @@ class Recovery(Kind):
         return RECOVERY.schema()
 
 
-SERVICE_KEYS = (Key("recovery", Recovery(), "What is done about trouble, by cause."),)
-GLOBAL_KEYS = (
-    Key("commands", Commands(), "Commands by name, and which others may be run."),
-    Key(
-        "workflows",
-        MapOf(Workflow(), LABEL),
-        "Steps that are done in order, by name.",
-    ),
-    Key("production", Boolean(), "Run only what is allowed in production.", False),
-    Key("default_service", Text(), "The service that is meant when none is named."),
-)
+def command_settings(
+    reading: Reading,
+    values: Values,
+    services: Mapping[str, ServiceSpec],
+    more_names: Collection[str],
+) -> dict[str, Any]:
+    """`more_names`: what else a step may name, such as groups."""
+    given = values.get("commands") or {"commands": {}, "policy": CommandPolicy()}
+    commands: dict[str, CommandSpec] = given["commands"]
+    workflows: dict[str, WorkflowSpec] = values.get("workflows", {})
+    _check_workflows(reading, values, workflows, commands, {*services, *more_names})
+    _check_recovery(reading, values, services, commands)
+    _check_targets(
+        reading, values, {*services, *(service.template for service in services.values())}
+    )
+    default = values.get("default_service")
+    if default is not None and default not in services:
+        hint = _guess(default, services)
+        path = values.path_of("default_service")
+        reading.note(values.at("default_service"), path, f'there is no service "{default}"', hint)
+    return {
+        "is_production": values.get("production", False),
+        "default_service": default,
+        "commands": commands,
+        "command_policy": given["policy"],
+        "workflows": workflows,
+    }
+
+
+def _check_workflows(
+    reading: Reading,
+    values: Values,
+    workflows: Mapping[str, WorkflowSpec],
+    commands: Mapping[str, CommandSpec],
+    names: Collection[str],
+) -> None:
+    block = values.at("workflows")
+    for name, spec in workflows.items():
+        for number, step in enumerate(spec.steps):
+            path = values.path_of(f"workflows.{name}.steps[{number}]")
+            node = within(block, name, "steps", number)
+            if step.command is not None and step.command not in commands:
+                message = f'there is no command "{step.command}"'
+                reading.note(node, path, message, _guess(step.command, commands))
+            for service in step.services:
+                is_selector = service.startswith(("tag:", "group:"))
+                if service not in names and not is_selector:
+                    message = f'there is no service "{service}"'
+                    reading.note(node, path, message, _guess(service, names))
+
+
+def _check_recovery(
+    reading: Reading,
+    values: Values,
+    services: Mapping[str, ServiceSpec],
+    commands: Mapping[str, CommandSpec],
+) -> None:
+    block = values.at("services")
+    for name, spec in services.items():
+        for cause, recovery in spec.recovery.items():
+            if recovery.command is not None and recovery.command not in commands:
+                path = values.path_of(f"services.{name}.recovery.{cause}.command")
+                message = f'there is no command "{recovery.command}"'
+                hint = "; a program is written as a path or a list of words"
+                node = within(block, spec.template or name, "recovery", cause)
+                reading.note(node, path, message, _guess(recovery.command, commands) + hint)
+
+
+def _check_targets(reading: Reading, values: Values, names: Collection[str | None]) -> None:
+    """Who waits for alerts of a service that is written wrong is never told."""
+    for number, target in enumerate(values.get("alerts", ())):
+        for service in target.services:
+            if service not in names:
+                path = values.path_of(f"alerts[{number}].services")
+                hint = _guess(service, [name for name in names if name])
+                node = within(values.at("alerts"), number, "services")
+                reading.note(node, path, f'there is no service "{service}"', hint)
+
+
+def _guess(name: str, known: Collection[str]) -> str:
+    guess = closest(name, list(known))
+    listed = ", ".join(sorted(known)) or "none"
+    return f'did you mean "{guess}"?' if guess else f"known: {listed}"

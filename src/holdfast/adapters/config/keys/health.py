@@ -1,17 +1,32 @@
-"""From what was read about health to the probes of a service, with all defaults.
+"""The keys of readiness and health, and how probes are built from them.
 
-A block at the top gives defaults; it is a probe itself only if it says what to ask.
+Every probe is written as the same block. `health_check` is a liveness probe, and also a readiness
+probe where no other says when a service is ready. A `health_check` at the top of the file gives
+defaults; it is a probe itself only if it says what to ask.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from holdfast.adapters.config.blocks import Values
-from holdfast.adapters.config.health_keys import SERVICE_KEYS, texts
-from holdfast.adapters.config.service_kinds import words_of
-from holdfast.rules.ports import SINGLE
+from holdfast.adapters.config.document import Entry, Node, Scalar, Table
+from holdfast.adapters.config.kinds.addresses import Headers, Url
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values, agreed_value
+from holdfast.adapters.config.kinds.command_lines import CommandLine, shell_words, words_of
+from holdfast.adapters.config.kinds.kind import INTERPOLATED, Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.kinds.scalars import (
+    Boolean,
+    Choice,
+    Duration,
+    Expression,
+    Integer,
+    ListOf,
+    quoted,
+)
+from holdfast.rules.ports import PLACEHOLDER, SINGLE, names_in
+from holdfast.system.patterns import pattern
 from holdfast.vocabulary.specs.probes import (
     ExecTarget,
     HttpTarget,
@@ -24,36 +39,178 @@ from holdfast.vocabulary.specs.probes import (
     TcpTarget,
 )
 
-if TYPE_CHECKING:
-    from holdfast.adapters.config.services import ServiceBuilder
+_STATUS = pattern(r"([1-5])xx|([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", re.IGNORECASE)
+_ADDRESS = pattern(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})")
 
+
+class Address(ScalarKind):
+    """Where to connect: a port of this machine, or host and port."""
+
+    wanted = "a port or host:port"
+
+    def convert(self, text: str) -> tuple[str, int, str | None]:
+        leased = names_in(text)
+        found = _ADDRESS.fullmatch(PLACEHOLDER.sub("1", text.strip()))
+        if not found or not 0 < int(found["port"]) < 65536:
+            raise ValueError(f'"{text}" is not a port; write 5432 or db.local:5432')
+        host = (found["host"] or "localhost").strip("[]")
+        return (host, 0, leased[0]) if leased else (host, int(found["port"]), None)
+
+    def schema(self) -> Schema:
+        port = {"type": "integer", "minimum": 1, "maximum": 65535}
+        text = {"type": "string", "pattern": r"^(\S+:)?(\d+|\{\{.*\}\})$"}
+        return {"anyOf": [port, text, INTERPOLATED]}
+
+
+class ProbeUrl(Url):
+    """An address of HTTP that can be asked."""
+
+    def convert(self, text: str) -> str:
+        from holdfast.adapters.http_client import HttpError, address_of
+
+        url: str = super().convert(text)
+        try:
+            address_of(PLACEHOLDER.sub("1", url))
+        except HttpError:
+            raise ValueError(f'"{text}" is not a URL; write http://localhost:8000/health') from None
+        return url
+
+
+class StatusRange(ScalarKind):
+    """A status of HTTP, or several: 200, 2xx, 200-204."""
+
+    wanted = "a status"
+
+    def convert(self, text: str) -> tuple[int, int]:
+        found = _STATUS.fullmatch(text.strip())
+        if not found:
+            raise ValueError(f'"{text}" is not a status; write 200, 2xx or 200-204')
+        hundred, low, high = found.groups()
+        if hundred:
+            return int(hundred) * 100, int(hundred) * 100 + 99
+        return int(low), int(high or low)
+
+    def schema(self) -> Schema:
+        number = {"type": "integer", "minimum": 100, "maximum": 599}
+        return {"anyOf": [number, quoted(_STATUS), INTERPOLATED]}
+
+
+class ProbeKind(Kind):
+    """A probe, as a mapping; an address alone is `http`, and `notify` stands for itself."""
+
+    wanted = "a probe"
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if not isinstance(node, Scalar):
+            return self.block.read(node, key, reading)
+        name = "notify" if node.text.strip() == "notify" else "http"
+        value = Scalar("true", False, node.line, node.column) if name == "notify" else node
+        here = Scalar(name, True, node.line, node.column)
+        return self.block.read_entries(node, {name: Entry(here, value)}, key, reading)
+
+    def schema(self) -> Schema:
+        text = {"type": "string", "pattern": "^https?://|^notify$"}
+        return {"anyOf": [self.block.schema(), text, INTERPOLATED]}
+
+
+class NotifyKind(Kind):
+    """Whether a service says itself how it is; as a mapping, with which means."""
+
+    wanted = "true, false or a mapping"
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.word = Boolean()
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | bool | None:
+        if isinstance(node, Table):
+            return self.block.read(node, key, reading)
+        said: bool | None = self.word.read(node, key, reading)
+        return Values(key, node) if said else said
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.word.schema(), self.block.schema()]}
+
+
+PERIOD = Duration("s", is_zero_allowed=False)
+HEALTH_CHECK = Block(
+    [
+        Key("http", ProbeUrl(), "An address that answers with a success."),
+        Key("url", ProbeUrl(), "The same as http."),
+        Key("tcp", Address(), "A port, or host:port, that takes a connection."),
+        Key("exec", CommandLine(), "A command that ends with exit code 0."),
+        Key("command", CommandLine(), "The same as exec."),
+        Key("log", Expression(), "A regular expression for a line that the service prints."),
+        Key("notify", Boolean(), "What the service says itself: READY=1, WATCHDOG=1."),
+        Key("interval", PERIOD, "Time between two checks.", "30s"),
+        Key("timeout", PERIOD, "The longest wait for an answer.", "10s"),
+        Key("retries", Integer(1, 1000), "Failed checks in a row that count.", 3),
+        Key("consecutive_failures", Integer(1, 1000), "The same as retries."),
+        Key("initial_delay", Duration("s"), "Wait before the first check.", "0s"),
+        Key("success_threshold", Integer(1, 1000), "Passed checks in a row that count.", 1),
+        Key("action", Choice("restart", "report"), "What a failure leads to.", "restart"),
+        Key("method", Choice("get", "head"), "How an address is asked.", "get"),
+        Key("status", ListOf(StatusRange()), "Which answers are a success.", ["200-399"]),
+        Key("body", Expression(), "A regular expression that must be found in the answer."),
+        Key("headers", Headers(), "Headers that are sent along."),
+        Key("verify", Boolean(), "Ask for a valid certificate; not on loopback by default."),
+        Key("follow", Boolean(), "Follow redirects, instead of taking them as the answer.", False),
+        Key("shell", Boolean(), "Run the command with /bin/sh -c.", False),
+    ],
+    definition="health_check",
+    synonyms={
+        "endpoint": "http",
+        "test": "exec",
+        "port": "tcp",
+        "start_period": "initial_delay",
+        "initial_delay_seconds": "initial_delay",
+        "period": "interval",
+        "period_seconds": "interval",
+        "failure_threshold": "retries",
+        "pattern": "log",
+        "regex": "log",
+    },
+)
+NOTIFY = Block(
+    [
+        Key("fd", Integer(3, 255), "It writes a newline there when it is ready, as with s6."),
+        Key("watchdog", PERIOD, "How often it has to say WATCHDOG=1."),
+    ],
+    definition="notify",
+)
+PROBE = ProbeKind(HEALTH_CHECK)
 _TARGETS = ("http", "url", "tcp", "exec", "command", "log", "notify")
 _TIMING = ("interval", "timeout", "retries", "initial_delay", "success_threshold", "action")
 _HTTP = ("status", "body", "headers", "verify", "follow")
-_TOLD = (LogTarget, NotifyTarget)
-
-
-_KEYS = frozenset(key.name for key in SERVICE_KEYS)
+_REPORTED = (LogTarget, NotifyTarget)
+_KEYS = frozenset(
+    (
+        *("health_check", "health_check_url", "health_check_interval", "consecutive_failures"),
+        *("startup", "readiness", "liveness", "notify"),
+    )
+)
 
 
 def probes_of(
-    builder: ServiceBuilder, values: Values
+    reading: Reading, shared: Values, values: Values
 ) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
     """The probes of a service in the order of their roles, and how it may speak itself."""
-    if _KEYS.isdisjoint(values) and "health_check" not in builder.defaults:
+    if _KEYS.isdisjoint(values) and "health_check" not in shared:
         return (), None
-    return ProbeBuilder(builder, values).build()
+    return ProbeBuilder(reading, shared, values).build()
 
 
 class ProbeBuilder:
     """The probes of one service."""
 
-    def __init__(self, builder: ServiceBuilder, values: Values) -> None:
-        self.builder = builder
-        self.reading = builder.reading
+    def __init__(self, reading: Reading, shared: Values, values: Values) -> None:
+        self.reading = reading
         self.values = values
-        shared = builder.defaults.get("health_check", {})
-        self.shared = self.settled(shared)
+        self.shared_block = shared.get("health_check", {})
+        self.shared = self.settled(self.shared_block)
         self.check = self.health_check()
 
     def build(self) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
@@ -69,10 +226,12 @@ class ProbeBuilder:
         values, block = self.values, self.values.get("health_check", {})
         own = self.settled(block)
         for outer, inner in (("health_check_url", "http"), ("health_check_interval", "interval")):
-            found = self.builder.one_of(values, outer, _placed(block, own), inner)
+            found = agreed_value(self.reading, values, outer, _placed(block, own), inner)
             if found is not None:
                 own[inner] = found
-        found = self.builder.one_of(values, "consecutive_failures", _placed(block, own), "retries")
+        found = agreed_value(
+            self.reading, values, "consecutive_failures", _placed(block, own), "retries"
+        )
         if found is not None:
             own["retries"] = found
         return own
@@ -87,7 +246,7 @@ class ProbeBuilder:
         ):
             if alias in own:
                 if isinstance(block, Values):
-                    self.builder.one_of(block, alias, block, name)
+                    agreed_value(self.reading, block, alias, block, name)
                 own.setdefault(name, own[alias])
                 del own[alias]
         return own
@@ -116,7 +275,7 @@ class ProbeBuilder:
             given = {**_only((*_TIMING, *_HTTP), self.shared), **self.check}
         if not _asked(given):
             return []
-        block = self.values.get("health_check") or self.builder.defaults.get("health_check", {})
+        block = self.values.get("health_check") or self.shared_block
         target = self.target(block, given)
         if target is None:
             return []
@@ -124,7 +283,7 @@ class ProbeBuilder:
         speaks = isinstance(self.values.get("notify"), Values)
         if has_readiness or (speaks and not isinstance(target, NotifyTarget)):
             return [self.probe(("liveness",), target, given)]
-        if isinstance(target, _TOLD):
+        if isinstance(target, _REPORTED):
             # Once in the run for the one, again and again for the other.
             return [self.probe((role,), target, given) for role in ("readiness", "liveness")]
         return [self.probe(("readiness", "liveness"), target, given)]
@@ -149,7 +308,7 @@ class ProbeBuilder:
 
     def probe(self, roles: tuple[Role, ...], target: Target, given: dict[str, Any]) -> ProbeSpec:
         fields = _only(_TIMING, given)
-        if isinstance(target, _TOLD) and roles != ("liveness",):
+        if isinstance(target, _REPORTED) and roles != ("liveness",):
             fields["success_threshold"] = 1
         if isinstance(target, NotifyTarget) and roles == ("liveness",):
             fields.setdefault("retries", 1)
@@ -194,7 +353,7 @@ class ProbeBuilder:
     def command(self, block: Mapping[str, Any], given: dict[str, Any]) -> ExecTarget | None:
         path = block.path_of("exec") if isinstance(block, Values) else "exec"
         if given.get("shell"):
-            words: Any = self.builder.shell_words(given["exec"], path)
+            words: Any = shell_words(given["exec"], path, self.reading)
         else:
             words = words_of(given["exec"], path, self.reading, is_command=True)
         return ExecTarget(argv=tuple(words)) if words else None
@@ -221,7 +380,9 @@ _ORDER = {"startup": 0, "readiness": 1, "liveness": 2}
 
 
 def _asked(fields: Mapping[str, Any]) -> list[str]:
-    return texts(fields, "http", "tcp", "exec", "log", "notify")
+    """Return the questions among these keys."""
+    kinds = ("http", "tcp", "exec", "log", "notify")
+    return [kind for kind in kinds if fields.get(kind) not in (None, False)]
 
 
 def _only(names: tuple[str, ...], fields: Mapping[str, Any]) -> dict[str, Any]:

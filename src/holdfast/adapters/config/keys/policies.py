@@ -1,6 +1,6 @@
-"""`policies:` of a configuration, and what `security:` says about requests.
+"""The keys `policies`, `security.filters` and `security.rate_limit`.
 
-A policy that would not be heeded is a problem: restrictions are never left out silently.
+A policy that would not be applied is a problem: no restriction is ever left out silently.
 """
 
 from __future__ import annotations
@@ -9,19 +9,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.config.blocks import Block, Key, Values
 from holdfast.adapters.config.document import Listing, Node
-from holdfast.adapters.config.kinds import (
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.kind import Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.kinds.scalars import (
     Boolean,
     Choice,
     Duration,
     Integer,
-    Kind,
     ListOf,
     Number,
-    Reading,
-    ScalarKind,
-    Schema,
     Text,
 )
 from holdfast.system.patterns import pattern
@@ -89,7 +86,7 @@ def _zone(name: str | None) -> str | None:
 
 
 ROLES = tuple(role.value for role in Role if role is not Role.STRANGER)
-POLICY_BLOCK = Block(
+POLICY = Block(
     [
         Key("name", Text(), "What people are told of it; its number by default."),
         Key(
@@ -137,7 +134,7 @@ class Policies(Kind):
         items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
         found = []
         for number, item in enumerate(items, 1):
-            values = POLICY_BLOCK.read(item, f"{key}[{number - 1}]", reading)
+            values = POLICY.read(item, f"{key}[{number - 1}]", reading)
             policy = None if values is None else _policy(values, number, reading)
             if policy is not None:
                 found.append(policy)
@@ -147,7 +144,7 @@ class Policies(Kind):
         return "write - {effect: confirm, roles: [agent], commands: [restart]}"
 
     def schema(self) -> Schema:
-        one = POLICY_BLOCK.schema()
+        one = POLICY.schema()
         return {"anyOf": [{"type": "array", "items": one}, one]}
 
 
@@ -182,7 +179,7 @@ def _check_commands(values: Values, given: Mapping[str, Any], reading: Reading) 
             reading.note(*where, message, "write effect: deny, or leave it out")
 
 
-FILTERS_BLOCK = Block(
+FILTERS = Block(
     [
         Key("max_length", Integer(1), "The longest text of an argument, in characters."),
         Key("control_characters", Boolean(), "Whether texts may hold them.", True),
@@ -190,32 +187,16 @@ FILTERS_BLOCK = Block(
     ],
     definition="filters",
 )
-FILTERS = Key(
-    "filters",
-    FILTERS_BLOCK,
-    "What arguments of requests may not be; takes runtime_mode: advanced.",
-)
-RATE_BLOCK = Block(
+RATE_LIMIT = Block(
     [
         Key("requests_per_second", Number(0.01, 1_000_000), "For how long on end.", 1000.0),
         Key("burst", Integer(1), "So many at once.", 2000),
     ],
     definition="rate_limit",
 )
-RATE_LIMIT = Key(
-    "rate_limit",
-    RATE_BLOCK,
-    "How often one actor may ask through one network door.",
-)
-SECRETS = Key(
-    "secrets", ListOf(Text()), "Further secrets to hide: names of variables, or `${VARIABLE}`."
-)
-POLICIES = Key(
-    "policies", Policies(), "Who needs approval for what, and when; takes runtime_mode: advanced."
-)
 
 
-def settings_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def request_settings(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The settings about requests; what takes mode advanced is refused without it."""
     security: Values = values.get("security") or Values("security", values.node)
     mode = chosen.get("runtime_mode", "proxy")

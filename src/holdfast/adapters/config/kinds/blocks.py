@@ -1,6 +1,7 @@
-"""Mappings with known keys: each key is described once, for the reader, the schema and the docs.
+"""Mappings with known keys: one row (`Key`) describes a key to the reader, the schema and the docs.
 
-An unknown key is a problem with the nearest known one; a key of a later version says so.
+An unknown key is a problem that suggests the nearest known one. A key of a later version is
+reported as such.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
-from holdfast.adapters.config.kinds import Choice, Kind, Reading, Schema
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import LABEL_RULE, Choice
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
-
-LABEL_RULE = "use lower-case letters, digits, '.', '_' and '-'"
 
 
 class Key(NamedTuple):
@@ -132,6 +132,17 @@ class Block(Kind):
         return schema
 
 
+def agreed_value(
+    reading: Reading, values: Values, outer: str, block: dict[str, Any], inner: str
+) -> Any:
+    """Return a quantity that has two names. Both may be written if they agree."""
+    one, other = values.get(outer), block.get(inner)
+    if one is not None and other is not None and one != other and isinstance(block, Values):
+        message = f"contradicts {block.path_of(inner)}"
+        reading.note(values.at(outer), values.path_of(outer), message, "keep one of them")
+    return other if one is None else one
+
+
 class WordOrBlock(Kind):
     """A block, or one word that stands for a block with only that key."""
 
@@ -197,25 +208,3 @@ class MapOf(Kind):
             "patternProperties": {f"^{self.names.pattern}$": self.kind.schema()},
             "additionalProperties": False,
         }
-
-
-class ServiceOrCommand(Kind):
-    """The block of a service, or its command alone."""
-
-    wanted = "a service"
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-
-    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
-        if isinstance(node, Table):
-            return self.block.read(node, key, reading)
-        if isinstance(node, Scalar) and node.is_null:
-            reading.note(node, key, "this service has no command", "write command: … below it")
-            return None
-        here = Scalar("command", True, node.line, node.column)
-        return self.block.read_entries(node, {"command": Entry(here, node)}, key, reading)
-
-    def schema(self) -> Schema:
-        command = self.block.keys["command"].kind.schema()
-        return {"anyOf": [*command["anyOf"], self.block.schema()]}

@@ -1,23 +1,27 @@
 """What services need of each other, and the names that several share: depends_on, tags, groups.
 
 A condition is written as its name, or as a mapping with what it needs beyond the name. The
-spellings of compose files are understood.
+spellings of compose files are understood. Unknown names, services that wait for each other and
+conditions that can never be met are problems with their place.
 """
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from holdfast.adapters.config.blocks import LABEL_RULE, MapOf
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
-from holdfast.adapters.config.health_keys import Expression
-from holdfast.adapters.config.kinds import Boolean, Choice, Kind, Reading, ScalarKind, Schema
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, within
+from holdfast.adapters.config.kinds.blocks import MapOf, Values
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import (
+    Boolean,
+    Choice,
+    Pattern,
+)
+from holdfast.rules.admission.ordering import cycles
 from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.specs.services import Dependency, NeedCondition
+from holdfast.vocabulary.specs.services import Dependency, NeedCondition, ServiceSpec
 
 CONDITIONS: tuple[NeedCondition, ...] = ("started", "ready", "healthy", "completed", "log")
-LABEL = r"[a-z0-9][a-z0-9._-]{0,62}"
 _CONDITION = Choice(
     *CONDITIONS,
     aliases={
@@ -155,32 +159,6 @@ class Dependencies(Kind):
         return {"anyOf": [names, {"type": "string"}, table]}
 
 
-class Pattern(Expression):
-    """A regular expression that lines are searched with."""
-
-    def convert(self, text: str) -> str:
-        if not text:
-            raise ValueError("every line would do; write what a line of it says")
-        return super().convert(text)
-
-    def schema(self) -> Schema:
-        return {"type": "string", "minLength": 1}
-
-
-class Label(ScalarKind):
-    """A tag or the name of a group."""
-
-    wanted = "a name"
-
-    def convert(self, text: str) -> str:
-        if not re.fullmatch(LABEL, text):
-            raise ValueError(f'"{text}" is not a name; {LABEL_RULE}')
-        return text
-
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": f"^{LABEL}$"}
-
-
 class Groups(MapOf):
     """Names for several services."""
 
@@ -188,3 +166,72 @@ class Groups(MapOf):
 
     def hint(self) -> str:
         return "write each group as an indented name with a list: backend: [db, api]"
+
+
+def needs_of(values: Values) -> tuple[Needed, ...]:
+    needs: tuple[Needed, ...] = values.get("depends_on", ())
+    return needs
+
+
+def check_dependencies(
+    reading: Reading, services: dict[str, Values], built: dict[str, ServiceSpec]
+) -> None:
+    needs: dict[str, list[str]] = {}
+    for name, values in services.items():
+        path = values.path_of("depends_on")
+        needs[name] = []
+        for needed in needs_of(values):
+            other = needed.service
+            if other in services or other in built:
+                needs[name].append(other if other in services else other.partition("@")[0])
+                _check_condition(reading, needed, path, built)
+                continue
+            guess = closest(other, [n for n in services if n != name])
+            hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(services)}"
+            reading.note(needed.node, path, f'there is no service "{other}"', hint, other)
+    for cycle in cycles(needs):
+        values = services[cycle[0]]
+        place = next(n.node for n in needs_of(values) if n.service.partition("@")[0] == cycle[1])
+        message = f"services wait for each other: {' → '.join(cycle)}"
+        reading.note(
+            place, values.path_of("depends_on"), message, "remove one of these dependencies"
+        )
+
+
+def _check_condition(
+    reading: Reading, needed: Needed, path: str, built: dict[str, ServiceSpec]
+) -> None:
+    name = needed.service
+    spec = built.get(name) or built.get(f"{name}@1")
+    if spec is None:
+        return
+    if needed.condition == "healthy" and not (spec.probes or spec.notify):
+        message = f"{name} has no health check, so nobody can tell when it is healthy"
+        hint = "give it a health_check, or write condition: ready"
+        reading.note(needed.node, path, message, hint)
+    if needed.condition == "completed" and spec.restart_policy == "always":
+        message = f"{name} is started again whenever it ends (restart_policy: always)"
+        hint = f"write restart_policy: on_failure for {name}"
+        reading.note(needed.node, path, message, hint)
+
+
+def groups_of(
+    reading: Reading, values: Values, services: dict[str, Values], built: dict[str, ServiceSpec]
+) -> dict[str, tuple[str, ...]]:
+    """The groups, each with members that exist."""
+    groups: dict[str, tuple[str, ...]] = values.get("groups", {})
+    place = values.at("groups")
+    for name, members in groups.items():
+        path = f"{values.path_of('groups')}.{name}"
+        if name in services:
+            assert isinstance(place, Table)
+            message = f'a service is called "{name}", too'
+            reading.note(place.entries[name].key, path, message, "give the group another name")
+        for number, member in enumerate(members):
+            if member in services or member in built:
+                continue
+            guess = closest(member, list(services))
+            hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(services)}"
+            node = within(place, name, number)
+            reading.note(node, path, f'there is no service "{member}"', hint, member)
+    return groups

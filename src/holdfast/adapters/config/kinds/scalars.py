@@ -1,7 +1,7 @@
-"""What a value may be: each kind reads a node of the document and describes itself as JSON Schema.
+"""Kinds that are written as a single value, or as a list of such values.
 
-A kind that cannot read a node notes a problem that says what was found and what is wanted, and
-gives None. Nothing here knows a key by name.
+Each converts a text to a value and describes itself as JSON Schema. Nothing here knows a key by
+name.
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.adapters.config.document import Listing, Node, Scalar, Table
-from holdfast.adapters.config.interpolation import InterpolationError, expand, indexed
-from holdfast.adapters.config.problems import Problem, shown_value
-from holdfast.rules.ports import compact
+from holdfast.adapters.config.document import Listing, Node, Table
+from holdfast.adapters.config.kinds.kind import (
+    INTERPOLATED,
+    Kind,
+    Reading,
+    ScalarKind,
+    Schema,
+)
+from holdfast.adapters.search.matching import check_expression
 from holdfast.system.patterns import pattern
+from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import (
     format_size,
@@ -24,125 +30,12 @@ from holdfast.vocabulary.quantities import (
     signal_name,
 )
 
-Schema = dict[str, Any]
-INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 _INTEGER = pattern(r"[+-]?(?:0|[1-9]\d*)")
 _NUMBER = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 LARGEST_COUNT = 2**53
 """Beyond it not every program that reads our JSON is exact."""
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
-
-
-class Reading:
-    """One pass over a document: its environment, and the problems found so far."""
-
-    def __init__(
-        self,
-        file: str,
-        folder: str,
-        environ: Mapping[str, str],
-        sources: dict[str, str] | None = None,
-    ) -> None:
-        self.file = file
-        self.folder = folder
-        self.environ = environ
-        self.problems: list[Problem] = []
-        self.sources: dict[str, str] = {} if sources is None else sources
-        """The files that were read, each with a digest of what it held."""
-        self.converted: dict[tuple[ScalarKind, str], Any] = {}
-        """What texts without variables mean: large files say the same again and again."""
-        self.index: int | None = None
-        """The instance that is read, of a service that has several."""
-
-    def written(self, node: Scalar) -> str:
-        """The text of a scalar, for this instance."""
-        text = compact(node.text)
-        return text if self.index is None else indexed(text, self.index)
-
-    def note(
-        self, node: Node, key: str, message: str, suggestion: str = "", value: str | None = None
-    ) -> None:
-        where = (self.file, node.line, node.column)
-        self.problems.append(Problem(*where, key, value, message, suggestion))
-
-    def expanded(self, node: Scalar, key: str) -> str | None:
-        """The text of a scalar with its variables replaced."""
-        if is_literal(node.text):
-            return node.text
-        try:
-            text = expand(self.written(node), self.environ)
-        except InterpolationError as error:
-            self.note(node, key, str(error), error.suggestion)
-            return None
-        if "\0" in text:
-            self.note(node, key, "contains a NUL character", "remove it")
-            return None
-        return text
-
-
-def is_literal(text: str) -> bool:
-    """Whether there is nothing in it to replace, or to refuse in any text."""
-    return "$" not in text and "{{" not in text and "\0" not in text
-
-
-class Kind:
-    """One kind of value."""
-
-    wanted = "a value"
-
-    def read(self, node: Node, key: str, reading: Reading) -> Any:
-        raise NotImplementedError
-
-    def schema(self) -> Schema:
-        raise NotImplementedError
-
-    def refuse(self, node: Node, key: str, reading: Reading) -> None:
-        reading.note(node, key, f"this is {described(node)}, not {self.wanted}", f"{self.hint()}")
-
-    def hint(self) -> str:
-        return f"write {self.wanted}"
-
-
-def described(node: Node) -> str:
-    match node:
-        case Scalar():
-            return "empty" if node.is_null else shown_value(node.text)
-        case Listing():
-            return "a list"
-        case Table():
-            return "a mapping"
-
-
-class ScalarKind(Kind):
-    """A kind written as a single value; `convert` raises ValueError «what; what to write»."""
-
-    is_secret = False
-
-    def convert(self, text: str) -> Any:
-        raise NotImplementedError
-
-    def read(self, node: Node, key: str, reading: Reading) -> Any:
-        if not isinstance(node, Scalar):
-            return self.refuse(node, key, reading)
-        known = (self, node.text)
-        if known in reading.converted:
-            return reading.converted[known]
-        text = reading.expanded(node, key)
-        if text is None:
-            return None
-        try:
-            value = self.convert(text)
-            if is_literal(node.text):
-                reading.converted[known] = value
-            return value
-        except ValueError as error:
-            # What a variable held may be a secret: the report repeats what was written.
-            shown = str(error).replace(f'"{text}"', shown_value(node.text))
-            message, _, suggestion = shown.partition("; ")
-            repeated = None if self.is_secret else node.text[:200]
-            reading.note(node, key, message, suggestion, repeated)
-            return None
 
 
 class Text(ScalarKind):
@@ -391,3 +284,93 @@ def in_range(value: float, text: str, low: float, high: float) -> float:
     if value > high:
         raise ValueError(f'"{text}" is too large; write a number of {high} or less')
     return value
+
+
+LABEL_RULE = "use lower-case letters, digits, '.', '_' and '-'"
+LABEL = r"[a-z0-9][a-z0-9._-]{0,62}"
+
+
+class Label(ScalarKind):
+    """A tag or the name of a group."""
+
+    wanted = "a name"
+
+    def convert(self, text: str) -> str:
+        if not re.fullmatch(LABEL, text):
+            raise ValueError(f'"{text}" is not a name; {LABEL_RULE}')
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": f"^{LABEL}$"}
+
+
+_PERCENT = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*%?")
+
+
+class Percent(ScalarKind):
+    """A percentage, with or without its sign."""
+
+    wanted = "a percentage"
+
+    def __init__(self, high: float) -> None:
+        self.high = high
+
+    def convert(self, text: str) -> float:
+        found = _PERCENT.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(f'"{text}" is not a percentage; {self.hint()}')
+        value = float(found[1])
+        if not 0 < value <= self.high:
+            most = f"at most {self.high:.0f}%"
+            raise ValueError(f'"{text}" is out of range; write more than 0% and {most}')
+        return value
+
+    def hint(self) -> str:
+        return "write 80%" if self.high <= 100 else "write 150%: one core and a half"
+
+    def schema(self) -> Schema:
+        text = {"type": "string", "pattern": r"^(\d+(\.\d*)?|\.\d+)\s*%?$"}
+        number: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": self.high}
+        return {"anyOf": [number, text, INTERPOLATED]}
+
+
+class Interval(Duration):
+    """A duration that is not too short to be worth its cost."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__("s")
+        self.least = least
+
+    def convert(self, text: str) -> float:
+        seconds = super().convert(text)
+        if seconds < self.least:
+            raise ValueError(f'"{text}" is too short; write at least {self.least:g}s')
+        return seconds
+
+
+class Expression(ScalarKind):
+    """A regular expression."""
+
+    wanted = "a regular expression"
+
+    def convert(self, text: str) -> str:
+        try:
+            check_expression(text)
+        except UsageError as error:
+            raise ValueError(f"{error.message}; write one as Python understands it") from None
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": ["string", "number", "boolean"]}
+
+
+class Pattern(Expression):
+    """A regular expression that lines are searched with."""
+
+    def convert(self, text: str) -> str:
+        if not text:
+            raise ValueError("every line would do; write what a line of it says")
+        return super().convert(text)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1}

@@ -1,0 +1,141 @@
+"""The keys at the top of a configuration, most of which may also stand under `supervisor:`.
+
+Every key is one row in a block of this package: name, kind, meaning and default. The parser reads
+by the rows, the JSON Schema is made from them, and a test compares the guide with them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.adapters.config.keys.alerts import AUDIT, Targets
+from holdfast.adapters.config.keys.commands import Commands, Workflow
+from holdfast.adapters.config.keys.dependencies import Groups
+from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS
+from holdfast.adapters.config.keys.files import FILES, GIT
+from holdfast.adapters.config.keys.health import PROBE
+from holdfast.adapters.config.keys.policies import Policies
+from holdfast.adapters.config.keys.resources import HOST_LIMITS, PortRange
+from holdfast.adapters.config.keys.services import (
+    ENVIRONMENT,
+    LOG,
+    RESTART,
+    RESTART_POLICY,
+    SERVICE,
+    STOP,
+    InstancedService,
+    ServiceOrCommand,
+    ServicesByName,
+)
+from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, WordOrBlock
+from holdfast.adapters.config.kinds.command_lines import (
+    Variables,
+)
+from holdfast.adapters.config.kinds.kind import ScalarKind, Schema
+from holdfast.adapters.config.kinds.scalars import (
+    LABEL,
+    Boolean,
+    Choice,
+    Integer,
+    Interval,
+    ListOf,
+    Text,
+)
+from holdfast.rules.ports import DEFAULT_RANGE
+from holdfast.system.patterns import pattern
+from holdfast.vocabulary.names import closest
+
+LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
+_MODULE_LEVEL = pattern(r"[\w.:*-]+=(\w+)")
+
+
+class LogLevel(ScalarKind):
+    """A level, or levels of modules: `info`, `engine=debug,info`."""
+
+    wanted = "a log level"
+
+    def convert(self, text: str) -> str:
+        parts = [part.strip() for part in text.lower().split(",")]
+        for part in parts:
+            found = _MODULE_LEVEL.fullmatch(part)
+            level = {"warn": "warning"}.get(word := found[1] if found else part, word)
+            if level not in LEVELS:
+                guess = closest(level, list(LEVELS))
+                known = f"write {', '.join(LEVELS)}, or levels of modules: engine=debug,info"
+                hint = f'did you mean "{guess}"?' if guess else known
+                raise ValueError(f'"{part}" is not a log level; {hint}')
+        return ",".join(re.sub(r"(^|=)warn$", r"\1warning", part) for part in parts)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "examples": list(LEVELS)}
+
+
+_GLOBAL = [
+    Key(
+        "services",
+        ServicesByName(InstancedService(ServiceOrCommand(SERVICE)), rf"(?!holdfast\.){LABEL}"),
+        "The services by name; a text instead of a block is the command.",
+    ),
+    Key("groups", Groups(ListOf(Text()), LABEL), "Names for several services: a list each."),
+    Key("enabled", Boolean(), "False: no service is started by `up`.", True),
+    Key("host", Text(), "Where the network doors listen.", "127.0.0.1"),
+    Key("port", Integer(0, 65535), "The port of the control door.", 8081),
+    Key("tcp", Boolean(), "Open the control door.", True),
+    Key("http", Boolean(), "Serve HTTP: REST, WebSocket and what follows.", True),
+    Key("http_port", Integer(0, 65535), "The port of HTTP.", 3001),
+    Key("tls", WordOrBlock("mode", TLS), "Serve HTTPS: with this certificate, or `self`."),
+    Key("log_level", LogLevel(), "How much Holdfast's own log says.", "info"),
+    Key("log_format", Choice("human", "json"), "How Holdfast's own log is written.", "human"),
+    Key("alerts", Targets(), "Where alerts are told: webhooks, commands, this desktop."),
+    Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
+    Key(
+        "policies",
+        Policies(),
+        "Who needs approval for what, and when; takes runtime_mode: advanced.",
+    ),
+    Key("audit", AUDIT, "Who did what: how the record is made safe against rollback."),
+    Key("security", SECURITY, "Who may do what from the network."),
+    Key("mcp", MCP, "The door of AI assistants."),
+    Key("files", FILES, "Files that can be read and changed through the doors."),
+    Key("git", GIT, "What git repositories may do."),
+    Key(
+        "port_range",
+        PortRange(),
+        "Where `auto` ports are leased from.",
+        f"{DEFAULT_RANGE[0]}-{DEFAULT_RANGE[1]}",
+    ),
+    Key("limits", HOST_LIMITS, "When nothing more is started."),
+    Key(
+        "monitoring_interval",
+        Interval(1.0),
+        "Time between two looks at what services use; at least 1s.",
+        "5s",
+    ),
+    Key("commands", Commands(), "Commands by name, and which others may be run."),
+    Key("workflows", MapOf(Workflow(), LABEL), "Steps that are done in order, by name."),
+    Key("production", Boolean(), "Run only what is allowed in production.", False),
+    Key("default_service", Text(), "The service that is meant when none is named."),
+    Key("restart_policy", RESTART_POLICY, "Default for every service.", "on_failure"),
+    Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
+    Key("stop", STOP, "Default for every service."),
+    Key("log", LOG, "Default for every service."),
+    Key("health_check", PROBE, "Default for every service's probes."),
+    Key("environment", ENVIRONMENT, "Default for every service.", "inherit"),
+    Key("env", Variables(), "Variables for every service."),
+    Key("env_file", ListOf(Text()), "Files of variables for every service."),
+]
+_LATER = ("backends", "agents", "queue", "pools", "tokens")
+_SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
+SUPERVISOR = Block(
+    _GLOBAL, definition="supervisor", later=_LATER, synonyms=_SYNONYMS, allows_extensions=True
+)
+ROOT = Block(
+    [
+        *_GLOBAL,
+        Key("supervisor", SUPERVISOR, "All of the above may also stand under this key."),
+        Key("$schema", Text(), "For editors; not used."),
+    ],
+    later=_LATER,
+    synonyms=_SYNONYMS,
+    allows_extensions=True,
+)

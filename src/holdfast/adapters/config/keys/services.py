@@ -1,0 +1,540 @@
+"""The keys of a service, and how a ServiceSpec is built from them.
+
+The builder merges the defaults of the configuration, resolves paths and finds contradictions. Its
+result is complete: nothing in a ServiceSpec needs looking up again. A service with `instances: N`
+is one block in the file and is read once for each instance. `scale` makes further instances from a
+small document that keeps what the file said when it was read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
+from holdfast.adapters.config.keys.commands import Recovery
+from holdfast.adapters.config.keys.dependencies import (
+    Dependencies,
+    check_dependencies,
+    needs_of,
+)
+from holdfast.adapters.config.keys.health import (
+    NOTIFY,
+    PERIOD,
+    PROBE,
+    NotifyKind,
+    ProbeUrl,
+    probes_of,
+    texts_of,
+)
+from holdfast.adapters.config.keys.resources import (
+    MOST_CORES,
+    PORT,
+    Memory,
+    PortNames,
+    ResourceLimits,
+    UserName,
+    check_placeholders,
+    ports_of,
+)
+from holdfast.adapters.config.keys.triggers import Schedule, WatchPaths, check_schedules
+from holdfast.adapters.config.kinds.blocks import (
+    Block,
+    Key,
+    MapOf,
+    Values,
+    WordOrBlock,
+    agreed_value,
+)
+from holdfast.adapters.config.kinds.command_lines import (
+    Arguments,
+    CommandLine,
+    Variables,
+    shell_words,
+    words_of,
+)
+from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
+from holdfast.adapters.config.kinds.scalars import (
+    Boolean,
+    Choice,
+    Duration,
+    Fraction,
+    Integer,
+    Label,
+    ListOf,
+    Number,
+    Octal,
+    Percent,
+    SignalName,
+    Size,
+    Text,
+)
+from holdfast.adapters.config.sources import note_source, read_env_file, remedy_for, resolved
+from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name
+from holdfast.vocabulary.specs.services import (
+    MOST_INSTANCES,
+    UNLIMITED,
+    LogSpec,
+    RestartSpec,
+    ServiceSpec,
+    StopSpec,
+    Template,
+)
+
+
+class ServiceOrCommand(Kind):
+    """The block of a service, or its command alone."""
+
+    wanted = "a service"
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if isinstance(node, Table):
+            return self.block.read(node, key, reading)
+        if isinstance(node, Scalar) and node.is_null:
+            reading.note(node, key, "this service has no command", "write command: … below it")
+            return None
+        here = Scalar("command", True, node.line, node.column)
+        return self.block.read_entries(node, {"command": Entry(here, node)}, key, reading)
+
+    def schema(self) -> Schema:
+        command = self.block.keys["command"].kind.schema()
+        return {"anyOf": [*command["anyOf"], self.block.schema()]}
+
+
+COUNT = Integer(0, MOST_INSTANCES)
+
+
+class InstancedService(Kind):
+    """A service; one with `instances` is read once for each of them."""
+
+    wanted = "a service"
+
+    def __init__(self, service: ServiceOrCommand) -> None:
+        self.service = service
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        entry = node.entries.get("instances") if isinstance(node, Table) else None
+        if entry is None or (isinstance(entry.node, Scalar) and entry.node.is_null):
+            return self.service.read(node, key, reading)
+        count = COUNT.read(entry.node, f"{key}.instances", reading)
+        first: Values | None = None
+        every: list[Values] = []
+        # Once at least, so that what is wrong in it is told.
+        for index in range(1, max(count or 0, 1) + 1):
+            reading.index = index
+            try:
+                values = self.service.read(node, key, reading)
+            finally:
+                reading.index = None
+            if values is None:
+                return None
+            first = first or values
+            every.append(values)
+        assert first is not None
+        first.instances = every[: count or 0]
+        first.source = node
+        return first
+
+    def schema(self) -> Schema:
+        return self.service.schema()
+
+
+class ServicesByName(MapOf):
+    """The services by name."""
+
+    wanted = "a mapping of services"
+
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        lower = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:63]
+        if "@" in name:
+            message = 'a name may not contain "@", which counts the instances of a service'
+        else:
+            message = f'"{name}" is not a name for a service'
+        hint = f'write "{lower}"; ' if is_service_name(lower) else ""
+        return message, f"{hint}names are {SERVICE_NAME_RULE}"
+
+    def hint(self) -> str:
+        return "write each service as an indented name with its keys below"
+
+
+LARGEST_SEGMENT = 4 * 1024**3 - 1
+ENVIRONMENT = Choice("inherit", "clean", instead="write inherit or clean; variables go under env")
+COUNT_OR_UNLIMITED = Integer(0, words={"unlimited": UNLIMITED})
+RESTART_POLICY = Choice(
+    "always",
+    "on_failure",
+    "never",
+    aliases={
+        "no": "never",
+        "false": "never",
+        "unless_stopped": "always",
+        "onfailure": "on_failure",
+    },
+)
+RESTART = Block(
+    [
+        Key("policy", RESTART_POLICY, "The same as restart_policy.", "on_failure"),
+        Key("delay", Duration("ms"), "Wait before the first restart.", "5s"),
+        Key("max_delay", Duration("ms"), "The longest wait that back-off reaches.", "60s"),
+        Key("backoff", Number(1, 1000), "Each wait is this many times the one before.", 2.0),
+        Key("jitter", Fraction(), "Random part added to or taken from each wait.", "10%"),
+        Key(
+            "max_restarts",
+            COUNT_OR_UNLIMITED,
+            "Consecutive failures before the service is given up as failed.",
+            10,
+        ),
+        Key(
+            "reset_after",
+            Duration("ms"),
+            "Running this long forgets the failures counted before.",
+            "60s",
+        ),
+    ],
+    definition="restart",
+    synonyms={"restart_policy": "policy", "initial_delay": "delay", "multiplier": "backoff"},
+)
+STOP = Block(
+    [
+        Key("signal", SignalName(), "What asks the service to end.", "SIGTERM"),
+        Key("grace", Duration("s"), "How long it has before its whole tree is killed.", "5s"),
+    ],
+    definition="stop",
+    synonyms={"timeout": "grace", "grace_period": "grace"},
+)
+LOG = Block(
+    [
+        Key("max_size", Size(4096, LARGEST_SEGMENT), "Size of one log segment.", "16MiB"),
+        Key("total_size", Size(4096, 2**62), "The oldest segments go beyond this.", "256MiB"),
+    ],
+    definition="log",
+)
+SERVICE = Block(
+    [
+        Key("command", CommandLine(), "What to run: words as a shell would split them, or a list."),
+        Key("args", Arguments(), "Further words, put behind the command."),
+        Key("shell", Boolean(), "Run the command with /bin/sh -c.", False),
+        Key("working_dir", Text(), "Where it runs, relative to this file.", "."),
+        Key("env", Variables(), "Its environment variables; a name alone takes the caller's."),
+        Key("env_file", ListOf(Text()), "Files of NAME=VALUE lines; `-` in front: may be absent."),
+        Key(
+            "environment",
+            ENVIRONMENT,
+            "Begin with the environment of `holdfast up`, or with nothing.",
+            "inherit",
+        ),
+        Key("enabled", Boolean(), "False: known, but not started by `up`.", True),
+        Key("autostart", Boolean(), "Start it with `holdfast up`.", True),
+        Key("restart_policy", RESTART_POLICY, "Which exits start it again.", "on_failure"),
+        Key("restart", WordOrBlock("policy", RESTART), "How it is started again."),
+        Key("max_restarts", COUNT_OR_UNLIMITED, "The same as restart.max_restarts.", 10),
+        Key("start_seconds", Duration("s"), "An exit within this is a failure to start.", "1s"),
+        Key("start_retries", Integer(0), "Failed starts that are tried again.", 3),
+        Key("success_exit_codes", ListOf(Integer(0, 255)), "Exit codes that are no failure.", [0]),
+        Key("stop", STOP, "How it is asked to end."),
+        Key("terminal", Boolean(), "Give it a terminal instead of pipes.", False),
+        Key("stdin", Choice("null", "pipe"), "What it reads: nothing, or what is sent.", "null"),
+        Key("user", UserName(), "Run as this user (needs root)."),
+        Key("umask", Octal(), "Permissions that new files do not get; always octal."),
+        Key("rlimits", ResourceLimits(), "Resource limits."),
+        Key("memory_limit", Memory(), "Memory that its whole tree may use."),
+        Key(
+            "cpu_limit",
+            Percent(MOST_CORES * 100),
+            "Percent of one core that its whole tree may use.",
+        ),
+        Key("process_limit", Integer(1), "Processes and threads that its tree may have."),
+        Key("timeout", Duration("s", is_zero_allowed=False), "The longest that a run may take."),
+        Key("recovery", Recovery(), "What is done about trouble, by cause."),
+        Key("log", LOG, "How much of its output is kept."),
+        Key(
+            "on_supervisor_exit",
+            Choice("stop", "keep"),
+            "On a requested shutdown: stop it, or leave it running.",
+            "stop",
+        ),
+        Key(
+            "on_session_end",
+            Choice("stop", "keep", "hand_over"),
+            "When the session that started it ends; by default as the session says.",
+        ),
+        Key(
+            "survivors",
+            Choice("adopt", "stop"),
+            "What `up` does with a process left from before a crash of everything.",
+            "adopt",
+        ),
+        Key("essential", Boolean(), "Its failure ends the whole Holdfast.", False),
+        Key("depends_on", Dependencies(), "Services to start before it."),
+        Key("tags", ListOf(Label()), "Words by which verbs find it, as `tag:WORD`."),
+        Key("instances", COUNT, "How many of it run, as NAME@1, NAME@2 …"),
+        Key("overlap", Boolean(), "A rolling restart starts the new run beside the old.", False),
+        Key("watch", WatchPaths(), "Files whose change restarts it."),
+        Key("schedule", Schedule(), "When it is started, instead of with `up`."),
+        Key("port", PORT, "A port it listens on, told as PORT; `auto` leases a free one."),
+        Key("ports", PortNames(), "Further ports by name, told as PORT_NAME."),
+        Key("health_check", PROBE, "How its health is asked."),
+        Key("health_check_url", ProbeUrl(), "The same as health_check.http."),
+        Key("health_check_interval", PERIOD, "The same as health_check.interval.", "30s"),
+        Key("consecutive_failures", Integer(1, 1000), "The same as health_check.retries.", 3),
+        Key("startup", PROBE, "When it has started up; nothing else is asked before."),
+        Key("readiness", PROBE, "Whether it can do its work; a failure restarts nothing."),
+        Key("liveness", PROBE, "Whether it still works; a failure restarts it."),
+        Key("notify", NotifyKind(NOTIFY), "It says itself that it is ready (sd_notify).", False),
+    ],
+    definition="service",
+    later=(
+        *("groups", "ready"),
+        *("sockets", "lifetime", "resources", "ready_check"),
+    ),
+    synonyms={
+        "cmd": "command",
+        "exec": "command",
+        "run": "command",
+        "argv": "command",
+        "cwd": "working_dir",
+        "dir": "working_dir",
+        "directory": "working_dir",
+        "workdir": "working_dir",
+        "working_directory": "working_dir",
+        "vars": "env",
+        "variables": "env",
+        "autorestart": "restart_policy",
+        "stop_signal": "stop.signal",
+        "stop_timeout": "stop.grace",
+        "stop_grace_period": "stop.grace",
+        "kill_timeout": "stop.grace",
+        "tty": "terminal",
+        "pty": "terminal",
+        "ulimits": "rlimits",
+        "limits": "rlimits",
+        "healthcheck": "health_check",
+        "depends": "depends_on",
+        "requires": "depends_on",
+        "startsecs": "start_seconds",
+        "exit_codes": "success_exit_codes",
+    },
+)
+COPIED = frozenset(
+    (
+        *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
+        *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
+        "on_session_end",
+        *("watch", "schedule", "tags", "overlap", "recovery", "timeout"),
+        *("memory_limit", "cpu_limit", "process_limit"),
+    )
+)
+
+
+class ServiceBuilder:
+    """Makes every service of one configuration, with the configuration's own defaults."""
+
+    def __init__(self, reading: Reading, defaults: Values) -> None:
+        self.reading = reading
+        self.defaults = defaults
+        self.is_enabled = defaults.get("enabled", True)
+        self.env_files: dict[str, dict[str, str]] = {}
+        self.shared_env = self.variables(defaults)
+
+    def build(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
+        built = self.built(services)
+        check_dependencies(self.reading, services, built)
+        check_schedules(self.reading, services)
+        return built
+
+    def built(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
+        """Every service; those with `instances` once for each."""
+        specs: dict[str, ServiceSpec] = {}
+        for name, values in services.items():
+            if values.instances is None:
+                specs[name] = self.service(name, values, *self.argv(values))
+                continue
+            # Without instances, too, what is wrong in it is told.
+            for index, each in enumerate(values.instances or [values], start=1):
+                self.reading.index = index
+                spec = self.service(f"{name}@{index}", each, *self.argv(each))
+                if values.instances:
+                    specs[spec.name] = msgspec.structs.replace(spec, template=name, index=index)
+            self.reading.index = None
+        return specs
+
+    def service(
+        self,
+        name: str,
+        values: Values,
+        command: tuple[str, ...],
+        args: tuple[str, ...] = (),
+        origin: Literal["config", "target"] = "config",
+    ) -> ServiceSpec:
+        folder = self.reading.folder
+        given = {key: value for key, value in values.items() if key in COPIED}
+        environment = values.get("environment") or self.defaults.get("environment", "inherit")
+        probes, notify = probes_of(self.reading, self.defaults, values)
+        ports = ports_of(self.reading, values)
+        env = {**self.shared_env, **self.variables(values)}
+        asking = [target for probe in probes for target in texts_of(probe)]
+        texts = (*command, *args, *env.values(), *asking)
+        check_placeholders(self.reading, values, ports, texts)
+        return ServiceSpec(
+            name=name,
+            argv=command + args,
+            command_words=len(command),
+            working_dir=resolved(values.get("working_dir", "."), folder, self.reading.environ),
+            env=env,
+            ports=ports,
+            environment=environment,
+            enabled=self.is_enabled and values.get("enabled", True),
+            restart_policy=self.policy(values) or self.policy(self.defaults) or "on_failure",
+            restart=self.restart(values),
+            stop=StopSpec(**self.merged("stop", values)),
+            log=self.log(values),
+            depends_on=tuple(needed.as_dependency() for needed in needs_of(values)),
+            probes=probes,
+            notify=notify,
+            origin=origin,
+            **given,
+        )
+
+    def argv(self, values: Values) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words of the command, and those of its arguments."""
+        command: Node | None = values.get("command")
+        arguments: Node | None = values.get("args")
+        path = values.path_of("command")
+        if command is None:
+            if "command" not in values.refused:
+                message = "this service has no command"
+                self.reading.note(values.node, values.path, message, "add command: …")
+            return (), ()
+        if values.get("shell"):
+            if arguments is not None:
+                message = "args cannot be used with shell: true"
+                hint = "write the arguments into the command"
+                self.reading.note(arguments, values.path_of("args"), message, hint)
+            return shell_words(command, path, self.reading), ()
+        words = words_of(command, path, self.reading, is_command=True)
+        more: list[str] | None = []
+        if arguments is not None:
+            more = words_of(arguments, values.path_of("args"), self.reading, is_command=False)
+        return tuple(words or ()), tuple(more or ())
+
+    def variables(self, values: Values) -> dict[str, str]:
+        """Those of the files in their order, then those written out."""
+        found: dict[str, str] = {}
+        for written in values.get("env_file", ()):
+            found.update(self.env_file(written, values))
+        return {**found, **values.get("env", {})}
+
+    def env_file(self, written: str, values: Values) -> dict[str, str]:
+        reading = self.reading
+        path = resolved(written.removeprefix("-"), reading.folder, reading.environ)
+        if path in self.env_files:
+            return self.env_files[path]
+        where = values.at("env_file"), values.path_of("env_file")
+        variables: dict[str, str] = {}
+        try:
+            variables, problems = read_env_file(path, reading.sources)
+            reading.problems.extend(problems)
+        except FileNotFoundError:
+            if not written.startswith("-"):
+                hint = f'create it, or write "-{written}" if it may be absent'
+                reading.note(*where, f"the file {path} does not exist", hint, written)
+                return {}
+            note_source(reading.sources, path, None)
+        except OSError as error:
+            message = f"the file {path} cannot be read: {error.strerror}"
+            reading.note(*where, message, remedy_for(error), written)
+        self.env_files[path] = variables
+        return variables
+
+    def policy(self, values: Values) -> Any:
+        block: Values | dict[str, Any] = values.get("restart", {})
+        return agreed_value(self.reading, values, "restart_policy", block, "policy")
+
+    def restart(self, values: Values) -> RestartSpec:
+        given = self.merged("restart", values)
+        given.pop("policy", None)
+        limit = agreed_value(
+            self.reading, values, "max_restarts", values.get("restart", {}), "max_restarts"
+        )
+        if limit is not None:
+            given["max_restarts"] = limit
+        spec = RestartSpec(**given)
+        if spec.delay > spec.max_delay:
+            if "max_delay" not in given:
+                return RestartSpec(**{**given, "max_delay": spec.delay})
+            block: Values = values.get("restart") or self.defaults["restart"]
+            message = f"max_delay ({spec.max_delay:g}s) is shorter than delay ({spec.delay:g}s)"
+            self.reading.note(
+                block.at("max_delay"), block.path_of("max_delay"), message, "raise max_delay"
+            )
+        return spec
+
+    def log(self, values: Values) -> LogSpec:
+        given = self.merged("log", values)
+        spec = LogSpec(**given)
+        if spec.total_size < spec.max_size:
+            if "total_size" not in given:
+                return LogSpec(max_size=spec.max_size, total_size=spec.max_size * 4)
+            if "max_size" not in given:
+                return LogSpec(max_size=spec.total_size, total_size=spec.total_size)
+            block = values.get("log") or self.defaults["log"]
+            message = f"total_size ({spec.total_size}) is below max_size ({spec.max_size})"
+            self.reading.note(
+                block.at("total_size"), block.path_of("total_size"), message, "raise total_size"
+            )
+        return spec
+
+    def merged(self, block: str, values: Values) -> dict[str, Any]:
+        return {**self.defaults.get(block, {}), **values.get(block, {})}
+
+
+SHARED = (
+    *("enabled", "restart_policy", "restart", "stop", "log", "health_check"),
+    *("environment", "env", "env_file"),
+)
+"""Keys of the configuration that every service of it is made from."""
+
+
+def templates_of(
+    reading: Reading, values: Values, services: dict[str, Values]
+) -> dict[str, Template]:
+    """Of every service with `instances`, what makes one more of them."""
+    shared: dict[str, Node] = {key: values.where[key] for key in SHARED if key in values.where}
+    return {
+        name: Template(
+            instances=len(service.instances),
+            document=document_of(shared, name, service.source),
+            folder=reading.folder,
+        )
+        for name, service in services.items()
+        if service.instances is not None
+    }
+
+
+def document_of(root: dict[str, Node], name: str, service: Node) -> str:
+    """A configuration with only this service, and what is common to all services."""
+    shared = {key: _plain(node) for key, node in root.items()}
+    return json.dumps({**shared, "services": {name: _plain(service)}}, ensure_ascii=True)
+
+
+def with_count(document: str, name: str, count: int) -> str:
+    """The same document with another number of instances."""
+    content = json.loads(document)
+    content["services"][name]["instances"] = count
+    return json.dumps(content, ensure_ascii=True)
+
+
+def _plain(node: Node) -> Any:
+    match node:
+        case Scalar():
+            return None if node.is_null else node.text
+        case Listing():
+            return [_plain(item) for item in node.items]
+        case Table():
+            return {key: _plain(entry.node) for key, entry in node.entries.items()}

@@ -1,0 +1,59 @@
+"""Addresses of HTTP and the headers of a request."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.adapters.config.kinds.blocks import MapOf
+from holdfast.adapters.config.kinds.kind import INTERPOLATED, ScalarKind, Schema
+from holdfast.adapters.config.kinds.scalars import Text
+from holdfast.system.patterns import pattern
+
+_URL = pattern(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
+
+
+class Url(ScalarKind):
+    """An address of HTTP."""
+
+    wanted = "a URL"
+
+    def convert(self, text: str) -> str:
+        if not _URL.fullmatch(text):
+            raise ValueError(f'"{text}" is not a URL; write http://localhost:8000/health')
+        return text
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string", "pattern": "^https?://"}, INTERPOLATED]}
+
+
+class HeaderValue(Text):
+    """A header's value; it ends with its line."""
+
+    is_secret = True
+
+    def convert(self, text: str) -> str:
+        if "\n" in text or "\r" in text:
+            raise ValueError("a header has one line; remove the line break")
+        return text
+
+
+class Headers(MapOf):
+    """Headers of a request; their values may be secrets and are not repeated."""
+
+    def __init__(self) -> None:
+        super().__init__(HeaderValue(), r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        return f'"{name}" cannot be the name of a header', "write X-Name"
+
+
+class SecretUrl(Url):
+    """An address that a problem does not repeat."""
+
+    is_secret = True
+
+    def convert(self, text: str) -> str:
+        try:
+            return super().convert(text)
+        except ValueError:
+            raise ValueError("this is not a URL; write https://example.com/hook") from None

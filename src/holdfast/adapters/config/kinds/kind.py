@@ -1,0 +1,129 @@
+"""The base of every kind of value, and the state of one pass over a document.
+
+A kind reads a node of the document and describes itself as JSON Schema. When it cannot read a
+node, it notes a problem that says what was found and what is wanted, and returns None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.adapters.config.document import Listing, Node, Scalar, Table
+from holdfast.adapters.config.interpolation import InterpolationError, expand, indexed
+from holdfast.adapters.config.problems import Problem, shown_value
+from holdfast.rules.ports import compact
+
+Schema = dict[str, Any]
+INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
+
+
+class Reading:
+    """One pass over a document: its environment, and the problems found so far."""
+
+    def __init__(
+        self,
+        file: str,
+        folder: str,
+        environ: Mapping[str, str],
+        sources: dict[str, str] | None = None,
+    ) -> None:
+        self.file = file
+        self.folder = folder
+        self.environ = environ
+        self.problems: list[Problem] = []
+        self.sources: dict[str, str] = {} if sources is None else sources
+        """The files that were read, each with a digest of what it held."""
+        self.converted: dict[tuple[ScalarKind, str], Any] = {}
+        """What texts without variables mean: large files say the same again and again."""
+        self.index: int | None = None
+        """The instance that is read, of a service that has several."""
+
+    def written(self, node: Scalar) -> str:
+        """The text of a scalar, for this instance."""
+        text = compact(node.text)
+        return text if self.index is None else indexed(text, self.index)
+
+    def note(
+        self, node: Node, key: str, message: str, suggestion: str = "", value: str | None = None
+    ) -> None:
+        where = (self.file, node.line, node.column)
+        self.problems.append(Problem(*where, key, value, message, suggestion))
+
+    def expanded(self, node: Scalar, key: str) -> str | None:
+        """The text of a scalar with its variables replaced."""
+        if is_literal(node.text):
+            return node.text
+        try:
+            text = expand(self.written(node), self.environ)
+        except InterpolationError as error:
+            self.note(node, key, str(error), error.suggestion)
+            return None
+        if "\0" in text:
+            self.note(node, key, "contains a NUL character", "remove it")
+            return None
+        return text
+
+
+def is_literal(text: str) -> bool:
+    """Whether there is nothing in it to replace, or to refuse in any text."""
+    return "$" not in text and "{{" not in text and "\0" not in text
+
+
+class Kind:
+    """One kind of value."""
+
+    wanted = "a value"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Any:
+        raise NotImplementedError
+
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    def refuse(self, node: Node, key: str, reading: Reading) -> None:
+        reading.note(node, key, f"this is {described(node)}, not {self.wanted}", f"{self.hint()}")
+
+    def hint(self) -> str:
+        return f"write {self.wanted}"
+
+
+def described(node: Node) -> str:
+    match node:
+        case Scalar():
+            return "empty" if node.is_null else shown_value(node.text)
+        case Listing():
+            return "a list"
+        case Table():
+            return "a mapping"
+
+
+class ScalarKind(Kind):
+    """A kind written as a single value; `convert` raises ValueError «what; what to write»."""
+
+    is_secret = False
+
+    def convert(self, text: str) -> Any:
+        raise NotImplementedError
+
+    def read(self, node: Node, key: str, reading: Reading) -> Any:
+        if not isinstance(node, Scalar):
+            return self.refuse(node, key, reading)
+        known = (self, node.text)
+        if known in reading.converted:
+            return reading.converted[known]
+        text = reading.expanded(node, key)
+        if text is None:
+            return None
+        try:
+            value = self.convert(text)
+            if is_literal(node.text):
+                reading.converted[known] = value
+            return value
+        except ValueError as error:
+            # What a variable held may be a secret: the report repeats what was written.
+            shown = str(error).replace(f'"{text}"', shown_value(node.text))
+            message, _, suggestion = shown.partition("; ")
+            repeated = None if self.is_secret else node.text[:200]
+            reading.note(node, key, message, suggestion, repeated)
+            return None
