@@ -26,11 +26,11 @@ def preload() -> None:
     from holdfast.adapters.watch import file_watch, inotify  # noqa: F401
     from holdfast.app.authority import limited_answers  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
-    from holdfast.engine.gate import taken_ports  # noqa: F401
+    from holdfast.engine.gate import port_conflicts  # noqa: F401
     from holdfast.logbook import covering  # noqa: F401
     from holdfast.rules import plan, schedule  # noqa: F401
     from holdfast.rules.authority import commands  # noqa: F401
-    from holdfast.rules.explain import diagnosis, happenings  # noqa: F401
+    from holdfast.rules.explain import diagnosis, event_sentences  # noqa: F401
 
     processes.preload()
     http_client.preload()

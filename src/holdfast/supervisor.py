@@ -20,7 +20,7 @@ from holdfast.adapters.audit_log import AuditLog, Head
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.lockdown_file import LockdownFile
 from holdfast.adapters.ports.registry import PortRegistry
-from holdfast.adapters.search.matching import SharedMatcher
+from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.adapters.sessions import SessionStore
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
@@ -31,12 +31,12 @@ from holdfast.app.context import Context
 from holdfast.app.idempotency import Repeats
 from holdfast.doors.line import LineDoor
 from holdfast.doors.network import NetworkDoors
-from holdfast.engine import chronicle
+from holdfast.engine import event_log
 from holdfast.engine.admission.admission import Admission
 from holdfast.engine.admission.awaited_lines import AwaitedLines
 from holdfast.engine.admission.host_capacity import HostRoom
 from holdfast.engine.alerts.alerting import Trouble
-from holdfast.engine.authority import security_tallies
+from holdfast.engine.authority import security_counters
 from holdfast.engine.authority.approvals import REPLACED, Approvals
 from holdfast.engine.authority.authority import Authority
 from holdfast.engine.authority.lockdown import Lockdown
@@ -48,12 +48,12 @@ from holdfast.engine.gate.http_door import HttpDoor
 from holdfast.engine.gate.listeners import Listeners
 from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.health.notify_sockets import NotifySockets
-from holdfast.engine.health.probing import Probing
+from holdfast.engine.health.probes import Probing
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
 from holdfast.engine.metrics.monitor import monitor_for
-from holdfast.engine.output.recorded_bytes import RecordedBytes
-from holdfast.engine.output.watches import Watches
+from holdfast.engine.output.log_sizes import RecordedBytes
+from holdfast.engine.output.subscriptions import Watches
 from holdfast.engine.ports import PortLeases, in_thread_of
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Clock, Environment
@@ -73,7 +73,7 @@ from holdfast.vocabulary.names import GATE_SERVICE
 
 if TYPE_CHECKING:
     from holdfast.adapters.watch.file_watch import FileWatch, OnChanges, OnFailed
-    from holdfast.engine.gate.taken_ports import TakenPorts
+    from holdfast.engine.gate.port_conflicts import TakenPorts
 
 CHRONICLE_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
@@ -314,8 +314,8 @@ class Machinery:
         context.audit.open(max(heads, key=lambda text: Head.parse(text).seq))
         context.authority.modes.restore(kept)
         context.authority.modes.tallies.restore(
-            loaded.meta.get(security_tallies.KEY),
-            partial(self._store.set_meta, security_tallies.KEY),
+            loaded.meta.get(security_counters.KEY),
+            partial(self._store.set_meta, security_counters.KEY),
             self._loop.call_later,
         )
         context.authority.lockdown.restore(kept)
@@ -400,7 +400,7 @@ class Machinery:
 
     def _write_chronicle(self) -> None:
         untold, self._untold = self._untold, []
-        chronicle.tell(untold)
+        event_log.tell(untold)
 
     def _announce_self(self, kept: dict[str, str]) -> None:
         link, event = self._link, self._store.event
@@ -426,7 +426,7 @@ class Machinery:
 
     def _taken_ports(self) -> TakenPorts:
         """Loaded when the first port is taken: it seldom is."""
-        from holdfast.engine.gate.taken_ports import TakenPorts
+        from holdfast.engine.gate.port_conflicts import TakenPorts
 
         return TakenPorts(self._listeners, self._tokens, os.path.basename(self._state))
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from holdfast.engine import chronicle
+from holdfast.engine import event_log
 from holdfast.vocabulary.events import Event, Kind
 
 
@@ -17,7 +17,7 @@ def event(kind: Kind, **data: object) -> Event:
 def test_a_line_has_plain_facts_only() -> None:
     """Who, what, and facts that fit a line; nothing nested."""
     told = event(Kind.EXIT, code=3, reason="exit code 3", unknown=False, rusage={"user": 1.0})
-    assert chronicle.facts_of(told) == {
+    assert event_log.facts_of(told) == {
         "service": "web", "code": 3, "reason": "exit code 3", "run_id": None, "seq": 1,
     }  # fmt: skip
 
@@ -30,15 +30,15 @@ def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
         caplog.clear()
         with caplog.at_level(level, logger.name):
             logging.getLogger("holdfast").propagate = True
-            chronicle.tell(events)
+            event_log.tell(events)
         assert len(caplog.records) == wanted
 
 
 def test_facts_have_the_names_of_logs() -> None:
     """How long a run lived is its uptime, and why it failed is its error."""
-    ended = chronicle.facts_of(event(Kind.EXIT, code=1, seconds=1.5, pid=7))
+    ended = event_log.facts_of(event(Kind.EXIT, code=1, seconds=1.5, pid=7))
     assert (ended["uptime"], ended["pid"]) == (1.5, 7)
-    failed = chronicle.facts_of(event(Kind.START_FAILED, reason="exit code 1"))
+    failed = event_log.facts_of(event(Kind.START_FAILED, reason="exit code 1"))
     assert failed["error"] == "exit code 1"
 
 
@@ -46,7 +46,7 @@ def test_a_failed_check_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """In the words that logs of other supervisors have for it, with service and error."""
     with caplog.at_level(logging.WARNING, "holdfast.engine.events"):
         logging.getLogger("holdfast").propagate = True
-        chronicle.tell([event(Kind.HEALTH_FAILED, reason="answered 500"), event(Kind.EXIT)])
+        event_log.tell([event(Kind.HEALTH_FAILED, reason="answered 500"), event(Kind.EXIT)])
     [record] = caplog.records
     assert record.getMessage() == "Service health check failed"
-    assert chronicle.facts_of(event(Kind.HEALTH_FAILED, reason="x"))["error"] == "x"
+    assert event_log.facts_of(event(Kind.HEALTH_FAILED, reason="x"))["error"] == "x"

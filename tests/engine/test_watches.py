@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine.output.watches import Subscription, Watches
+from holdfast.engine.output.subscriptions import Subscription, Watches
 
 Message = dict[str, Any]
 

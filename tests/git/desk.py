@@ -16,7 +16,7 @@ from holdfast.app.context import Context
 from holdfast.app.idempotency import Repeats
 from holdfast.app.registry import handler_for
 from holdfast.engine.git.checkpoints import Checkpoints
-from holdfast.engine.git.repositories import Repositories
+from holdfast.engine.git.git import Repositories
 from holdfast.engine.git.status_cache import KnownStatus
 from holdfast.engine.search import Searches
 from holdfast.engine.tasks import TAIL_BYTES, Task, TaskResult, Tasks

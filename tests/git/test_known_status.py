@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.adapters.git import unchanged
+from holdfast.adapters.git import work_tree_state
 from holdfast.engine.git import status_cache
 from tests.git.desk import Desk
 
@@ -22,7 +22,7 @@ RACY = 20_000_000
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     # A margin that suits the file system of the test, so that it need not wait for seconds.
-    monkeypatch.setattr(unchanged, "RACY_NANOSECONDS", RACY)
+    monkeypatch.setattr(work_tree_state, "RACY_NANOSECONDS", RACY)
     monkeypatch.setattr(status_cache, "RACY_NANOSECONDS", RACY)
     monkeypatch.setattr(status_cache, "_RELEARN_SECONDS", 0.0)
     desk = Desk(tmp_path)
@@ -151,7 +151,7 @@ def test_what_changed_just_now_is_not_relied_on(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two changes within one tick of the clock look alike; so git is asked."""
-    monkeypatch.setattr(unchanged, "RACY_NANOSECONDS", 10**12)
+    monkeypatch.setattr(work_tree_state, "RACY_NANOSECONDS", 10**12)
     monkeypatch.setattr(status_cache, "RACY_NANOSECONDS", 10**12)
 
     async def story() -> None:

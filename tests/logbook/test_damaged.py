@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.search import log_places
+from holdfast.adapters.search import log_files
 from holdfast.keeper.recording import log_directory
 from holdfast.logbook import cursors, index, offsets, segments
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note
@@ -103,8 +103,8 @@ def read_everything(log: Path) -> list[Line | Note]:
         with reader.chunks(span.start, None, span.end, span.run) as walk:
             assert sum(1 for _ in walk) < 100_000
     for since in (None, time.time() - 60):
-        parts = log_places.parts(str(log), SERVICE, after=1, since=since, until=None, stream=None)
-        log_places.torn_lines(parts)
+        parts = log_files.parts(str(log), SERVICE, after=1, since=since, until=None, stream=None)
+        log_files.torn_lines(parts)
     for view in reader.views():
         for stream_number in (0, 1):
             for offset in (0, 1, 1000, 1 << 40):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.explain import diagnosis, explanation, happenings
+from holdfast.rules.explain import diagnosis, event_sentences, explanation
 from holdfast.rules.explain.explanation import Facts, Holder
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.services import RestartSpec, ScheduleSpec, ServiceSpec
@@ -300,7 +300,7 @@ def test_what_repeats_is_told_once() -> None:
     """The same, several times in a row, is one happening with a number."""
     failed = {"kind": Kind.HEALTH_FAILED.value, "data": {"probe": "liveness", "reason": "500"}}
     ready = {"kind": Kind.SERVICE_READY.value, "data": {}}
-    told = [text for _, text in happenings.happenings([failed, failed, ready, failed])]
+    told = [text for _, text in event_sentences.happenings([failed, failed, ready, failed])]
     check = "a check failed: liveness, 500"
     assert told == [f"{check} (2 times)", "became ready", check]
 
@@ -402,10 +402,10 @@ def test_hints_tell_of_changes() -> None:
 
 def test_what_happened_is_told_in_words() -> None:
     """Every decisive event has words, with and without its facts."""
-    for kind in happenings.DECISIVE:
-        assert happenings.happening({"kind": kind, "data": {}})
-    assert happenings.happening({"kind": Kind.TRANSITION.value, "data": {}}) is None
-    told = happenings.happening(
+    for kind in event_sentences.DECISIVE:
+        assert event_sentences.happening({"kind": kind, "data": {}})
+    assert event_sentences.happening({"kind": Kind.TRANSITION.value, "data": {}}) is None
+    told = event_sentences.happening(
         {"kind": "exit", "data": {"reason": "exit code 3", "seconds": 61.0}}
     )
     assert told == "ended after 1 min 1 s: exit code 3"

@@ -23,7 +23,7 @@ from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.app.followed import Followed
 from holdfast.app.registry import Handler, handler_for
 from holdfast.app.streams import LiveStreams
-from holdfast.engine.metrics.tallies import Tallies
+from holdfast.engine.metrics.counters import Tallies
 from holdfast.rules.authority.permissions import Verdict, permit
 from holdfast.rules.authority.policies import next_turn
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target

@@ -30,8 +30,8 @@ from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
 from holdfast.engine.metrics.monitor import ResourceMonitor
-from holdfast.engine.output.recorded_bytes import RecordedBytes
-from holdfast.engine.output.watches import Watches
+from holdfast.engine.output.log_sizes import RecordedBytes
+from holdfast.engine.output.subscriptions import Watches
 from holdfast.engine.roster import Roster
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import Hiding
@@ -45,9 +45,9 @@ from holdfast.system.places import CONFIG_NAMES, folder_name
 from holdfast.vocabulary.specs.services import Configuration, HttpSpec
 
 if TYPE_CHECKING:
-    from holdfast.adapters.files.service import Files
+    from holdfast.adapters.files.files import Files
     from holdfast.engine.git.checkpoints import Checkpoints
-    from holdfast.engine.git.repositories import Repositories
+    from holdfast.engine.git.git import Repositories
     from holdfast.engine.git.status_cache import KnownStatus
     from holdfast.engine.search import Searches
 
@@ -106,7 +106,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def repositories(self) -> Repositories:
-        from holdfast.engine.git.repositories import Repositories
+        from holdfast.engine.git.git import Repositories
 
         spec = lambda: self.settings.now.git  # noqa: E731
         return Repositories(self.tasks, self.in_thread, CallersEnvironment(self.link), spec)
@@ -131,7 +131,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def files(self) -> Files:
-        from holdfast.adapters.files.service import Files
+        from holdfast.adapters.files.files import Files
 
         now = self.settings
         never = lambda: self.never_opened(self.config, now.now.http)  # noqa: E731

@@ -19,7 +19,7 @@ from holdfast.vocabulary.specs.services import DoorSpec, Settings
 
 if TYPE_CHECKING:
     from holdfast.doors.tcp import TcpDoor
-    from holdfast.engine.gate.taken_ports import TakenPorts
+    from holdfast.engine.gate.port_conflicts import TakenPorts
 
 _log = logger("doors")
 

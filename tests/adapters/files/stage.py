@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.files.beneath import Opener, best, by_steps
-from holdfast.adapters.files.changing import About
-from holdfast.adapters.files.service import Files
+from holdfast.adapters.files.changer import About
+from holdfast.adapters.files.files import Files
 from holdfast.vocabulary.commands.files import (
     ApplyPatch,
     Edit,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.files import changing, listing, patches, replacing, store
-from holdfast.adapters.files.service import Files
+from holdfast.adapters.files import change_store, changer, listing, patch_plan, replacement
+from holdfast.adapters.files.files import Files
 from holdfast.vocabulary.commands.files import UndoFiles, WriteFile
 from holdfast.vocabulary.errors import Conflict, Failed, NotFound, Refused, UsageError
 from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
@@ -72,7 +72,7 @@ def test_too_many_folders_are_refused_and_nothing_stays(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each folder is open until the change is done."""
-    monkeypatch.setattr(changing, "MOST_FOLDERS", 3)
+    monkeypatch.setattr(changer, "MOST_FOLDERS", 3)
     names = [f"d{number}/f" for number in range(4)]
     for name in names:
         stage.put(name, "1\n")
@@ -86,7 +86,7 @@ def test_a_patch_of_too_much_content_is_refused(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each file is small enough; together they would fill the memory."""
-    monkeypatch.setattr(patches, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(patch_plan, "MOST_BYTES", 10_000)
     for name in "abc":
         stage.put(name, "1\n" + "x" * 2000)
     patch = "".join(f"diff --git a/{n} b/{n}\nold mode 100644\nnew mode 100755\n" for n in "abc")
@@ -103,7 +103,7 @@ def test_nothing_is_left_beside_a_file_when_the_disk_fills_up(
     """Not even where what was done cannot be taken back; that is told."""
     for name in "ab":
         stage.put(name, "1\n")
-    put_over, sync = replacing.put_over, os.fsync
+    put_over, sync = replacement.put_over, os.fsync
 
     def full(descriptor: int) -> None:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -112,11 +112,11 @@ def test_nothing_is_left_beside_a_file_when_the_disk_fills_up(
     def second_fails(folder: int, temporary: str, name: str) -> None:
         if name == "b":
             monkeypatch.setattr(os, "fsync", full)
-            monkeypatch.setattr(store, "_write", lambda path, data: None)
+            monkeypatch.setattr(change_store, "_write", lambda path, data: None)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         put_over(folder, temporary, name)
 
-    monkeypatch.setattr(replacing, "put_over", second_fails)
+    monkeypatch.setattr(replacement, "put_over", second_fails)
     with pytest.raises(Failed, match="could not be given back: a"):
         stage.patch(replacing_all(["a", "b"]))
     monkeypatch.setattr(os, "fsync", sync)
@@ -173,8 +173,8 @@ def test_changes_without_backups_are_forgotten_in_time_too(
 
 def test_records_are_bounded_in_number(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little each of them needs."""
-    monkeypatch.setattr(store, "MOST_RECORDS", 3)
-    monkeypatch.setattr(store, "PRUNE_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr(change_store, "MOST_RECORDS", 3)
+    monkeypatch.setattr(change_store, "PRUNE_EVERY_SECONDS", -1.0)
     made = [stage.write(f"made{number}", "x").change for number in range(6)]
     assert records(stage) == [f"{change}.json" for change in made[-3:]]
 
@@ -185,17 +185,17 @@ def test_what_cannot_be_read_for_a_moment_is_not_forgotten(
     """Too few descriptors while old backups are removed: the change is done, and they stay."""
     stage.put("a", "1\n")
     first = stage.edit("a", "1", "2").change
-    load = store._load
+    load = change_store._load
 
     def failing(path: str) -> Any:
         if str(first) in path:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return load(path)
 
-    monkeypatch.setattr(store, "_load", failing)
-    monkeypatch.setattr(store, "PRUNE_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr(change_store, "_load", failing)
+    monkeypatch.setattr(change_store, "PRUNE_EVERY_SECONDS", -1.0)
     second = stage.edit("a", "2", "3").change
-    monkeypatch.setattr(store, "_load", load)
+    monkeypatch.setattr(change_store, "_load", load)
     assert records(stage) == [f"{first}.json", f"{second}.json"]
     for change in (second, first):
         stage.files.undo(UndoFiles(change=change), stage.about)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.adapters.files import changing, replacing
-from holdfast.adapters.files.store import State
+from holdfast.adapters.files import changer, replacement
+from holdfast.adapters.files.change_store import State
 from holdfast.vocabulary.errors import Conflict, HoldfastError, NotFound, Refused, UsageError
 from holdfast.vocabulary.specs.files import BackupSpec
 from tests.adapters.files.stage import Stage
@@ -85,7 +85,7 @@ def test_a_file_of_somebody_else_is_not_taken_over(
     folder = os.open(stage.tree, os.O_RDONLY)
     try:
         with pytest.raises(Refused, match="belongs to"):
-            replacing.prepare(folder, "t", b"", seen, None)
+            replacement.prepare(folder, "t", b"", seen, None)
     finally:
         os.close(folder)
 
@@ -154,13 +154,13 @@ def test_what_others_wrote_meanwhile_is_not_lost(
 ) -> None:
     """Between reading and replacing somebody else writes: a conflict, and theirs stays."""
     place = stage.put("a.txt", "one\n")
-    prepare = replacing.prepare
+    prepare = replacement.prepare
 
     def slow(*arguments: Any, **more: Any) -> None:
         prepare(*arguments, **more)
         place.write_text("theirs\n")
 
-    monkeypatch.setattr(replacing, "prepare", slow)
+    monkeypatch.setattr(replacement, "prepare", slow)
     with pytest.raises(Conflict, match="changed meanwhile"):
         stage.edit("a.txt", "one", "two")
     assert place.read_text() == "theirs\n"
@@ -362,16 +362,16 @@ def test_trouble_in_the_middle_takes_everything_back(
     """The disk fails at the n-th file: what was replaced is as before, and nothing lies about."""
     before = lay(stage)
     count = 0
-    put = changing.Changer._put
+    put = changer.Changer._put
 
-    def failing(self: changing.Changer, *arguments: object) -> None:
+    def failing(self: changer.Changer, *arguments: object) -> None:
         nonlocal count
         count += 1
         if count == moment:
             raise OSError(5, "Input/output error")
         put(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(changing.Changer, "_put", failing)
+    monkeypatch.setattr(changer.Changer, "_put", failing)
     with pytest.raises(HoldfastError, match="Input/output error"):
         stage.patch(PATCH)
     assert contents(stage) == before

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.files import in_memory
+from holdfast.adapters.files import page_cache
 from holdfast.vocabulary.commands.files import ReadFile
 from holdfast.vocabulary.errors import NotFound, Refused, UsageError
 from tests.adapters.files.stage import OPENERS, Stage
@@ -45,7 +45,7 @@ def test_the_same_answer(stage: Stage, data: bytes, more: dict[str, Any]) -> Non
 
 def test_what_has_to_be_waited_for_is_left_to_others(stage: Stage) -> None:
     """What is large, or not in memory; and what cannot be read, so that they say why."""
-    stage.put("large", b"x" * (in_memory.MOST_BYTES + 1))
+    stage.put("large", b"x" * (page_cache.MOST_BYTES + 1))
     cold = stage.put("cold", b"x" * 5000)
     os.mkfifo(stage.tree / "pipe")
     (stage.tree / "link").symlink_to("a.txt")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.files.service import Files
+from holdfast.adapters.files.files import Files
 from holdfast.vocabulary.commands.files import ReadFile
 from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 

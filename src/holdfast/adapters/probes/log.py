@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.adapters.output import RunLines
-from holdfast.adapters.search.matching import SharedMatcher
+from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line

@@ -198,7 +198,7 @@ def _ending(last: LastExit, stage: str | None) -> LastEnding:
 
 
 async def _events(context: Context, runner: Runner, unknown: list[str]) -> list[dict[str, Any]]:
-    from holdfast.rules.explain.happenings import DECISIVE
+    from holdfast.rules.explain.event_sentences import DECISIVE
 
     await context.store.written(SHORT_SECONDS)
     try:
@@ -209,7 +209,7 @@ async def _events(context: Context, runner: Runner, unknown: list[str]) -> list[
 
 
 def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
-    from holdfast.rules.explain.happenings import MOST_HAPPENINGS, happenings
+    from holdfast.rules.explain.event_sentences import MOST_HAPPENINGS, happenings
 
     told = [
         Happening(seq=event["seq"], time=event["time"], kind=event["kind"], text=redact(text))

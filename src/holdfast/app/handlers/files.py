@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from holdfast.adapters.files.changes import located_of
-from holdfast.adapters.files.changing import About
-from holdfast.adapters.files.service import Files
+from holdfast.adapters.files.changer import About
+from holdfast.adapters.files.files import Files
+from holdfast.adapters.files.undo import located_of
 from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
 from holdfast.rules.authority.path_scopes import shown

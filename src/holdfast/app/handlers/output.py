@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.adapters import own_log
 from holdfast.adapters.output import LogQuery, bounds_of, ends_of, log_line, note_line
-from holdfast.adapters.search.matching import Matcher
+from holdfast.adapters.search.matcher import Matcher
 from holdfast.app.context import Context
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note

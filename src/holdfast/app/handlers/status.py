@@ -59,7 +59,7 @@ def door_notes(context: Context) -> dict[str, str]:
     """What there is to say of the doors as things are now."""
     if not context.door_notes:
         return {}
-    from holdfast.engine.gate.taken_ports import notes_now
+    from holdfast.engine.gate.port_conflicts import notes_now
 
     return notes_now(context.door_notes)
 

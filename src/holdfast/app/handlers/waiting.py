@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from holdfast.adapters.output import RunLines
-from holdfast.adapters.search.matching import Matcher, check_expression
+from holdfast.adapters.search.matcher import Matcher, check_expression
 from holdfast.app.context import Context
-from holdfast.engine.output.watches import SILENCE_SECONDS, Subscription
+from holdfast.engine.output.subscriptions import SILENCE_SECONDS, Subscription
 from holdfast.engine.runner.runner import Runner
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY

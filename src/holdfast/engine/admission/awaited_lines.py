@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.search.matching import SharedMatcher
-from holdfast.engine.output.watches import SILENCE_SECONDS, Watches
+from holdfast.adapters.search.matcher import SharedMatcher
+from holdfast.engine.output.subscriptions import SILENCE_SECONDS, Watches
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.errors import HoldfastError
 

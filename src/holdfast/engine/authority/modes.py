@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.authority.security_tallies import SecurityTallies
+from holdfast.engine.authority.security_counters import SecurityTallies
 from holdfast.engine.runner.environment import Keeper, Recorder
 from holdfast.rules.authority import modes as rules
 from holdfast.vocabulary.authority import ModeResult

@@ -21,7 +21,7 @@ from holdfast.vocabulary.names import BROWSER_HOST
 from holdfast.vocabulary.specs.services import HttpSpec
 
 if TYPE_CHECKING:
-    from holdfast.engine.gate.taken_ports import TakenPorts
+    from holdfast.engine.gate.port_conflicts import TakenPorts
 
 SOCKET = "http"
 SETTLED_SECONDS = 3.0

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.adapters.files.roots import Roots
-from holdfast.adapters.git import answers, refusals, shadow
-from holdfast.adapters.git.answers import RawChange
+from holdfast.adapters.git import parsing, refusals, shadow
+from holdfast.adapters.git.parsing import RawChange
 from holdfast.adapters.git.repository import Repository
 from holdfast.adapters.git.shadow import Shadow
-from holdfast.engine.git.repositories import CHANGE_SECONDS, Output, Repositories, failure_of
+from holdfast.engine.git.git import CHANGE_SECONDS, Output, Repositories, failure_of
 from holdfast.rules import git as safety
 from holdfast.rules.git import Entry
 from holdfast.vocabulary.errors import Failed, NotFound
@@ -150,7 +150,7 @@ class Checkpoints:
         if not there:
             return
         words = ("ls-files", "-z", "--others", "--", *safety.literal_paths(there[:_MOST_LEFT_OUT]))
-        listed = answers.text_of((await self._run(repository, seen, *words)).out)
+        listed = parsing.text_of((await self._run(repository, seen, *words)).out)
         lost = [path for path in listed.split("\0") if path]
         if lost:
             raise would_be_lost(lost)
@@ -160,7 +160,7 @@ class Checkpoints:
     ) -> Callable[[str], bool]:
         """Tells files that were there, but are not in a checkpoint: they are not removed."""
         words = ("log", "-1", "--format=%B", wanted.commit)
-        facts = _facts_of(answers.text_of((await self._run(repository, seen, *words)).out))
+        facts = _facts_of(parsing.text_of((await self._run(repository, seen, *words)).out))
         files = {*(facts.get("skipped") or ()), *(facts.get("ignored") or ())}
         folders = tuple(path for path in files if path.endswith("/"))
         return lambda path: path in files or path.startswith(folders)
@@ -168,7 +168,7 @@ class Checkpoints:
     async def _between(self, repository: Repository, seen: _Seen, tree: str) -> list[RawChange]:
         """What is other in a tree than it is now."""
         words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", seen.tree, tree)
-        return answers.parse_raw((await self._run(repository, seen, *words)).out)
+        return parsing.parse_raw((await self._run(repository, seen, *words)).out)
 
     async def _with(
         self, repository: Repository, seen: _Seen, tree: str, kept: Sequence[RawChange]
@@ -228,7 +228,7 @@ class Checkpoints:
     async def _take(self, repository: Repository, shade: Shadow, config: list[Entry]) -> _Seen:
         seen = _Seen(shade, config, "", [], [])
         words = ("ls-files", "-z", "-t", "--others", "--modified", "--exclude-standard")
-        listed = answers.text_of((await self._run(repository, seen, *words)).out)
+        listed = parsing.text_of((await self._run(repository, seen, *words)).out)
         new = [entry[2:] for entry in listed.split("\0") if entry.startswith("? ")]
         old = [entry[2:] for entry in listed.split("\0") if entry and not entry.startswith("? ")]
         denials = self._roots().denials
@@ -243,7 +243,7 @@ class Checkpoints:
             await self._run(repository, seen, *add, may_fail=_is_only_unreadable)
         tree = (await self._run(repository, seen, "write-tree")).line()
         words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-        listed = answers.text_of((await self._run(repository, seen, *words)).out)
+        listed = parsing.text_of((await self._run(repository, seen, *words)).out)
         ignored = [path for path in listed.split("\0") if path]
         skipped = [*untaken.too_large, *unchanged.too_large]
         return seen._replace(tree=tree, skipped=skipped, ignored=ignored)
@@ -313,7 +313,7 @@ class Checkpoints:
 
 def would_be_lost(paths: Sequence[str]) -> Failed:
     """Files that are in the way and that nothing else holds."""
-    paths = [answers.shown(path) for path in paths[:200]]
+    paths = [parsing.shown(path) for path in paths[:200]]
     return Failed(
         "these files are in no checkpoint and would be lost: " + ", ".join(paths[:20]),
         "move them away first",
@@ -348,5 +348,5 @@ def _parsed(ref: str, commit: str, time_text: str, message: str) -> Checkpoint:
         session=facts.get("session"),
         head=facts.get("head"),
         branch=facts.get("branch"),
-        skipped=[answers.shown(path) for path in skipped[:_MOST_TOLD]] or msgspec.UNSET,
+        skipped=[parsing.shown(path) for path in skipped[:_MOST_TOLD]] or msgspec.UNSET,
     )

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from holdfast.adapters.files.roots import Roots
-from holdfast.adapters.git import unchanged
-from holdfast.adapters.git.answers import WorkTree, parse_status, text_of
+from holdfast.adapters.git import work_tree_state
+from holdfast.adapters.git.parsing import WorkTree, parse_status, text_of
 from holdfast.adapters.git.repository import Repository, under_way_in
-from holdfast.adapters.git.unchanged import RACY_NANOSECONDS, Mark, Scope, Seen
+from holdfast.adapters.git.work_tree_state import RACY_NANOSECONDS, Mark, Scope, Seen
 from holdfast.adapters.own_log import logger
-from holdfast.engine.git.repositories import Output, Repositories, failure_of
+from holdfast.engine.git.git import Output, Repositories, failure_of
 from holdfast.rules.files import Located
 from holdfast.vocabulary.errors import HoldfastError
 
@@ -53,7 +53,7 @@ class _Before(NamedTuple):
         """Whether a further change would show."""
         seen = self.seen
         marks = [] if seen is None else [*seen.marks, *seen.files]
-        newest = unchanged.newest_in([*self.key, *self.refs, *marks])
+        newest = work_tree_state.newest_in([*self.key, *self.refs, *marks])
         return seen is not None and newest < self.began - RACY_NANOSECONDS
 
 
@@ -108,17 +108,21 @@ class KnownStatus:
                 self._all.clear()
             known = self._all[name] = _Known()
         began = time.time_ns()
-        key = unchanged.key_of(repository, known.rules)
-        refs = tuple(unchanged.marks_of(repository.common.descriptor, known.refs))
+        key = work_tree_state.key_of(repository, known.rules)
+        refs = tuple(work_tree_state.marks_of(repository.common.descriptor, known.refs))
         scope = known.scope
-        seen = unchanged.look(repository, scope) if scope is not None and scope.key == key else None
+        seen = (
+            work_tree_state.look(repository, scope)
+            if scope is not None and scope.key == key
+            else None
+        )
         return known, _Before(key, refs, seen, began), under_way_in(repository)
 
     def _remember(
         self, repository: Repository, roots: Roots, known: _Known, before: _Before, answer: Answer
     ) -> None:
         known.answer = None
-        refs = unchanged.refs_of(answer.tree.branch, answer.tree.upstream)
+        refs = work_tree_state.refs_of(answer.tree.branch, answer.tree.upstream)
         scope = known.scope
         is_known = refs == known.refs and scope is not None and before.seen is not None
         known.refs = refs
@@ -128,7 +132,7 @@ class KnownStatus:
                 known.answer, known.before = answer, before
             if is_same_scope:
                 return
-        self._learn_soon(repository.place, roots, known, unchanged.newest_in(before.key))
+        self._learn_soon(repository.place, roots, known, work_tree_state.newest_in(before.key))
 
     def _learn_soon(self, place: Located, roots: Roots, known: _Known, newest: int) -> None:
         """Find out what there is to look at, after the answer is given and things are settled."""
@@ -161,13 +165,13 @@ class KnownStatus:
         if rules is None:
             return
         known.rules = rules
-        key = await self._in_thread(unchanged.key_of, repository, known.rules)
+        key = await self._in_thread(work_tree_state.key_of, repository, known.rules)
         staged = await self._git.check(repository, *_STAGED)
-        if staged.out.count(b"\0") > unchanged.MOST_ENTRIES:
+        if staged.out.count(b"\0") > work_tree_state.MOST_ENTRIES:
             return
         listed = await self._git.check(repository, *_LISTED)
         texts = text_of(staged.out), text_of(listed.out)
-        known.scope = await self._in_thread(unchanged.learn, repository, key, *texts, began)
+        known.scope = await self._in_thread(work_tree_state.learn, repository, key, *texts, began)
 
 
 def _answer_of(output: Output, under_way: str | None) -> Answer:

@@ -15,8 +15,8 @@ from typing import Any
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched, new_sampler
 from holdfast.adapters.own_log import logger
+from holdfast.engine.metrics.counters import Tallies
 from holdfast.engine.metrics.sampler import Errand, Observation, Seen
-from holdfast.engine.metrics.tallies import Tallies
 from holdfast.engine.runner.environment import Clock, Recorder, Timer
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.workflows.recovery import recover

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.adapters.git import answers
+from holdfast.adapters.git import parsing
 from holdfast.app.context import Context
 from holdfast.app.handlers.git import refusals as refusals
 from holdfast.app.handlers.git.changing import (
@@ -16,7 +16,7 @@ from holdfast.app.handlers.git.changing import (
     refuse_overwriting,
 )
 from holdfast.app.handlers.git.reading import SETTLE
-from holdfast.engine.git.repositories import Output, failure_of
+from holdfast.engine.git.git import Output, failure_of
 from holdfast.engine.git.status_cache import STATUS
 from holdfast.rules import git as safety
 from holdfast.vocabulary.commands.git import GitStash, GitSwitch, GitTag
@@ -85,11 +85,11 @@ async def _between(change: Change, before: str | None, after: str | None) -> lis
     if before is None or after is None or before == after:
         return []
     output = await change.check("diff-tree", "-r", *NAME_STATUS, before, after)
-    return answers.parse_name_status(output.out)
+    return parsing.parse_name_status(output.out)
 
 
 def _not_switched(output: Output) -> Failed:
-    files = answers.named_files(output.err)
+    files = parsing.named_files(output.err)
     if not files:
         files = [
             line.split("'")[1]
@@ -142,7 +142,7 @@ async def git_stash(context: Context, command: GitStash) -> GitChangeResult:
         raise _not_switched(output)
 
 
-async def _untracked_in(change: Change, stash: str) -> list[answers.RawChange]:
+async def _untracked_in(change: Change, stash: str) -> list[parsing.RawChange]:
     """Files of a stash that were untracked: git keeps them in a third parent."""
     try:
         extra = await change.commit_of(f"{stash}^3")
@@ -160,7 +160,7 @@ async def _stash_push(change: Change, command: GitStash) -> GitChangeResult:
     await change.warn_of_filters()
     paths = await allowed_paths(change, command.paths or ["."])
     words = [word.replace("files=normal", "files=all") for word in STATUS]
-    tree = answers.parse_status((await change.check(*words, "--", *paths)).out)
+    tree = parsing.parse_status((await change.check(*words, "--", *paths)).out)
     if tree.conflicts:
         raise Failed("there are conflicts, so nothing can be stashed", SETTLE)
     untracked = [GitFile(path=path, change="untracked") for path in tree.untracked]

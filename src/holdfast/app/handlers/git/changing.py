@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from holdfast.adapters.git import answers, shadow
+from holdfast.adapters.git import parsing, shadow
 from holdfast.adapters.git.repository import Repository, under_way_in
 from holdfast.app.context import Context
 from holdfast.app.handlers.git import refusals as refusals
@@ -25,7 +25,7 @@ from holdfast.app.handlers.git.reading import (
     named,
 )
 from holdfast.engine.git.checkpoints import would_be_lost
-from holdfast.engine.git.repositories import CHANGE_SECONDS, Output, failure_of
+from holdfast.engine.git.git import CHANGE_SECONDS, Output, failure_of
 from holdfast.engine.git.status_cache import STATUS
 from holdfast.rules import git as safety
 from holdfast.vocabulary.commands.git import (
@@ -86,8 +86,8 @@ class Change:
         configured = await self.context.repositories.configured(self.repository)
         return _EMPTY_TREES[configured.get("extensions.objectformat", "sha1")]
 
-    async def status(self) -> answers.WorkTree:
-        return answers.parse_status((await self.check(*STATUS)).out)
+    async def status(self) -> parsing.WorkTree:
+        return parsing.parse_status((await self.check(*STATUS)).out)
 
     async def conflicts(self) -> list[GitConflict]:
         return (await self.status()).conflicts
@@ -95,27 +95,27 @@ class Change:
     async def warn_of_filters(self) -> None:
         filters = await self.context.repositories.filters(self.repository)
         if filters:
-            names = [answers.shown(name) for name in filters[:_MOST_FILTERS]]
+            names = [parsing.shown(name) for name in filters[:_MOST_FILTERS]]
             names += ["…"] if len(filters) > _MOST_FILTERS else []
             listed = ", ".join(names)
             self.notes.append(
                 f"filters of the repository are not run ({listed}): files are taken as they are"
             )
 
-    async def between(self, before: str | None, after: str | None) -> list[answers.RawChange]:
+    async def between(self, before: str | None, after: str | None) -> list[parsing.RawChange]:
         """What differs between two commits; None: there is none yet."""
         if before == after:
             return []
         trees = await self.base(before), await self.base(after)
         output = await self.check("diff-tree", "-r", *refusals.RAW, *trees)
-        return answers.parse_raw(output.out)
+        return parsing.parse_raw(output.out)
 
     async def staged(self, before: str | None) -> list[str]:
         """Paths of the index that are others than in a commit."""
         words = ("diff-index", "--cached", *refusals.RAW, await self.base(before), "--")
-        return [one.path for one in answers.parse_raw((await self.check(*words)).out)]
+        return [one.path for one in parsing.parse_raw((await self.check(*words)).out)]
 
-    async def refuse(self, changes: Sequence[answers.RawChange], command: str) -> None:
+    async def refuse(self, changes: Sequence[parsing.RawChange], command: str) -> None:
         """Raises Refused if one of these changes may not be made."""
         await refusals.refuse_changes(self.context, self.repository, changes, command)
 
@@ -196,8 +196,8 @@ async def refuse_overwriting(change: Change, files: Sequence[GitFile]) -> None:
         return
     wanted = safety.literal_paths(there[:_MOST_IN_THE_WAY])
     words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--")
-    lost = answers.parse_names((await change.check(*words, *wanted)).out)
-    others = answers.parse_names(
+    lost = parsing.parse_names((await change.check(*words, *wanted)).out)
+    others = parsing.parse_names(
         (await change.check("ls-files", "-z", "--others", "--", *wanted)).out
     )
     lost += [path for path in others if path.endswith("/")]
@@ -230,7 +230,7 @@ async def allowed_paths(change: Change, paths: Sequence[str]) -> list[str]:
     status = (*STATUS, "--", *safety.literal_paths(wanted))
     words = [word.replace("files=normal", "files=all") for word in status]
     words[words.index("--find-renames")] = "--no-renames"
-    tree = answers.parse_status((await change.check(*words)).out)
+    tree = parsing.parse_status((await change.check(*words)).out)
     differing = [one.path for one in (*tree.staged, *tree.changed)]
     conflicts = [one.path for one in tree.conflicts]
     left = await change.refused([*tree.untracked, *differing, *conflicts])
@@ -245,14 +245,14 @@ async def _staged(change: Change, env: dict[str, str]) -> dict[tuple[str, str], 
     words = ("diff-index", "--cached", "--raw", "-z", "--no-abbrev", "--find-renames", base, "--")
     output = await change.check(*words, more=env)
     found: dict[tuple[str, str], GitFile] = {}
-    items = iter(answers.text_of(output.out).split("\0"))
+    items = iter(parsing.text_of(output.out).split("\0"))
     for item in items:
         if not item.startswith(":"):
             continue
         _, mode, _, blob, state = item[1:].split(" ")
         old = next(items, None) if state[0] in "RC" else None
         path = next(items, "")
-        name = answers.CHANGES.get(state[0], state)
+        name = parsing.CHANGES.get(state[0], state)
         found[path, f"{mode}{blob}"] = GitFile(path=path, change=name, old_path=old)
     return found
 
@@ -320,7 +320,7 @@ async def _commit(
     commit = await change.commit_of("HEAD")
     base = await change.base(before)
     listed = await change.check("diff-tree", "-r", *NAME_STATUS, base, commit)
-    files = answers.parse_name_status(listed.out)
+    files = parsing.parse_name_status(listed.out)
     subject = message.strip().splitlines()[0][:200]
     said = f"{commit[:9]} {subject}"
     return change.result(said, is_changed=True, files=files, commit=commit, branch=branch)
@@ -376,10 +376,10 @@ async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
 async def _left_alone(change: Change, source: str | None, wanted: Sequence[str]) -> set[str]:
     """All files of these paths that git knows and that may not be changed. Not only those that
     differ: git finds no difference in a file that it was told not to look at, and overwrites it."""
-    listed = answers.parse_names((await change.check("ls-files", "-z")).out)
+    listed = parsing.parse_names((await change.check("ls-files", "-z")).out)
     if source is not None:
         words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", source)
-        listed += answers.parse_names((await change.check(*words)).out)
+        listed += parsing.parse_names((await change.check(*words)).out)
     folders = tuple(f"{path}/" for path in wanted if path)
     if "" not in wanted:
         listed = [path for path in listed if f"{path}/".startswith(folders)]
@@ -388,7 +388,7 @@ async def _left_alone(change: Change, source: str | None, wanted: Sequence[str])
 
 async def _differing(
     change: Change, paths: Sequence[str], source: str | None, *, is_staged: bool
-) -> list[answers.RawChange]:
+) -> list[parsing.RawChange]:
     """What a restore would change; the other way round than git tells it."""
     where = ["--cached"] if is_staged else []
     if is_staged and source is None:
@@ -396,5 +396,5 @@ async def _differing(
     words = ["diff", *where, *refusals.RAW, "--no-textconv", "--no-ext-diff", "-R"]
     words += ["--ignore-submodules=dirty", *([] if source is None else [source])]
     output = await change.check(*words, "--", *safety.literal_paths(paths))
-    found = {one.path: one for one in answers.parse_raw(output.out)}
+    found = {one.path: one for one in parsing.parse_raw(output.out)}
     return list(found.values())

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.git.reading import chosen, files_told, named
-from holdfast.engine.git.repositories import NoGit
+from holdfast.engine.git.git import NoGit
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.commands.checkpoints import (

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from holdfast.adapters.files.roots import Roots
-from holdfast.adapters.git import answers
+from holdfast.adapters.git import parsing
 from holdfast.adapters.git.repository import Repository
 from holdfast.app.authority.file_targets import check_judged
 from holdfast.app.authority.path_denials import Denial, now_in_repository
 from holdfast.app.context import Context
 from holdfast.app.handlers.offered import offered
-from holdfast.engine.git.repositories import failure_of
+from holdfast.engine.git.git import failure_of
 from holdfast.rules import git as safety
 from holdfast.rules.files import Denials, Located
 from holdfast.rules.text import excerpts
@@ -89,7 +89,7 @@ async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
     return msgspec.structs.replace(result, clean=is_clean)
 
 
-def _without(tree: answers.WorkTree, repository: Repository, denied: Denial) -> answers.WorkTree:
+def _without(tree: parsing.WorkTree, repository: Repository, denied: Denial) -> parsing.WorkTree:
     """A status without the paths that a policy denies to its caller."""
 
     def is_seen(*paths: str | None) -> bool:
@@ -106,7 +106,7 @@ def _without(tree: answers.WorkTree, repository: Repository, denied: Denial) -> 
 def status_of(
     context: Context,
     repository: Repository,
-    tree: answers.WorkTree,
+    tree: parsing.WorkTree,
     limit: int,
     under_way: str | None,
     *,
@@ -157,7 +157,7 @@ def conflicts_told(
     ]
 
 
-def _next(tree: answers.WorkTree, under_way: str | None) -> str | None:
+def _next(tree: parsing.WorkTree, under_way: str | None) -> str | None:
     if tree.conflicts:
         end = ", then git_commit without paths" if under_way == "merge" else ""
         return SETTLE + end
@@ -234,7 +234,7 @@ async def _patch(
     output = await git.check(repository, *listed, "--", *safety.literal_paths(paths))
     if output.is_cut:
         raise Failed("these are too many files to be listed", "name `paths`")
-    files = answers.parse_numstat(output.out)
+    files = parsing.parse_numstat(output.out)
     hidden = _hidden(files, repository, repository.roots.denials)
     wanted = safety.literal_paths(paths, sorted(hidden))
     place = excerpts.decode(cursor)
@@ -253,13 +253,13 @@ async def _patch(
         text=data.decode("utf-8", "replace"),
         complete=after is None,
         cursor=None if after is None else after.encode(),
-        stat=answers.stat_of(seen) if after is not None and place.offset == 0 else None,
+        stat=parsing.stat_of(seen) if after is not None and place.offset == 0 else None,
         revision=revision,
         notes=notes,
     )
 
 
-def _hidden(files: Sequence[answers.Counted], repository: Repository, denials: Denials) -> set[str]:
+def _hidden(files: Sequence[parsing.Counted], repository: Repository, denials: Denials) -> set[str]:
     found: set[str] = set()
     for one in files:
         names = [name for name in (one.path, one.old_path) if name is not None]
@@ -291,13 +291,13 @@ async def _log(context: Context, repository: Repository, command: GitLog) -> Git
         if command.rev is None and await _is_empty(context, repository):
             return GitLogResult(repository=named(context, repository), commits=[], complete=True)
         commit = await git.commit_of(repository, revision)
-    words = ("log", f"--format={answers.LOG_FORMAT}", "--no-show-signature", "--no-mailmap")
+    words = ("log", f"--format={parsing.LOG_FORMAT}", "--no-show-signature", "--no-mailmap")
     bounds = (f"--skip={skip}", f"--max-count={command.limit + 1}", "--no-color", "--no-notes")
     output = await git.check(
         repository, *words, *bounds, "--no-ext-diff", "--no-textconv", commit,
         "--", *safety.literal_paths(paths),
     )  # fmt: skip
-    commits = answers.parse_log(output.out)
+    commits = parsing.parse_log(output.out)
     is_complete = len(commits) <= command.limit
     return GitLogResult(
         repository=named(context, repository),
@@ -374,9 +374,9 @@ async def _branches(
     refs = ("refs/heads", *(("refs/remotes",) if command.remote else ()))
     output = await context.repositories.check(
         repository, "for-each-ref", "--sort=-committerdate", f"--count={command.limit + 1}",
-        f"--format={answers.BRANCH_FORMAT}", *refs,
+        f"--format={parsing.BRANCH_FORMAT}", *refs,
     )  # fmt: skip
-    branches = list(answers.parse_branches(output.out))
+    branches = list(parsing.parse_branches(output.out))
     return GitBranchesResult(
         repository=named(context, repository),
         branches=branches[: command.limit],

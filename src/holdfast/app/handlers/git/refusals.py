@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.adapters.git import refusals
-from holdfast.adapters.git.answers import RawChange
+from holdfast.adapters.git.parsing import RawChange
 from holdfast.adapters.git.repository import Repository
 from holdfast.app.context import Context
 from holdfast.vocabulary.errors import Refused

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.search.events import Event, EventReader
-from holdfast.adapters.search.transcoded import MARKS, Transcoded
+from holdfast.adapters.search.transcoding import MARKS, Transcoded
 from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
 from holdfast.app.handlers.offered import offered

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.adapters.search import log_places
+from holdfast.adapters.search import log_files
 from holdfast.adapters.search.events import Event, EventReader
-from holdfast.adapters.search.log_places import Part, Torn
+from holdfast.adapters.search.log_files import Part, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.search.files import window_text
 from holdfast.logbook import cursors, offsets
@@ -100,7 +100,7 @@ async def _search_one(
     context: Context, command: SearchLogs, name: str, after: int | None, answer: _Answer
 ) -> None:
     parts: list[Part] = await context.in_thread(
-        lambda: log_places.parts(
+        lambda: log_files.parts(
             context.logs,
             name,
             after=after,
@@ -109,7 +109,7 @@ async def _search_one(
             stream=command.stream,
         )
     )
-    torn: list[Torn] = await context.in_thread(log_places.torn_lines, parts)
+    torn: list[Torn] = await context.in_thread(log_files.torn_lines, parts)
     mended = await _search_torn(context, command, torn) if torn else []
     for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
         collector = _LogCollector(batch, answer.wanted, torn)

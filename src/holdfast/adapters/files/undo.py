@@ -11,11 +11,11 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from holdfast.adapters.files import replacing
+from holdfast.adapters.files import replacement
 from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
+from holdfast.adapters.files.change_store import MOST_RECORDS, ChangeStore, Entry, Record, State
 from holdfast.adapters.files.reading import ETAG_LENGTH
-from holdfast.adapters.files.replacing import Seen
-from holdfast.adapters.files.store import MOST_RECORDS, ChangeStore, Entry, Record, State
+from holdfast.adapters.files.replacement import Seen
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located, Root
 from holdfast.vocabulary.errors import HoldfastError
@@ -212,11 +212,11 @@ def _give_back(entry: Entry, located: Located, store: ChangeStore, opener: Opene
 
 def _drop_prepared(entry: Entry, folder: int) -> None:
     if entry.temporary:
-        replacing.drop(folder, entry.temporary)
+        replacement.drop(folder, entry.temporary)
 
 
 def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: Opener) -> bool:
-    before, now = entry.before, replacing.see(opener, folder, name)
+    before, now = entry.before, replacement.see(opener, folder, name)
     if is_as(now, before):
         if before is not None and now is not None and now.state.mode != before.mode:
             opened = opener(folder, (name,), FILE)
@@ -235,10 +235,10 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: O
             return False
         temporary = entry.temporary or f".holdfast.tmp.{int(time.time() * 1000)}"
         like = None if now is None else name
-        replacing.prepare(folder, temporary, data, before, like)
-        put = replacing.put_new if now is None else replacing.put_over
+        replacement.prepare(folder, temporary, data, before, like)
+        put = replacement.put_new if now is None else replacement.put_over
         put(folder, temporary, name)
-    replacing.sync(folder)
+    replacement.sync(folder)
     return True
 
 

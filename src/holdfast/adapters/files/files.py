@@ -15,16 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, TypeVar
 
-from holdfast.adapters.files import changes, reading
+from holdfast.adapters.files import reading
+from holdfast.adapters.files import undo as changes
 from holdfast.adapters.files.beneath import Opener, best
-from holdfast.adapters.files.changing import About, Changer, Wanted
-from holdfast.adapters.files.in_memory import InMemory
+from holdfast.adapters.files.change_store import ChangeStore, Entry, Record
+from holdfast.adapters.files.changer import About, Changer, Wanted
 from holdfast.adapters.files.listing import Lister, Look
-from holdfast.adapters.files.patches import Planner
+from holdfast.adapters.files.page_cache import InMemory
+from holdfast.adapters.files.patch_plan import Planner
 from holdfast.adapters.files.reading import etag_of
-from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.replacement import Seen
 from holdfast.adapters.files.roots import CurrentRoots, Never, Roots
-from holdfast.adapters.files.store import ChangeStore, Entry, Record
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located, locate
 from holdfast.rules.text import differences, edits, encoding

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
-from holdfast.adapters.search.matching import SharedMatcher
+from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.engine.health.probe_watch import Inquiry, Then
-from holdfast.engine.output.watches import Watches
+from holdfast.engine.output.subscriptions import Watches
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.vocabulary.errors import HoldfastError, UsageError

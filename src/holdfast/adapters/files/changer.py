@@ -17,13 +17,13 @@ from urllib.parse import quote_from_bytes
 
 import msgspec
 
-from holdfast.adapters.files import replacing
+from holdfast.adapters.files import replacement
 from holdfast.adapters.files.beneath import FOLDER, Opener
-from holdfast.adapters.files.changes import UnderWay, roll_back
+from holdfast.adapters.files.change_store import ChangeStore, Entry, Record, State
 from holdfast.adapters.files.reading import WHOLE
-from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.replacement import Seen
 from holdfast.adapters.files.roots import Roots
-from holdfast.adapters.files.store import ChangeStore, Entry, Record, State
+from holdfast.adapters.files.undo import UnderWay, roll_back
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located
 from holdfast.vocabulary.errors import Conflict, Failed, Refused
@@ -84,7 +84,7 @@ class Changer:
             except FileNotFoundError:
                 return None
             try:
-                return replacing.see(roots.opener, folder, located.parts[-1])
+                return replacement.see(roots.opener, folder, located.parts[-1])
             finally:
                 os.close(folder)
 
@@ -158,7 +158,7 @@ class Changer:
                     opened.callback(os.close, folders[key])
                 step.folder = folders[key]
                 if wanted.data is not None:
-                    replacing.prepare(
+                    replacement.prepare(
                         step.folder,
                         step.entry.temporary,
                         wanted.data,
@@ -167,23 +167,23 @@ class Changer:
                         executable=wanted.executable,
                     )
         for step in steps:
-            if not replacing.is_still(step.folder, step.name, step.wanted.seen):
+            if not replacement.is_still(step.folder, step.name, step.wanted.seen):
                 raise changed_meanwhile(roots, step.wanted.located)
         for step in steps:
             with roots.explained(step.wanted.located):
                 self._put(roots, step)
         for folder in folders.values():
-            replacing.sync(folder)
+            replacement.sync(folder)
 
     def _put(self, roots: Roots, step: Step) -> None:
         step.is_touched = True
         if step.wanted.data is None:
             os.unlink(step.name, dir_fd=step.folder)
         elif step.wanted.seen is not None:
-            replacing.put_over(step.folder, step.entry.temporary, step.name)
+            replacement.put_over(step.folder, step.entry.temporary, step.name)
         else:
             try:
-                replacing.put_new(step.folder, step.entry.temporary, step.name)
+                replacement.put_new(step.folder, step.entry.temporary, step.name)
             except FileExistsError:
                 step.is_touched = False
                 raise changed_meanwhile(roots, step.wanted.located) from None
@@ -223,7 +223,7 @@ def _after(wanted: Wanted, before: State | None) -> State:
         return State(hashed, len(wanted.data), 0, 0, 0)
     mode = like.mode & 0o777
     if wanted.executable is not None:
-        mode = replacing.with_executable(mode, is_executable=wanted.executable)
+        mode = replacement.with_executable(mode, is_executable=wanted.executable)
     return State(hashed, len(wanted.data), mode, like.uid, like.gid)
 
 

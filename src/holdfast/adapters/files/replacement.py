@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.adapters.files.beneath import FILE, NoFile, Opener, kind_of
+from holdfast.adapters.files.change_store import State
 from holdfast.adapters.files.reading import WHOLE
-from holdfast.adapters.files.store import State
 from holdfast.vocabulary.errors import Refused
 
 NEW_MODE = 0o666

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import repository as places
-from holdfast.adapters.git.answers import RawChange
+from holdfast.adapters.git.parsing import RawChange
 from holdfast.adapters.git.repository import Repository
 from holdfast.adapters.own_log import logger
 from holdfast.engine.tasks import Confinement, Task, TaskResult, Tasks

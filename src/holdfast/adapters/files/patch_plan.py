@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast.adapters.files.changing import Changer, Wanted
+from holdfast.adapters.files.changer import Changer, Wanted
 from holdfast.adapters.files.reading import etag_of
-from holdfast.adapters.files.replacing import Seen
+from holdfast.adapters.files.replacement import Seen
 from holdfast.adapters.files.roots import Roots
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.rules.files import Located, locate
