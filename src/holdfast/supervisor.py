@@ -34,8 +34,8 @@ from holdfast.doors.network import NetworkDoors
 from holdfast.engine import event_log
 from holdfast.engine.admission.admission import Admission
 from holdfast.engine.admission.awaited_lines import AwaitedLines
-from holdfast.engine.admission.host_capacity import HostRoom
-from holdfast.engine.alerts.alerting import Trouble
+from holdfast.engine.admission.host_capacity import HostCapacity
+from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority import security_counters
 from holdfast.engine.authority.approvals import REPLACED, Approvals
 from holdfast.engine.authority.authority import Authority
@@ -48,12 +48,12 @@ from holdfast.engine.gate.http_door import HttpDoor
 from holdfast.engine.gate.listeners import Listeners
 from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.health.notify_sockets import NotifySockets
-from holdfast.engine.health.probes import Probing
+from holdfast.engine.health.probes import ProbeChecks
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
 from holdfast.engine.metrics.monitor import monitor_for
-from holdfast.engine.output.log_sizes import RecordedBytes
-from holdfast.engine.output.subscriptions import Watches
+from holdfast.engine.output.log_sizes import LogSizes
+from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.ports import PortLeases, in_thread_of
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Clock, Environment
@@ -73,13 +73,13 @@ from holdfast.vocabulary.names import GATE_SERVICE
 
 if TYPE_CHECKING:
     from holdfast.adapters.watch.file_watch import FileWatch, OnChanges, OnFailed
-    from holdfast.engine.gate.port_conflicts import TakenPorts
+    from holdfast.engine.gate.port_conflicts import PortConflicts
 
 CHRONICLE_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
 
 
-class Machinery:
+class Supervisor:
     """Everything that one supervisor owns."""
 
     def __init__(
@@ -126,9 +126,11 @@ class Machinery:
         self._workflows = Workflows(link, self._store, self._clock, loop)
         remedies = RecoveryCommands(self._workflows, self._tasks, settings, self._store)
         self._admission = Admission(loop.call_later, lambda name: name in settings.now.templates)
-        self._room = HostRoom(self._admission, loop.call_later, lambda: self._roster.live_runs)
+        self._host_capacity = HostCapacity(
+            self._admission, loop.call_later, lambda: self._roster.live_runs
+        )
         registry = PortRegistry(states_root(os.environ), self._state, self._project)
-        self._port_leases = PortLeases(self._room, registry, link, in_thread_of(loop))
+        self._port_leases = PortLeases(self._host_capacity, registry, link, in_thread_of(loop))
         self._environment = Environment(
             link,
             self._store,
@@ -143,18 +145,18 @@ class Machinery:
             self._environment,
             new_future=loop.create_future,
             on_failed=lambda runner: self._shutdown.on_failed(runner),
-            on_changed=lambda: self._watches.update(),
+            on_changed=lambda: self._subscriptions.update(),
             groups=lambda: settings.now.groups,
         )
-        self._watches = Watches(link, lambda: self._roster.runners)
+        self._subscriptions = OutputSubscriptions(link, lambda: self._roster.runners)
         self._hiding = Hiding(self._roster, settings, self._observers, loop.call_soon)
 
     def _build_monitors(self) -> None:
         """Who accompanies the runs; told of everything in this order."""
         logs, matcher = os.path.join(self._state, "logs"), SharedMatcher(self._link)
-        lines = AwaitedLines(logs, matcher, self._watches, self._admission.mark)
+        lines = AwaitedLines(logs, matcher, self._subscriptions, self._admission.mark)
         self._admission.lines = lines
-        self._probing = Probing(self._tasks, self._watches, matcher, self._loop, logs)
+        self._probing = ProbeChecks(self._tasks, self._subscriptions, matcher, self._loop, logs)
         self._health = health = HealthMonitor(self._environment, self._probing)
         self._notify = NotifySockets(self._link, self._loop, self._state, health.hear)
         self._schedules = Schedules(
@@ -166,7 +168,7 @@ class Machinery:
         self._file_watches = FileWatches(
             self._environment, runners=lambda: self._roster.runners, new_watch=self._new_file_watch
         )
-        self._trouble = Trouble(
+        self._alerting = Alerting(
             self._store, self._bus, self._tasks, self._roster, self._environment, self._project
         )
         store = SessionStore(self._state)
@@ -179,19 +181,19 @@ class Machinery:
             health,
             self._admission,
             lines,
-            self._room,
+            self._host_capacity,
             self._resources,
             self._schedules,
             self._file_watches,
-            self._trouble.good_runs,
+            self._alerting.good_runs,
         ):
             self._observers.add(observer)
-        room = self._room
+        room = self._host_capacity
         self._resources.on_seen = lambda seen: room.take(seen.host) if seen.host else None
         health.on_metric = self._resources.take_custom
         for one in (room, self._port_leases, self._resources):
             self._settings.listen(one.use)
-        self._settings.listen(self._trouble.deliveries.on_settings)
+        self._settings.listen(self._alerting.deliveries.on_settings)
 
     def _build_application(self, began: float) -> None:
         self._listeners = Listeners(self._link)
@@ -228,21 +230,21 @@ class Machinery:
             store=self._store,
             link=self._link,
             bus=self._bus,
-            watches=self._watches,
+            subscriptions=self._subscriptions,
             survivors=self._survivors,
-            recorded=RecordedBytes(self._roster, self._link, self._clock),
+            log_sizes=LogSizes(self._roster, self._link, self._clock),
             shutdown=self._shutdown,
             tasks=self._tasks,
             health=self._health,
             resources=self._resources,
-            room=self._room,
+            host_capacity=self._host_capacity,
             settings=self._settings,
             hiding=self._hiding,
             scaling=Scaling(self._link, self._roster),
             rolling=Rolling(self._roster, self._admission, self._store),
             schedules=self._schedules,
             workflows=self._workflows,
-            trouble=self._trouble,
+            alerting=self._alerting,
             tokens=self._tokens,
             sessions=self._sessions,
             repeats=Repeats(self._link, self._clock),
@@ -305,7 +307,7 @@ class Machinery:
         loaded = self._store.load(int(kept.get(keeper_memory.SEQUENCE) or 0), exits)
         self._bus.last_seq = self._store.last_seq
         own_log.restore(kept)
-        self._trouble.restore(kept, loaded.meta, self._store.last_seq)
+        self._alerting.restore(kept, loaded.meta, self._store.last_seq)
         if self._store.database.moved_aside:
             self._tell_moved_aside()
         self._announce_self(kept)
@@ -331,7 +333,7 @@ class Machinery:
         context.repeats.restore(kept)
         self._tasks.end_leftovers(facts.get("runs") or [])
         self._workflows.restore(kept, facts.get("exits") or [])
-        self._trouble.start()
+        self._alerting.start()
         self._settling = context.settle_files()
         if context.scaling.unfinished():
             from holdfast.app.handlers.instances import resume_scaling
@@ -355,7 +357,7 @@ class Machinery:
         self._context.auditor.close()
         await self._anchors.close()
         self._context.authority.modes.tallies.save()
-        self._trouble.close()
+        self._alerting.close()
         self._store.close()
         self._write_chronicle()
         self._context.close()
@@ -372,11 +374,11 @@ class Machinery:
                 pass
             case "exit":
                 self._roster.on_notice(notice)
-                self._watches.on_exit(notice["service"])
+                self._subscriptions.on_exit(notice["service"])
             case "ended" | "end_asked":
                 self._roster.on_notice(notice)
             case "grew":
-                self._watches.on_grew(notice["service"], notice["position"])
+                self._subscriptions.on_grew(notice["service"], notice["position"])
             case "gap":
                 is_begin = notice.get("state") == "begin"
                 self._store.event(
@@ -424,11 +426,11 @@ class Machinery:
         folder = os.path.realpath(self._state)
         return FileWatch(self._loop, never=(folder,), on_changes=on_changes, on_failed=on_failed)
 
-    def _taken_ports(self) -> TakenPorts:
+    def _taken_ports(self) -> PortConflicts:
         """Loaded when the first port is taken: it seldom is."""
-        from holdfast.engine.gate.port_conflicts import TakenPorts
+        from holdfast.engine.gate.port_conflicts import PortConflicts
 
-        return TakenPorts(self._listeners, self._tokens, os.path.basename(self._state))
+        return PortConflicts(self._listeners, self._tokens, os.path.basename(self._state))
 
     def _keep_audit_head(self, head: str) -> None:
         """In the keeper's memory and in the history: who cuts the audit's tail is found out."""

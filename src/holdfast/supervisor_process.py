@@ -23,7 +23,7 @@ from holdfast.adapters import own_log, processes
 from holdfast.adapters.keeper_errors import log_refusal
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
-from holdfast.supervisor import Machinery
+from holdfast.supervisor import Supervisor
 from holdfast.system import claims
 from holdfast.system.module_pack import Pack
 
@@ -71,7 +71,7 @@ class SupervisorProcess:
         self._keeper_pid = os.getppid()
         self._is_keeper_gone = False
         self._is_replaced = self._is_dismissed = False
-        self._machinery: Machinery | None = None
+        self._supervisor: Supervisor | None = None
         self._early: list[dict[str, Any]] = []
         self._has_spares: asyncio.Event
         self._end: asyncio.Event
@@ -97,8 +97,8 @@ class SupervisorProcess:
             await ending
         else:
             beginning.cancel()
-        if self._machinery is not None:
-            await self._close(self._machinery)
+        if self._supervisor is not None:
+            await self._close(self._supervisor)
         if not self._is_keeper_gone:
             self._link.flush()
             if self._stands_by:
@@ -106,10 +106,10 @@ class SupervisorProcess:
             else:
                 self._link.close()
 
-    async def _close(self, machinery: Machinery) -> None:
+    async def _close(self, supervisor: Supervisor) -> None:
         """Leave in order. What fails there must not keep us from taking the keeper's place."""
         try:
-            await machinery.close()
+            await supervisor.close()
         except Exception:
             if not self._is_keeper_gone and not self._stands_by:
                 raise
@@ -117,18 +117,18 @@ class SupervisorProcess:
 
     async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         facts = await self._link.hello(holdfast.__version__)
-        machinery = Machinery(
+        supervisor = Supervisor(
             self._link, loop, state=self._state, runtime=self._runtime, began=self._started_mono
         )
-        machinery.restore(facts)
-        self._machinery = machinery
+        supervisor.restore(facts)
+        self._supervisor = supervisor
         early, self._early = self._early, []
         for notice in early:
-            machinery.on_notice(notice)
+            supervisor.on_notice(notice)
         await self._has_spares.wait()
         if (facts.get("supervisor") or {}).get("standbys"):
             self._link.request({"do": "ready"}, log_refusal)
-        await machinery.open_doors()
+        await supervisor.open_doors()
         _log.info("supervisor %s is up, pid %d", holdfast.__version__, os.getpid())
         loop.call_later(PRELOAD_AFTER_SECONDS, self._preload)
 
@@ -175,10 +175,10 @@ class SupervisorProcess:
                 self._is_replaced = bool(notice.get("standby"))
                 self._is_dismissed = not self._is_replaced
                 self._end.set()
-            case _ if self._machinery is None:
+            case _ if self._supervisor is None:
                 self._early.append(notice)
             case _:
-                self._machinery.on_notice(notice)
+                self._supervisor.on_notice(notice)
 
     def _on_keeper_gone(self) -> None:
         """It closed the link: if it has dismissed us that is the end, else we take its place."""

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from holdfast.adapters import http_client
-from holdfast.adapters.http_client import Answer, HttpError
+from holdfast.adapters.http_client import HttpError, HttpResponse
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SECRET = "pAtHsEcReT"
 
 
-def ask(reply: bytes | None, **options: Any) -> tuple[Answer, bytes]:
+def ask(reply: bytes | None, **options: Any) -> tuple[HttpResponse, bytes]:
     """The answer to a request of a server that says this, and what it was asked."""
     asked: list[bytes] = []
 
@@ -28,7 +28,7 @@ def ask(reply: bytes | None, **options: Any) -> tuple[Answer, bytes]:
             await writer.drain()
         writer.close()
 
-    async def scene() -> Answer:
+    async def scene() -> HttpResponse:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         options.setdefault("timeout_seconds", 5.0)

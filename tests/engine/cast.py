@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.adapters.store.state_tables import Loaded
+from holdfast.adapters.store.state_tables import StoredState
 from holdfast.engine.admission.admission import Admission
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
@@ -104,7 +104,7 @@ class Cast(Stage):
         self.build()
         facts = self.keeper.hello()
         ended = frozenset(run_id for run_id, _ in self.recorder.ended)
-        loaded = Loaded(services=records, open_runs=[], last_seq=0, ended=ended)
+        loaded = StoredState(services=records, open_runs=[], last_seq=0, ended=ended)
         self.roster.restore(facts, facts["kept"], loaded)
         self.advance(0)
 

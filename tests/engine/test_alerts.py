@@ -14,7 +14,7 @@ import pytest
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.alerts import delivery
 from holdfast.engine.alerts.alerts import ALERT_KINDS, Alerts
-from holdfast.engine.alerts.delivery import Deliveries, Sent, Surroundings
+from holdfast.engine.alerts.delivery import Deliveries, DeliveryContext, DeliveryResult
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.runner.environment import Clock
 from holdfast.rules.alerts import delivery as delivery_rules
@@ -43,7 +43,7 @@ class Life:
         self.bus.last_seq = self.store.last_seq
         self.alerts = Alerts(self.store, self.bus)
         self.alerts.restore(loaded.meta.get("alerts"), self.store.last_seq)
-        around = Surroundings(
+        around = DeliveryContext(
             lambda name: None, lambda: None, lambda: 0.5, clock or Clock(), "/srv/p"
         )
         self.deliveries = Deliveries(self.store, self.alerts, None, around)  # type: ignore[arg-type]
@@ -137,12 +137,14 @@ class Post:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.got: list[tuple[str, str, str]] = []
-        self.answer: Callable[[TargetSpec, Notice], Sent] = lambda spec, notice: Sent(True)
+        self.answer: Callable[[TargetSpec, Notice], DeliveryResult] = lambda spec, notice: (
+            DeliveryResult(True)
+        )
         self.attempts = 0
         monkeypatch.setattr(delivery, "send", self._send)
         monkeypatch.setattr(delivery_rules, "retry_delay", lambda failures, random: 0.005)
 
-    async def _send(self, spec: TargetSpec, notice: Notice, *_: Any) -> Sent:
+    async def _send(self, spec: TargetSpec, notice: Notice, *_: Any) -> DeliveryResult:
         self.attempts += 1
         sent = self.answer(spec, notice)
         if sent.is_done:
@@ -189,12 +191,12 @@ def test_told_although_the_supervisor_died_before(tmp_path: Path, post: Post) ->
     """What was stored and not delivered is delivered by the next supervisor."""
 
     async def scene() -> None:
-        post.answer = lambda spec, notice: Sent(False, "nobody there")
+        post.answer = lambda spec, notice: DeliveryResult(False, "nobody there")
         life = Life(tmp_path / "h.db", T)
         life.crash()
         await until(lambda: post.attempts >= 2)
         life.die()
-        post.answer = lambda spec, notice: Sent(True)
+        post.answer = lambda spec, notice: DeliveryResult(True)
         again = Life(tmp_path / "h.db", T)
         await until(lambda: post.got)
         target = again.deliveries.targets["t"]
@@ -209,7 +211,7 @@ def test_one_that_fails_holds_up_nobody(tmp_path: Path, post: Post) -> None:
     """A target that fails is tried on while the others are told."""
 
     async def scene() -> None:
-        post.answer = lambda spec, notice: Sent(spec.name != "bad", "refused")
+        post.answer = lambda spec, notice: DeliveryResult(spec.name != "bad", "refused")
         life = Life(tmp_path / "h.db", TargetSpec(name="bad"), T)
         for service in ("a", "b", "c"):
             life.crash(service)
@@ -229,14 +231,14 @@ def test_failing_for_long_is_one_alert(
     monkeypatch.setattr(delivery_rules, "PATIENCE_SECONDS", 0.02)
 
     async def scene() -> None:
-        post.answer = lambda spec, notice: Sent(spec.name != "bad", "refused")
+        post.answer = lambda spec, notice: DeliveryResult(spec.name != "bad", "refused")
         life = Life(tmp_path / "h.db", TargetSpec(name="bad"), T)
         life.crash()
         attempts = post.attempts
         await until(lambda: any("do not reach bad" in text for _, _, text in post.got))
         await until(lambda: post.attempts > attempts + 20)
         assert [it.cause for it in life.alerts.open.values()] == ["crash", "delivery"]
-        post.answer = lambda spec, notice: Sent(True)
+        post.answer = lambda spec, notice: DeliveryResult(True)
         await until(lambda: len(life.alerts.open) == 1)
         await until(lambda: ("t", "cleared") in [it[:2] for it in post.got])
         life.die()
@@ -253,7 +255,9 @@ def test_a_refused_message_does_not_block_the_next(tmp_path: Path, post: Post) -
 
     async def scene() -> None:
         post.answer = lambda spec, notice: (
-            Sent(False, "422", is_refused=True) if notice.alert.service == "odd" else Sent(True)
+            DeliveryResult(False, "422", is_refused=True)
+            if notice.alert.service == "odd"
+            else DeliveryResult(True)
         )
         life = Life(tmp_path / "h.db", T)
         life.crash("odd")
@@ -284,7 +288,9 @@ def test_another_declaration_is_tried_at_once(tmp_path: Path, post: Post) -> Non
     """Who mends the address need not wait for the back-off, and loses nothing."""
 
     async def scene() -> None:
-        post.answer = lambda spec, notice: Sent(spec.webhook == "http://right/", "refused")
+        post.answer = lambda spec, notice: DeliveryResult(
+            spec.webhook == "http://right/", "refused"
+        )
         delivery_rules.retry_delay = lambda failures, random: 60.0
         wrong = TargetSpec(name="t", webhook="http://wrong/")
         life = Life(tmp_path / "h.db", wrong)

@@ -16,7 +16,7 @@ from holdfast.engine.authority.approvals import (
     MOST_WAITING,
     REPLACED,
     Approvals,
-    Pending,
+    PendingApproval,
 )
 from holdfast.engine.authority.lockdown import Lockdown
 from holdfast.engine.authority.modes import Modes
@@ -94,7 +94,7 @@ def approvals(world: World) -> Approvals:
     return Approvals(world, world, world, world.later, Decided)  # type: ignore[arg-type]
 
 
-def ask(found: Approvals, name: str = "token ci") -> Pending:
+def ask(found: Approvals, name: str = "token ci") -> PendingApproval:
     actor = Actor(Role.OPERATOR, name)
     return found.ask(actor, Restart(service="db"), POLICY, "why", (), {"arguments": {}})
 

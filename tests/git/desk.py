@@ -16,9 +16,9 @@ from holdfast.app.context import Context
 from holdfast.app.idempotency import Repeats
 from holdfast.app.registry import handler_for
 from holdfast.engine.git.checkpoints import Checkpoints
-from holdfast.engine.git.git import Repositories
-from holdfast.engine.git.status_cache import KnownStatus
-from holdfast.engine.search import Searches
+from holdfast.engine.git.git import Git
+from holdfast.engine.git.status_cache import StatusCache
+from holdfast.engine.search import Ripgrep
 from holdfast.engine.tasks import TAIL_BYTES, Task, TaskResult, Tasks
 from holdfast.system.landlock import restrict
 from holdfast.vocabulary.actors import Actor, Role
@@ -132,14 +132,12 @@ class Desk:
         self.logs = str(folder / "logs")
         self.searches = asyncio.Semaphore(4)
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
-        self.repositories = Repositories(
-            self.tasks, self.in_thread, lambda: environ, lambda: self.settings.now.git
-        )
-        self.known_status = KnownStatus(self.repositories, self.in_thread)
+        self.git = Git(self.tasks, self.in_thread, lambda: environ, lambda: self.settings.now.git)
+        self.git_status = StatusCache(self.git, self.in_thread)
         self.repeats = Repeats(cast("Any", None), cast("Any", None))  # no key is ever given here
-        self.finding = Searches(self.tasks, self.in_thread, lambda: environ)
+        self.ripgrep = Ripgrep(self.tasks, self.in_thread, lambda: environ)
         self.checkpoints = Checkpoints(
-            self.repositories, self.in_thread, self.state, lambda: self.files.roots
+            self.git, self.in_thread, self.state, lambda: self.files.roots
         )
 
     def _never(self) -> list[tuple[str, str]]:
@@ -158,7 +156,7 @@ class Desk:
         answer = handler_for(command, actor)(cast("Context", self), command)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def git(self, *words: str, cwd: Path | None = None, may_fail: bool = False) -> str:
+    def run_git(self, *words: str, cwd: Path | None = None, may_fail: bool = False) -> str:
         """Git as a user would run it."""
         done = subprocess.run(
             ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", *words],
@@ -172,13 +170,13 @@ class Desk:
 
     def repository(self, **files: str) -> Path:
         """A repository with one commit."""
-        self.git("init", "--quiet", "--initial-branch=main", "--template=")
-        self.git("config", "user.name", "Ann")
-        self.git("config", "user.email", "ann@example.org")
+        self.run_git("init", "--quiet", "--initial-branch=main", "--template=")
+        self.run_git("config", "user.name", "Ann")
+        self.run_git("config", "user.email", "ann@example.org")
         for name, text in (files or {"a.txt": "one\n"}).items():
             self.write(name, text)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--message=first")
+        self.run_git("add", "--all")
+        self.run_git("commit", "--quiet", "--message=first")
         return self.project
 
     def write(self, name: str, text: str | bytes) -> Path:

@@ -22,9 +22,9 @@ def desk(tmp_path: Path) -> Desk:
 
 def state(desk: Desk) -> tuple[str, str, str]:
     return (
-        desk.git("status", "--porcelain"),
-        desk.git("rev-parse", "HEAD"),
-        desk.git("stash", "list"),
+        desk.run_git("status", "--porcelain"),
+        desk.run_git("rev-parse", "HEAD"),
+        desk.run_git("stash", "list"),
     )
 
 
@@ -40,7 +40,7 @@ def test_nothing_to_commit_is_no_failure(desk: Desk) -> None:
 def test_a_commit_takes_its_paths_and_nothing_else(desk: Desk) -> None:
     """New, changed and deleted files; what else is staged stays staged."""
     desk.write("b.txt", "staged\n")
-    desk.git("add", "b.txt")
+    desk.run_git("add", "b.txt")
     desk.write("new.txt", "new\n")
     (desk.project / "a.txt").unlink()
     result = desk.ask("git_commit", message="first line\n\nmore", paths=["new.txt", "a.txt"])
@@ -48,8 +48,8 @@ def test_a_commit_takes_its_paths_and_nothing_else(desk: Desk) -> None:
         ("new.txt", "added"), ("a.txt", "deleted"),
     }  # fmt: skip
     assert result.message.endswith(" first line")
-    assert desk.git("status", "--porcelain") == "M  b.txt\n"
-    assert desk.git("log", "-1", "--format=%an %B").startswith("Ann first line\n\nmore")
+    assert desk.run_git("status", "--porcelain") == "M  b.txt\n"
+    assert desk.run_git("log", "-1", "--format=%an %B").startswith("Ann first line\n\nmore")
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_messages_are_taken_as_they_are(desk: Desk, message: str) -> None:
     """A message is never an option, a comment or a template."""
     desk.write("a.txt", "x\n")
     desk.ask("git_commit", message=message, paths=["a.txt"])
-    assert desk.git("log", "-1", "--format=%B").strip() == message.replace("\n\n\n", "\n\n")
+    assert desk.run_git("log", "-1", "--format=%B").strip() == message.replace("\n\n\n", "\n\n")
 
 
 def test_dry_runs_change_nothing(desk: Desk) -> None:
     """Each change says what it would do, and does not."""
-    desk.git("branch", "topic")
+    desk.run_git("branch", "topic")
     desk.write("a.txt", "changed\n")
     desk.write("new.txt", "new\n")
     before = state(desk)
@@ -78,7 +78,7 @@ def test_dry_runs_change_nothing(desk: Desk) -> None:
     assert desk.ask("git_switch", branch="topic", dry_run=True).message == "would be on topic"
     assert desk.ask("git_tag", tag="v1", dry_run=True).changed
     assert state(desk) == before
-    assert desk.git("tag") == ""
+    assert desk.run_git("tag") == ""
 
 
 def test_a_switch_that_would_lose_changes_names_the_files(desk: Desk) -> None:
@@ -100,7 +100,7 @@ def test_a_switch_that_would_lose_changes_names_the_files(desk: Desk) -> None:
 def test_a_change_within_the_second_of_the_index_is_seen(desk: Desk) -> None:
     """Of the same size and time as what was committed, it is told from it by its content; also
     in a copy of the index, which was made later."""
-    desk.git("config", "core.trustctime", "false")
+    desk.run_git("config", "core.trustctime", "false")
     index, now = desk.project / ".git" / "index", os.stat(desk.project).st_mtime - 5
     os.utime(desk.write("a.txt", "topic\n"), (now, now))
     desk.ask("git_switch", branch="topic", create=True)
@@ -146,7 +146,7 @@ def test_a_merge_is_committed_as_a_whole(desk: Desk) -> None:
     desk.write("a.txt", "main\n")
     desk.ask("git_commit", message="m", paths=["a.txt"])
     with pytest.raises(Exception, match="non-zero"):
-        desk.git("merge", "topic")
+        desk.run_git("merge", "topic")
     found = desk.ask("git_status")
     assert found.under_way == "merge"
     assert [one.kind for one in found.conflicts] == ["both modified"]
@@ -165,9 +165,9 @@ def test_restore_keeps_what_it_replaces(desk: Desk) -> None:
     assert desk.read("a.txt") == "one\n"
     desk.ask("restore_checkpoint", checkpoint=result.checkpoint)
     assert desk.read("a.txt") == "precious\n"
-    desk.git("add", "a.txt")
+    desk.run_git("add", "a.txt")
     assert desk.ask("git_restore", paths=["a.txt"], staged=True).changed
-    assert desk.git("status", "--porcelain") == " M a.txt\n"
+    assert desk.run_git("status", "--porcelain") == " M a.txt\n"
     assert desk.ask("git_restore", paths=["b.txt"]).message == "nothing to restore"
 
 
@@ -176,7 +176,7 @@ def test_tags_are_not_moved(desk: Desk) -> None:
     desk.ask("git_tag", tag="v1.0", message="a release")
     with pytest.raises(UsageError, match="already"):
         desk.ask("git_tag", tag="v1.0")
-    assert desk.git("cat-file", "-t", "v1.0").strip() == "tag"
+    assert desk.run_git("cat-file", "-t", "v1.0").strip() == "tag"
 
 
 def test_a_root_that_may_only_be_read_is_not_changed(desk: Desk) -> None:
@@ -199,37 +199,37 @@ def test_a_root_that_may_only_be_read_is_not_changed(desk: Desk) -> None:
 
 def test_who_commits_must_be_known(desk: Desk) -> None:
     """The user's own configuration counts; without any, the answer says what to set."""
-    desk.git("config", "--unset", "user.name")
-    desk.git("config", "--unset", "user.email")
-    desk.git("config", "user.useConfigOnly", "true")
+    desk.run_git("config", "--unset", "user.name")
+    desk.run_git("config", "--unset", "user.email")
+    desk.run_git("config", "user.useConfigOnly", "true")
     desk.write("a.txt", "x\n")
     with pytest.raises(Failed, match="does not know who commits"):
         desk.ask("git_commit", message="m", paths=["a.txt"])
     (desk.home / ".gitconfig").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
     desk.ask("git_commit", message="m", paths=["a.txt"])
-    assert desk.git("log", "-1", "--format=%an").strip() == "Bea"
+    assert desk.run_git("log", "-1", "--format=%an").strip() == "Bea"
 
 
 def test_who_commits_may_depend_on_the_folder(tmp_path: Path) -> None:
     """As the user's own configuration says, also in a part that it includes and changes."""
     desk = Desk(tmp_path)
-    desk.git("init", "--quiet", "--initial-branch=main")
+    desk.run_git("init", "--quiet", "--initial-branch=main")
     where = f'[includeIf "gitdir:{desk.project}/"]\n\tpath = work\n'
     (desk.home / ".gitconfig").write_text(f"[user]\n\tname = Me\n\temail = me@example.org\n{where}")
     for name in ("Worker", "Another"):
         (desk.home / "work").write_text(f"[user]\n\tname = {name}\n")
         desk.write("a.txt", name)
         desk.ask("git_commit", message="x", paths=["a.txt"])
-        assert desk.git("log", "-1", "--format=%an").strip() == name
+        assert desk.run_git("log", "-1", "--format=%an").strip() == name
 
 
 def test_what_is_ignored_is_not_overwritten(desk: Desk) -> None:
     """Git would; but no checkpoint holds it."""
-    desk.git("checkout", "--quiet", "-b", "other")
+    desk.run_git("checkout", "--quiet", "-b", "other")
     desk.write("local.txt", "of the branch")
-    desk.git("add", "local.txt")
-    desk.git("commit", "--quiet", "--message=local")
-    desk.git("checkout", "--quiet", "main")
+    desk.run_git("add", "local.txt")
+    desk.run_git("commit", "--quiet", "--message=local")
+    desk.run_git("checkout", "--quiet", "main")
     desk.write(".git/info/exclude", "local.txt\n")
     desk.write("local.txt", "precious")
     asked: tuple[dict[str, Any], ...] = (

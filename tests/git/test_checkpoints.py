@@ -42,8 +42,8 @@ def tree(desk: Desk) -> dict[str, tuple[int, bytes]]:
 def test_everything_comes_back_byte_for_byte(desk: Desk) -> None:
     """Line ends, attributes, modes, links, bytes that are no text, odd names, deletions."""
     desk.write(".gitattributes", "* text=auto eol=crlf filter=x\n*.txt ident\n")
-    desk.git("config", "core.autocrlf", "true")
-    desk.git("config", "filter.x.clean", "tr a-z A-Z")
+    desk.run_git("config", "core.autocrlf", "true")
+    desk.run_git("config", "filter.x.clean", "tr a-z A-Z")
     desk.write("crlf.txt", b"one\r\ntwo\nthree\r\n$Id$\n")
     desk.write("binary", bytes(range(256)))
     desk.write("odd names/with\nline end", "x")
@@ -74,21 +74,21 @@ def test_everything_comes_back_byte_for_byte(desk: Desk) -> None:
 def test_making_one_leaves_no_trace(desk: Desk) -> None:
     """Index, branches, stashes and what `git status` says are as before."""
     desk.write("a.txt", "staged\n")
-    desk.git("add", "a.txt")
+    desk.run_git("add", "a.txt")
     desk.write("a.txt", "changed after\n")
     desk.write("new.txt", "new\n")
     before = (
-        desk.git("status", "--porcelain=v2", "--branch"), desk.git("ls-files", "--stage"),
-        desk.git("log", "--all", "--format=%H", "--exclude=refs/holdfast/*"), tree(desk),
+        desk.run_git("status", "--porcelain=v2", "--branch"), desk.run_git("ls-files", "--stage"),
+        desk.run_git("log", "--all", "--format=%H", "--exclude=refs/holdfast/*"), tree(desk),
     )  # fmt: skip
     desk.ask("checkpoint")
     after = (
-        desk.git("status", "--porcelain=v2", "--branch"), desk.git("ls-files", "--stage"),
-        desk.git("log", "--exclude=refs/holdfast/*", "--all", "--format=%H"), tree(desk),
+        desk.run_git("status", "--porcelain=v2", "--branch"), desk.run_git("ls-files", "--stage"),
+        desk.run_git("log", "--exclude=refs/holdfast/*", "--all", "--format=%H"), tree(desk),
     )  # fmt: skip
     assert before == after
     assert desk.ask("git_log").commits[0].names == ["main"]
-    assert "holdfast" not in desk.git("branch", "--all")
+    assert "holdfast" not in desk.run_git("branch", "--all")
 
 
 def test_what_is_ignored_denied_or_large_is_not_kept(
@@ -99,11 +99,11 @@ def test_what_is_ignored_denied_or_large_is_not_kept(
     desk.write("debug.log", "ignored")
     desk.write(".env", "PASSWORD=x")
     desk.write("large.bin", b"x" * 2000)
-    desk.git("init", "-q", "nested")
+    desk.run_git("init", "-q", "nested")
     desk.write("nested/file", "x")
     made = desk.ask("checkpoint")
     assert made.skipped == ["large.bin"]
-    kept = desk.git("ls-tree", "-r", "--name-only", made.commit).split()
+    kept = desk.run_git("ls-tree", "-r", "--name-only", made.commit).split()
     assert kept == [".gitignore", "a.txt", "dir/b.txt"]
     for name in ("debug.log", ".env", "large.bin", "nested/file"):
         desk.write(name, "changed")
@@ -139,7 +139,7 @@ def test_the_first_change_of_a_session_makes_one(desk: Desk) -> None:
     desk.ask("git_commit", ASSISTANT, message="m", paths=["a.txt"])
     found = desk.ask("checkpoints", session="session-1").checkpoints
     assert [one.note for one in found] == ["before the first change"]
-    assert desk.git("show", f"{found[0].commit}:a.txt") == "by a person\n"
+    assert desk.run_git("show", f"{found[0].commit}:a.txt") == "by a person\n"
     assert found[0].head != desk.ask("git_log").commits[0].commit
     # Without a name, a session means its own.
     desk.ask("checkpoint", note="of somebody else")
@@ -163,7 +163,7 @@ def test_no_change_without_a_checkpoint(desk: Desk) -> None:
     desk.checkpoints._state = "/proc/nowhere"
     with pytest.raises((Failed, OSError)):
         desk.ask("git_tag", ASSISTANT, tag="one")
-    assert desk.git("tag") == ""
+    assert desk.run_git("tag") == ""
     import msgspec
 
     desk.settings.now = msgspec.structs.replace(desk.settings.now, git=GitSpec(checkpoints=False))
@@ -194,7 +194,7 @@ def test_a_broken_shadow_index_is_made_anew(desk: Desk) -> None:
     index.write_bytes(index.read_bytes()[:50])
     desk.write("a.txt", "changed\n")
     made = desk.ask("checkpoint")
-    assert desk.git("show", f"{made.commit}:a.txt") == "changed\n"
+    assert desk.run_git("show", f"{made.commit}:a.txt") == "changed\n"
 
 
 def test_old_ones_go(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +217,9 @@ def test_an_unknown_one_is_said(desk: Desk) -> None:
 def test_repositories_of_another_hash(tmp_path: Path) -> None:
     """SHA-256 repositories have checkpoints, too."""
     desk = Desk(tmp_path)
-    desk.git("init", "-q", "--object-format=sha256")
-    desk.git("config", "user.name", "Ann")
-    desk.git("config", "user.email", "ann@example.org")
+    desk.run_git("init", "-q", "--object-format=sha256")
+    desk.run_git("config", "user.name", "Ann")
+    desk.run_git("config", "user.email", "ann@example.org")
     desk.write("a.txt", "one\n")
     assert desk.ask("git_commit", message="first", paths=["a.txt"]).changed
     made = desk.ask("checkpoint")
@@ -252,7 +252,7 @@ def test_what_is_ignored_by_now_is_not_overwritten(desk: Desk, name: str) -> Non
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
 def test_files_that_git_was_told_not_to_look_at(desk: Desk, flag: str) -> None:
     """They are often changed here only: a checkpoint holds them as they are."""
-    desk.git("update-index", flag, "a.txt")
+    desk.run_git("update-index", flag, "a.txt")
     desk.write("a.txt", "of this machine\n")
     made = desk.ask("checkpoint")
     (desk.project / "a.txt").unlink()

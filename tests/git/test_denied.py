@@ -75,36 +75,36 @@ class World:
         self.desk.repository(**{"a.txt": "one\n", "pub/data.sql": "open\n"})
         self._fill("main")
         self.commit("denied files")
-        self.desk.git("checkout", "-q", "-b", "other")
+        self.desk.run_git("checkout", "-q", "-b", "other")
         self._fill("other")
         self.desk.write("a.txt", "other\n")
         self.commit("others")
-        self.desk.git("checkout", "-q", "main")
+        self.desk.run_git("checkout", "-q", "main")
         self._fill("kept")
         self.desk.write("a.txt", "kept\n")
         self.commit("kept")
-        self.desk.git("tag", "kept")
+        self.desk.run_git("tag", "kept")
         ref = "refs/holdfast/checkpoints/20200101-000000-000aaaaa"
-        self.desk.git("update-ref", ref, "kept")
-        self.desk.git("reset", "-q", "--hard", "HEAD~1")
+        self.desk.run_git("update-ref", ref, "kept")
+        self.desk.run_git("reset", "-q", "--hard", "HEAD~1")
         self._fill("stash")
-        self.desk.git("stash", "push", "-q", "--include-untracked")
-        self.desk.git("merge", "-q", "--no-ff", "-m", "merged", "-s", "ours", "other")
-        self.desk.git("tag", "merged")
-        self.desk.git("reset", "-q", "--hard", "HEAD~1")
+        self.desk.run_git("stash", "push", "-q", "--include-untracked")
+        self.desk.run_git("merge", "-q", "--no-ff", "-m", "merged", "-s", "ours", "other")
+        self.desk.run_git("tag", "merged")
+        self.desk.run_git("reset", "-q", "--hard", "HEAD~1")
 
     def _fill(self, what: str) -> None:
         for path in DENIED:
             self.desk.write(path, f"{SECRET} {what} {path}\n" * 4)
 
     def commit(self, message: str) -> None:
-        self.desk.git("add", "-Af")
-        self.desk.git("commit", "-qm", message)
+        self.desk.run_git("add", "-Af")
+        self.desk.run_git("commit", "-qm", message)
 
     def facts(self) -> dict[str, Any]:
         """What each denied file is in the work tree and in the index."""
         staged = dict.fromkeys(DENIED, "")
-        for entry in self.desk.git("ls-files", "--stage", "-z").split("\0"):
+        for entry in self.desk.run_git("ls-files", "--stage", "-z").split("\0"):
             head, _, path = entry.partition("\t")
             if path in staged:
                 staged[path] += head
@@ -128,19 +128,19 @@ def changed(world: World) -> None:
 
 def staged(world: World) -> None:
     changed(world)
-    world.desk.git("add", "-Af")
+    world.desk.run_git("add", "-Af")
 
 
 def hidden_from_git(world: World) -> None:
     """Git was told not to look at them: it finds no difference, and overwrites them."""
     changed(world)
-    world.desk.git("update-index", "--assume-unchanged", "--", *DENIED)
+    world.desk.run_git("update-index", "--assume-unchanged", "--", *DENIED)
 
 
 def untracked(world: World) -> None:
     """They were never added here; elsewhere they are."""
-    world.desk.git("rm", "-q", "--cached", "--", *DENIED)
-    world.desk.git("commit", "-qm", "removed")
+    world.desk.run_git("rm", "-q", "--cached", "--", *DENIED)
+    world.desk.run_git("commit", "-qm", "removed")
 
 
 def missing(world: World) -> None:
@@ -150,35 +150,35 @@ def missing(world: World) -> None:
 
 def renamed(world: World) -> None:
     """Other files take their names, and they take other names."""
-    world.desk.git("checkout", "-q", "-B", "other")
+    world.desk.run_git("checkout", "-q", "-B", "other")
     for number, path in enumerate(DENIED):
-        world.desk.git("mv", path, f"plain{number}.txt")
-    world.desk.git("mv", "a.txt", "dumps/a.sql")
+        world.desk.run_git("mv", path, f"plain{number}.txt")
+    world.desk.run_git("mv", "a.txt", "dumps/a.sql")
     world.commit("renamed")
-    world.desk.git("checkout", "-q", "main")
+    world.desk.run_git("checkout", "-q", "main")
 
 
 def replaced_folder(world: World) -> None:
     """A folder that holds denied files is a file elsewhere; here they are in no index."""
     untracked(world)
-    world.desk.git("checkout", "-q", "-f", "other")
-    world.desk.git("rm", "-rq", "dumps", "conf")
+    world.desk.run_git("checkout", "-q", "-f", "other")
+    world.desk.run_git("rm", "-rq", "dumps", "conf")
     world.desk.write("dumps", "a file\n")
     world.desk.write("conf", "a file\n")
     world.commit("files")
-    world.desk.git("checkout", "-q", "-f", "main")
+    world.desk.run_git("checkout", "-q", "-f", "main")
     for path in DENIED:
         world.desk.write(path, f"{SECRET} main\n")
 
 
 def linked(world: World) -> None:
     """Elsewhere a plain name is a link to a denied file, or to a folder of them."""
-    world.desk.git("checkout", "-q", "other")
-    world.desk.git("rm", "-rq", "pub")
+    world.desk.run_git("checkout", "-q", "other")
+    world.desk.run_git("rm", "-rq", "pub")
     (world.desk.project / "pub").symlink_to("dumps")
     (world.desk.project / "plain").symlink_to(".env")
     world.commit("links")
-    world.desk.git("checkout", "-q", "main")
+    world.desk.run_git("checkout", "-q", "main")
     try:
         world.desk.ask("git_restore", paths=["pub"], rev="other")
     except HoldfastError:
@@ -190,15 +190,15 @@ def conflicting(world: World) -> None:
     changed(world)
     world.commit("ours")
     with pytest.raises(Exception, match="non-zero"):
-        world.desk.git("merge", "other")
+        world.desk.run_git("merge", "other")
 
 
 def no_commit(world: World) -> None:
     """On a branch without a commit, everything that is elsewhere is new."""
-    world.desk.git("checkout", "-q", "--orphan", "empty")
-    world.desk.git("rm", "-rfq", ".")
+    world.desk.run_git("checkout", "-q", "--orphan", "empty")
+    world.desk.run_git("rm", "-rfq", ".")
     world.desk.write("holdfast.yaml", f"{SECRET} own\n")
-    world.desk.git("config", "core.excludesFile", "/dev/null")
+    world.desk.run_git("config", "core.excludesFile", "/dev/null")
 
 
 WAYS: list[Callable[[World], None]] = [
@@ -245,9 +245,9 @@ def test_no_command_changes_or_tells_a_denied_file(
             if not is_fresh:
                 shutil.rmtree(tmp_path / "project", ignore_errors=True)
                 shutil.copytree(original, tmp_path / "project", symlinks=True)
-                desk.git("update-index", "-q", "--refresh", "--unmerged", may_fail=True)
+                desk.run_git("update-index", "-q", "--refresh", "--unmerged", may_fail=True)
                 before = here.facts()
-                head = desk.git("log", "-1", "--format=%H", may_fail=True)
+                head = desk.run_git("log", "-1", "--format=%H", may_fail=True)
             try:
                 answer = desk.ask(name, **fields)
                 text, is_fresh = msgspec.json.encode(answer).decode(), name not in CHANGES
@@ -282,7 +282,7 @@ def _new_commits(desk: Desk, name: str, head: str) -> set[str]:
         return set()
     base = [f"^{head.strip()}"] if head else []
     words = ("log", "-m", "--name-only", "--no-renames", "--format=", "-z", "HEAD", *base)
-    listed = desk.git(*words, may_fail=True).replace("\n", "").split("\0")
+    listed = desk.run_git(*words, may_fail=True).replace("\n", "").split("\0")
     return {path for path in listed if path in DENIED}
 
 
@@ -294,7 +294,7 @@ def test_a_switch_names_the_denied_file_and_says_why(tmp_path: Path) -> None:
             desk.ask("git_switch", **fields)
         assert caught.value.details["paths"] == sorted(DENIED)
         assert "git_switch would change" in caught.value.hint
-    assert desk.git("branch", "--show-current").strip() == "main"
+    assert desk.run_git("branch", "--show-current").strip() == "main"
 
 
 def test_a_root_within_that_may_only_be_read_is_not_changed(tmp_path: Path) -> None:
@@ -303,10 +303,10 @@ def test_a_root_within_that_may_only_be_read_is_not_changed(tmp_path: Path) -> N
 
     desk = Desk(tmp_path)
     desk.repository(**{"a.txt": "one\n", "docs/b.txt": "one\n"})
-    desk.git("checkout", "-q", "-b", "other")
+    desk.run_git("checkout", "-q", "-b", "other")
     desk.write("docs/b.txt", "two\n")
-    desk.git("commit", "-qam", "two")
-    desk.git("checkout", "-q", "main")
+    desk.run_git("commit", "-qam", "two")
+    desk.run_git("checkout", "-q", "main")
     project = str(desk.project)
     outer = RootSpec(name="project", path=project, write=True)
     spec = FilesSpec(roots=(outer, RootSpec(name="docs", path=f"{project}/docs")))
@@ -322,12 +322,12 @@ def test_no_link_to_what_is_not_offered_is_made(tmp_path: Path, to: str) -> None
     """Write_file makes no links; a checkout makes none that lead out, or to what is denied."""
     desk = Desk(tmp_path, deny=("dumps/**", "dumps"))
     desk.repository()
-    desk.git("checkout", "-q", "-b", "other")
+    desk.run_git("checkout", "-q", "-b", "other")
     (desk.project / "link").symlink_to(to)
     (desk.project / "fine").symlink_to("a.txt")
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "a link")
-    desk.git("checkout", "-q", "main")
+    desk.run_git("add", "-A")
+    desk.run_git("commit", "-qm", "a link")
+    desk.run_git("checkout", "-q", "main")
     with pytest.raises(Refused, match='"link" would be a link to'):
         desk.ask("git_switch", branch="other")
     with pytest.raises(Refused, match='"link" would be a link to'):

@@ -66,11 +66,13 @@ class House:
     def __init__(self, folder: Path, *policies: PolicySpec) -> None:
         self.desk = Desk(folder)
         self.desk.repository(**{"src/a.txt": "one\n", "secrets/plan.txt": "plan\n"})
-        self.desk.git("checkout", "-q", "-b", "other")
+        self.desk.run_git("checkout", "-q", "-b", "other")
         self.desk.write("secrets/plan.txt", f"{SECRET}\n")
-        self.desk.git("commit", "-qam", SECRET)
-        self.desk.git("checkout", "-q", "main")
-        self.desk.git("update-ref", "refs/holdfast/checkpoints/20200101-000000-000aaaaa", "other")
+        self.desk.run_git("commit", "-qam", SECRET)
+        self.desk.run_git("checkout", "-q", "main")
+        self.desk.run_git(
+            "update-ref", "refs/holdfast/checkpoints/20200101-000000-000aaaaa", "other"
+        )
         self.desk.write("secrets/plan.txt", f"{SECRET} changed\n")
         context: Any = self.desk
         context.authority = _Authority(_Advanced(*policies) if policies else None)
@@ -86,8 +88,8 @@ class House:
         return msgspec.json.encode(asyncio.run(story())).decode()
 
     def state(self) -> tuple[str, ...]:
-        status = self.desk.git("status", "--porcelain=v2", "--branch", "--show-stash")
-        refs = self.desk.git("for-each-ref")
+        status = self.desk.run_git("status", "--porcelain=v2", "--branch", "--show-stash")
+        refs = self.desk.run_git("for-each-ref")
         return status, refs, self.desk.read("secrets/plan.txt")
 
 
@@ -151,7 +153,7 @@ def test_a_policy_leaves_other_files_of_a_repository_alone(tmp_path: Path) -> No
     assert "1 file restored" in house.ask(bot(), "git_restore", paths=["src"])
     house.desk.write("src/a.txt", "three\n")
     assert "1 file staged" in house.ask(bot(), "git_add", paths=["."])
-    assert "key.txt" not in house.desk.git("ls-files")
+    assert "key.txt" not in house.desk.run_git("ls-files")
     answer = house.ask(bot(), "git_commit", message="m", paths=["src/a.txt"])
     assert '"path":"src/a.txt"' in answer
     assert house.desk.read("secrets/plan.txt") == f"{SECRET} changed\n"
@@ -172,9 +174,9 @@ def test_a_policy_refuses_what_it_means(tmp_path: Path, name: str, fields: dict[
     """By its name, because it is staged, or because a stash would bring it back."""
     house = House(tmp_path, CLOSED)
     if fields.get("action") == "pop":
-        house.desk.git("stash")
+        house.desk.run_git("stash")
     else:
-        house.desk.git("add", "--all")
+        house.desk.run_git("add", "--all")
     before = house.state()
     with pytest.raises(Refused, match="closed"):
         house.ask(bot(), name, **fields)
@@ -207,10 +209,10 @@ def test_a_repository_within_the_limits_is_its_own(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own root counts, and not another's that takes its place after it was judged."""
-    house.desk.git("init", "-q", "src")
+    house.desk.run_git("init", "-q", "src")
     mine = bot("src/**")
     assert '"repository":"src"' in house.ask(mine, "git_status", repository="src")
-    opened = house.desk.repositories.opened
+    opened = house.desk.git.opened
     seen: list[int] = []
 
     @asynccontextmanager
@@ -221,6 +223,6 @@ def test_a_repository_within_the_limits_is_its_own(
             seen.append(1)
             yield found
 
-    monkeypatch.setattr(house.desk.repositories, "opened", swapped)
+    monkeypatch.setattr(house.desk.git, "opened", swapped)
     with pytest.raises(HoldfastError, match="another repository"):
         house.ask(mine, "git_log", repository="src")

@@ -35,7 +35,7 @@ class Hostile:
         self.project = self.desk.repository(**{"a.txt": "one\n", "b.txt": "two\n"})
 
     def config(self, *words: str) -> None:
-        self.desk.git("config", *words)
+        self.desk.run_git("config", *words)
 
     def attributes(self, text: str) -> None:
         self.desk.write(".gitattributes", text)
@@ -252,7 +252,7 @@ def test_nothing_is_fetched(hostile: Hostile) -> None:
     hostile.config("core.sshCommand", str(hostile.script))
     hostile.config("credential.helper", str(hostile.script))
     hostile.config("core.askPass", str(hostile.script))
-    blob = hostile.desk.git("rev-parse", "HEAD:a.txt").strip()
+    blob = hostile.desk.run_git("rev-parse", "HEAD:a.txt").strip()
     os.unlink(hostile.project / ".git/objects" / blob[:2] / blob[2:])
     show_it_works(hostile, "show", "HEAD")
     hostile.sweep()
@@ -288,20 +288,24 @@ def test_submodules_are_not_entered(hostile: Hostile, tmp_path: Path) -> None:
     """Their own configuration runs nothing, and they are not updated."""
     other = tmp_path / "other"
     other.mkdir()
-    hostile.desk.git("init", "-q", cwd=other)
+    hostile.desk.run_git("init", "-q", cwd=other)
     (other / "file").write_text("x\n")
-    hostile.desk.git("add", "-A", cwd=other)
-    hostile.desk.git("commit", "-qm", "x", cwd=other)
-    hostile.desk.git(
+    hostile.desk.run_git("add", "-A", cwd=other)
+    hostile.desk.run_git("commit", "-qm", "x", cwd=other)
+    hostile.desk.run_git(
         "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "sub"
     )
-    hostile.desk.git("commit", "-qm", "with a submodule")
+    hostile.desk.run_git("commit", "-qm", "with a submodule")
     hostile.config("submodule.sub.update", f"!{hostile.script}")
     hostile.config("submodule.recurse", "true")
     hostile.config("diff.submodule", "log")
     hostile.config("status.submoduleSummary", "true")
-    hostile.desk.git("config", "core.fsmonitor", str(hostile.script), cwd=hostile.project / "sub")
-    hostile.desk.git("config", "filter.x.clean", str(hostile.script), cwd=hostile.project / "sub")
+    hostile.desk.run_git(
+        "config", "core.fsmonitor", str(hostile.script), cwd=hostile.project / "sub"
+    )
+    hostile.desk.run_git(
+        "config", "filter.x.clean", str(hostile.script), cwd=hostile.project / "sub"
+    )
     (hostile.project / "sub/.gitattributes").write_text("* filter=x\n")
     (hostile.project / "sub/file").write_text("changed\n")
     show_it_works(hostile, "status")
@@ -330,7 +334,7 @@ def test_the_environment_leads_nowhere(tmp_path: Path) -> None:
         "GIT_TRACE": str(tmp_path / "trace"),
         "LD_PRELOAD": "/nonexistent.so",
     }
-    hostile.desk.repositories._environ = lambda: environ
+    hostile.desk.git._environ = lambda: environ
     for name in ("git", "sh", "cat"):
         (hostile.project / name).write_text(hostile.script.read_text())
         (hostile.project / name).chmod(0o755)
@@ -364,13 +368,13 @@ def test_data_outside_the_roots_are_refused(tmp_path: Path, kind: str) -> None:
     elif kind == "link":
         inner.symlink_to(outside)
     else:
-        hostile.desk.git("init", "-q")
+        hostile.desk.run_git("init", "-q")
         if kind == "common":
             (inner / "commondir").write_text(f"{outside}\n")
         elif kind == "alternates":
             (inner / "objects/info/alternates").write_text(f"{outside}/objects\n")
         elif kind == "include":
-            hostile.desk.git("config", "include.path", str(outside / "config"))
+            hostile.desk.run_git("config", "include.path", str(outside / "config"))
         elif kind == "packed-refs":
             (inner / "packed-refs").symlink_to("/etc/passwd")
         else:
@@ -407,7 +411,7 @@ def test_includes_below_a_root_are_read(tmp_path: Path) -> None:
     hostile.config("include.path", "../shared.gitconfig")
     hostile.desk.write("a.txt", "two\n")
     hostile.desk.ask("git_commit", message="m", paths=["a.txt"])
-    assert hostile.desk.git("log", "-1", "--format=%an").strip() == "Bea"
+    assert hostile.desk.run_git("log", "-1", "--format=%an").strip() == "Bea"
 
 
 def test_a_repository_above_the_root_is_not_found(tmp_path: Path) -> None:
@@ -448,7 +452,7 @@ def test_a_name_may_be_empty(tmp_path: Path) -> None:
     hostile.sweep()
     assert not hostile.marker.exists()
     hostile.desk.write("a.txt", "plain\n")
-    hostile.desk.git("add", "a.txt")
+    hostile.desk.run_git("add", "a.txt")
     assert hostile.marker.exists()  # it would have
 
 
@@ -460,11 +464,11 @@ def test_a_configuration_that_changes_meanwhile(tmp_path: Path) -> None:
 
     async def story() -> None:
         roots = desk.files.roots
-        async with desk.repositories.opened(roots.locate("."), roots) as found:
-            await desk.repositories.check(found, "status")
+        async with desk.git.opened(roots.locate("."), roots) as found:
+            await desk.git.check(found, "status")
             hostile.config("filter.later.clean", str(hostile.script))
             desk.write("a.txt", "another\n")
-            await desk.repositories.check(found, "add", "--", "a.txt")
+            await desk.git.check(found, "add", "--", "a.txt")
 
     asyncio.run(story())
     assert not hostile.marker.exists()

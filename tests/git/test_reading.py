@@ -91,7 +91,7 @@ def test_paths_are_taken_word_for_word(desk: Desk, path: str) -> None:
 def test_status_tells_everything_once(desk: Desk) -> None:
     """Staged, changed, untracked, renamed, deleted; names with spaces and line ends too."""
     desk.write("a.txt", "changed\n")
-    desk.git("mv", "dir/b.txt", "dir/c d\n.txt")
+    desk.run_git("mv", "dir/b.txt", "dir/c d\n.txt")
     desk.write("new/deep/x.txt", "x")
     desk.write("été.txt", "x")
     found = desk.ask("git_status")
@@ -117,9 +117,9 @@ def test_a_long_status_is_cut_and_counted(desk: Desk) -> None:
 def test_a_repository_without_a_commit(tmp_path: Path) -> None:
     """Everything answers before the first commit, too."""
     desk = Desk(tmp_path)
-    desk.git("init", "-q", "--initial-branch=main")
-    desk.git("config", "user.name", "Ann")
-    desk.git("config", "user.email", "ann@example.org")
+    desk.run_git("init", "-q", "--initial-branch=main")
+    desk.run_git("config", "user.name", "Ann")
+    desk.run_git("config", "user.email", "ann@example.org")
     desk.write("a.txt", "one\n")
     found = desk.ask("git_status")
     assert (found.branch, found.head, found.untracked) == ("main", None, ["a.txt"])
@@ -135,7 +135,7 @@ def test_a_long_diff_comes_in_pieces(desk: Desk) -> None:
     """Cut at line ends, with a summary first and cursors that lead through all of it."""
     desk.write("a.txt", "".join(f"line {number} with some text\n" for number in range(2000)))
     desk.write("dir/b.txt", "other\n")
-    whole = desk.git("diff")
+    whole = desk.run_git("diff")
     first = desk.ask("git_diff", max_bytes=5000)
     assert not first.complete
     assert "+2000 -1\ta.txt" in first.stat
@@ -177,8 +177,8 @@ def test_what_is_denied_is_not_shown(desk: Desk) -> None:
     """Neither in differences nor in commits; that something is left out is said."""
     desk.write(".env", "PASSWORD=hunter2\n")
     desk.write("dir/key.pem", "hunter3\n")
-    desk.git("add", "-Af")
-    desk.git("commit", "-qm", "secrets")
+    desk.run_git("add", "-Af")
+    desk.run_git("commit", "-qm", "secrets")
     desk.write(".env", "PASSWORD=hunter4\n")
     desk.write("a.txt", "changed\n")
     shown = desk.ask("git_show")
@@ -199,7 +199,7 @@ def test_log_goes_on_where_it_ended(desk: Desk) -> None:
     """A cursor stays valid while commits are added."""
     for number in range(7):
         desk.write("a.txt", f"{number}\n")
-        desk.git("commit", "-qam", f"commit {number}, with | and \x01")
+        desk.run_git("commit", "-qam", f"commit {number}, with | and \x01")
     seen, cursor = [], None
     while True:
         page = desk.ask("git_log", limit=3, cursor=cursor)
@@ -207,7 +207,7 @@ def test_log_goes_on_where_it_ended(desk: Desk) -> None:
         if page.cursor is None:
             break
         cursor = page.cursor
-        desk.git("commit", "-q", "--allow-empty", "-m", "later")
+        desk.run_git("commit", "-q", "--allow-empty", "-m", "later")
     assert [text.split(",")[0] for text in seen] == [
         *(f"commit {number}" for number in range(6, -1, -1)), "first",
     ]  # fmt: skip
@@ -217,7 +217,7 @@ def test_log_goes_on_where_it_ended(desk: Desk) -> None:
 def test_blame_goes_on_line_by_line(desk: Desk) -> None:
     """Each line with its commit, in pieces."""
     desk.write("a.txt", "".join(f"{number}\n" for number in range(100)))
-    desk.git("commit", "-qam", "many")
+    desk.run_git("commit", "-qam", "many")
     lines, cursor = [], None
     while True:
         page = desk.ask("git_blame", path="a.txt", limit=30, cursor=cursor)
@@ -231,7 +231,7 @@ def test_blame_goes_on_line_by_line(desk: Desk) -> None:
 def test_branches_with_their_upstream(desk: Desk, tmp_path: Path) -> None:
     """Local ones; with `remote` also what is known of others."""
     copy = tmp_path / "copy"
-    desk.git("clone", "-q", str(desk.project), str(copy))
+    desk.run_git("clone", "-q", str(desk.project), str(copy))
     other = Desk(tmp_path, copy=str(copy))
     subprocess.run(["git", "branch", "topic"], cwd=copy, check=True)
     found = other.ask("git_branches").branches
@@ -253,17 +253,17 @@ def test_no_repository_is_said(tmp_path: Path) -> None:
 
 def test_no_git_is_said(desk: Desk, tmp_path: Path) -> None:
     """A machine without git gets a sentence."""
-    desk.repositories._environ = lambda: {"PATH": str(tmp_path), "HOME": "/"}
-    desk.repositories._path = lambda: str(tmp_path)  # type: ignore[method-assign]
+    desk.git._environ = lambda: {"PATH": str(tmp_path), "HOME": "/"}
+    desk.git._path = lambda: str(tmp_path)  # type: ignore[method-assign]
     with pytest.raises(HoldfastError, match="git is not installed"):
         desk.ask("git_status")
 
 
 def test_secrets_of_remotes_are_not_told(desk: Desk) -> None:
     """A password in the address of a remote is hidden where git repeats it."""
-    desk.git("remote", "add", "origin", "https://ann:hunter2@host.invalid/x")
-    desk.git("config", "core.repositoryFormatVersion", "1")
-    desk.git("config", "extensions.partialClone", "origin")
+    desk.run_git("remote", "add", "origin", "https://ann:hunter2@host.invalid/x")
+    desk.run_git("config", "core.repositoryFormatVersion", "1")
+    desk.run_git("config", "extensions.partialClone", "origin")
     error = refused(desk, "git_show", rev="0123456789012345678901234567890123456789")
     assert "hunter2" not in f"{error.message} {error.hint} {error.details}"
 
@@ -275,8 +275,8 @@ def test_names_that_are_no_text_in_a_long_difference(tmp_path: Path) -> None:
     odd = os.fsencode(desk.project) + b"/caf\xe9\n.txt"
     with open(odd, "w") as file:
         file.write("line\n" * 5000)
-    desk.git("add", "--all")
-    desk.git("commit", "--quiet", "--message=odd")
+    desk.run_git("add", "--all")
+    desk.run_git("commit", "--quiet", "--message=odd")
     shown = desk.ask("git_show", rev="HEAD")
     assert shown.cursor is not None
     assert "+5000 -0\tcaf\ufffd\\n.txt\n" in shown.stat

@@ -64,7 +64,7 @@ class Ground:
 
     def _make(self, place: Path, text: str) -> None:
         def git(*words: str) -> None:
-            self.desk.git(*words, cwd=place)
+            self.desk.run_git(*words, cwd=place)
 
         (place / "sub").mkdir(parents=True)
         git("init", "-q", "--initial-branch=main", "--template=")

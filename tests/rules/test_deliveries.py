@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules.alerts import delivery, notices
-from holdfast.rules.alerts.delivery import Memory
+from holdfast.rules.alerts.delivery import TargetProgress
 from holdfast.rules.alerts.notices import Notice
 from holdfast.vocabulary.alerts import Alert, TargetSpec
 
@@ -54,7 +54,7 @@ def test_filters(target: TargetSpec, one: Alert, wanted: bool) -> None:
 def test_a_cooldown_silences_the_same() -> None:
     """The same service and cause is told again only after the cooldown; and so is its end."""
     target, first = TargetSpec(name="t", cooldown=60.0), alert()
-    memory = delivery.after_success(Memory(), first, 5, 100.0)
+    memory = delivery.after_success(TargetProgress(), first, 5, 100.0)
     again = alert(id="alert-9")
     over = msgspec.structs.replace(again, cleared_at=130.0, cleared_because="x")
     assert not delivery.is_told(target, memory, again, 120.0)
@@ -66,24 +66,24 @@ def test_a_cooldown_silences_the_same() -> None:
 def test_the_end_is_told_to_who_heard_the_beginning() -> None:
     """And only if it wants to."""
     over = alert(cleared_at=130.0, cleared_because="x")
-    memory = delivery.after_success(Memory(), alert(), 5, 100.0)
+    memory = delivery.after_success(TargetProgress(), alert(), 5, 100.0)
     assert delivery.is_told(TargetSpec(name="t"), memory, over, 130.0)
     assert not delivery.is_told(TargetSpec(name="t", cleared=False), memory, over, 130.0)
-    assert not delivery.is_told(TargetSpec(name="t"), Memory(), over, 130.0)
+    assert not delivery.is_told(TargetSpec(name="t"), TargetProgress(), over, 130.0)
 
 
 def test_reminders() -> None:
     """An open alert that was told is told again after `repeat`."""
     target = TargetSpec(name="t", repeat=60.0)
-    memory = delivery.after_success(Memory(), alert(), 5, 100.0)
+    memory = delivery.after_success(TargetProgress(), alert(), 5, 100.0)
     assert delivery.reminder_at(target, memory, alert()) == 160.0
-    assert delivery.reminder_at(target, Memory(), alert()) is None
+    assert delivery.reminder_at(target, TargetProgress(), alert()) is None
     assert delivery.reminder_at(TargetSpec(name="t"), memory, alert()) is None
 
 
 def test_failing_for_long_is_reported_once() -> None:
     """After the patience, and not again before it worked."""
-    memory = delivery.after_failure(Memory(), "refused", 100.0)
+    memory = delivery.after_failure(TargetProgress(), "refused", 100.0)
     assert not delivery.is_failing_for_long(memory, 101.0)
     assert delivery.is_failing_for_long(memory, 100.0 + delivery.PATIENCE_SECONDS)
     reported = msgspec.structs.replace(memory, is_reported=True)
@@ -103,7 +103,7 @@ def test_retries_slow_down_and_are_bounded(failures: int, random: float) -> None
 @given(st.lists(st.integers(1, 10**6), unique=True, max_size=50))
 def test_the_place_never_goes_back(seqs: list[int]) -> None:
     """Whatever is told or passed over, the place only grows; memory is bounded."""
-    memory = Memory()
+    memory = TargetProgress()
     for number, seq in enumerate(seqs):
         before = memory.seq
         if number % 2:
@@ -117,7 +117,7 @@ def test_the_place_never_goes_back(seqs: list[int]) -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """Thousands of different alerts do not fill a target's memory."""
-    memory = Memory()
+    memory = TargetProgress()
     for number in range(delivery.MOST_REMEMBERED + 50):
         memory = delivery.after_success(memory, alert(subject=str(number)), number, 1.0)
     assert len(memory.told) == delivery.MOST_REMEMBERED

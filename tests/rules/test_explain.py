@@ -300,7 +300,7 @@ def test_what_repeats_is_told_once() -> None:
     """The same, several times in a row, is one happening with a number."""
     failed = {"kind": Kind.HEALTH_FAILED.value, "data": {"probe": "liveness", "reason": "500"}}
     ready = {"kind": Kind.SERVICE_READY.value, "data": {}}
-    told = [text for _, text in event_sentences.happenings([failed, failed, ready, failed])]
+    told = [text for _, text in event_sentences.sentences_of([failed, failed, ready, failed])]
     check = "a check failed: liveness, 500"
     assert told == [f"{check} (2 times)", "became ready", check]
 
@@ -403,9 +403,9 @@ def test_hints_tell_of_changes() -> None:
 def test_what_happened_is_told_in_words() -> None:
     """Every decisive event has words, with and without its facts."""
     for kind in event_sentences.DECISIVE:
-        assert event_sentences.happening({"kind": kind, "data": {}})
-    assert event_sentences.happening({"kind": Kind.TRANSITION.value, "data": {}}) is None
-    told = event_sentences.happening(
+        assert event_sentences.sentence_of({"kind": kind, "data": {}})
+    assert event_sentences.sentence_of({"kind": Kind.TRANSITION.value, "data": {}}) is None
+    told = event_sentences.sentence_of(
         {"kind": "exit", "data": {"reason": "exit code 3", "seconds": 61.0}}
     )
     assert told == "ended after 1 min 1 s: exit code 3"

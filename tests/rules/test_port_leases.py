@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules import ports as rules
-from holdfast.rules.ports import AUTO, Asked, Holder, Lease, NoneFree, Taken
+from holdfast.rules.ports import AUTO, Holder, Lease, LeaseRequest, NoPortFree, PortUnavailable
 
 SPAN = (8082, 8089)
 
 
-def asked(service: str = "web", state: str = "/one", **ports: int) -> Asked:
-    return Asked(Holder(state, service), f"/project{state}", ports, SPAN, 1.0)
+def asked(service: str = "web", state: str = "/one", **ports: int) -> LeaseRequest:
+    return LeaseRequest(Holder(state, service), f"/project{state}", ports, SPAN, 1.0)
 
 
 def assign(
     leases: list[Lease],
-    wanted: Asked,
+    wanted: LeaseRequest,
     busy: frozenset[int] = frozenset(),
     there: frozenset[str] = frozenset({"/one", "/two"}),
 ) -> tuple[dict[str, int], list[Lease]]:
@@ -43,7 +43,7 @@ def test_no_port_is_leased_twice(
         before = {one.name: one.port for one in leases if one.holder == Holder(state, service)}
         try:
             found, leases = assign(leases, asked(service, state, **ports), busy)
-        except NoneFree:
+        except NoPortFree:
             continue
         assert len({one.port for one in leases}) == len(leases)
         assert not set(found.values()) & busy
@@ -56,11 +56,11 @@ def test_no_port_is_leased_twice(
 def test_a_fixed_port_is_that_port_or_an_error() -> None:
     """Held by a stranger, or leased to a service that runs: told. One that rests gives way."""
     assert assign([], asked(port=3000))[0] == {"port": 3000}
-    with pytest.raises(Taken) as caught:
+    with pytest.raises(PortUnavailable) as caught:
         assign([], asked(port=3000), busy=frozenset({3000}))
     assert caught.value.lease is None
     _, leases = assign([], asked("web", "/two", port=3000))
-    with pytest.raises(Taken) as caught:
+    with pytest.raises(PortUnavailable) as caught:
         assign(leases, asked("db", "/one", port=3000))
     assert caught.value.lease == leases[0]
     assert assign(leases, asked("db", port=3000), there=frozenset({"/one"}))[0] == {"port": 3000}
@@ -72,9 +72,11 @@ def test_when_all_are_leased_the_absent_give_way() -> None:
     """The oldest lease of a Holdfast that does not run; those of one that does are kept."""
     leases: list[Lease] = []
     for number in range(8):
-        wanted = Asked(Holder("/two", f"s{number}"), "/p", {"port": AUTO}, SPAN, 10.0 - number)
+        wanted = LeaseRequest(
+            Holder("/two", f"s{number}"), "/p", {"port": AUTO}, SPAN, 10.0 - number
+        )
         _, leases = assign(leases, wanted)
-    with pytest.raises(NoneFree):
+    with pytest.raises(NoPortFree):
         assign(leases, asked(port=AUTO))
     assert assign(leases, asked(port=AUTO), there=frozenset())[0] == {"port": 8089}
 

@@ -271,7 +271,7 @@ def test_a_link_that_stood_there_for_a_moment(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.write("a.txt", "needle inside\n")
     (tmp_path / "outside").write_text("needle SECRET\n")
-    file, aside, run = desk.project / "a.txt", tmp_path / "aside", desk.finding.run
+    file, aside, run = desk.project / "a.txt", tmp_path / "aside", desk.ripgrep.run
 
     async def swapping(*arguments: Any) -> Any:
         file.rename(aside)
@@ -281,7 +281,7 @@ def test_a_link_that_stood_there_for_a_moment(tmp_path: Path) -> None:
         aside.rename(file)
         return ended
 
-    desk.finding.run = swapping  # type: ignore[method-assign, assignment]
+    desk.ripgrep.run = swapping  # type: ignore[method-assign, assignment]
     assert desk.ask("search", pattern="needle", path="a.txt").hits == []
     for mode in ("files", "count"):
         (tmp_path / "outside").write_text("elsewhere\nelsewhere\n")
@@ -290,7 +290,7 @@ def test_a_link_that_stood_there_for_a_moment(tmp_path: Path) -> None:
         (tmp_path / "outside").write_text("needle\n" * 7)
         counts = desk.ask("search", pattern="needle", path="a.txt", mode=mode).counts
         assert [one.count for one in counts] == ([1] if mode == "count" else [])
-    desk.finding.run = run  # type: ignore[method-assign]
+    desk.ripgrep.run = run  # type: ignore[method-assign]
     assert [hit.text for hit in desk.ask("search", pattern="needle").hits] == ["needle inside"]
 
 
@@ -309,7 +309,7 @@ def test_files_that_were_not_proven_in_time_come_next(
 ) -> None:
     """The next page begins with them: none is left out, none is told twice."""
     monkeypatch.setattr(files, "_AT_ONCE", 3)
-    run, proofs = desk.finding.run, 0
+    run, proofs = desk.ripgrep.run, 0
 
     async def slow(words: Any, folder: str, take: Any) -> Any:
         nonlocal proofs
@@ -324,7 +324,7 @@ def test_files_that_were_not_proven_in_time_come_next(
             take(b"\n".join(b"".join(said).split(b"\n")[:1]) + b"\n")
         return ended._replace(is_timeout=True)
 
-    desk.finding.run = slow  # type: ignore[method-assign]
+    desk.ripgrep.run = slow  # type: ignore[method-assign]
     told: list[str] = []
     cursor = None
     for _ in range(40):

@@ -39,7 +39,7 @@ _NOTICE_OF_AUTH = 10 * 8 + 5
 _log = logger("audit_anchors")
 
 
-class Anchored(msgspec.Struct, frozen=True):
+class AnchoredHead(msgspec.Struct, frozen=True):
     """One head, as it stands in an anchor."""
 
     state: str
@@ -48,7 +48,7 @@ class Anchored(msgspec.Struct, frozen=True):
     time: float
 
 
-class Checked(NamedTuple):
+class AnchorCheck(NamedTuple):
     """What the anchors know of the audit."""
 
     heads: dict[int, str]
@@ -103,7 +103,7 @@ class Anchors:
             except asyncio.TimeoutError:
                 _log.warning("the last head of the audit is not in every anchor yet")
 
-    async def check(self) -> Checked:
+    async def check(self) -> AnchorCheck:
         """What can be read back: the file. The others are named, for a person to look at."""
         spec = self._spec
         heads: dict[int, str] = {}
@@ -119,7 +119,7 @@ class Anchors:
             told.append({"anchor": "syslog", "checked": False, "why": why})
         if spec.url is not None:
             told.append({"anchor": shown_address(spec.url), "checked": False, "why": why})
-        return Checked(heads, told)
+        return AnchorCheck(heads, told)
 
     async def _run(self, spec: AnchorSpec) -> None:
         known, _ = await self.check()
@@ -137,7 +137,7 @@ class Anchors:
 
     async def _write(self, spec: AnchorSpec, tries: int) -> None:
         head = self._head()
-        anchored = Anchored(self._state, head.seq, head.digest, round(time.time(), 3))
+        anchored = AnchoredHead(self._state, head.seq, head.digest, round(time.time(), 3))
         line = msgspec.json.encode(anchored)
         if spec.file is not None:
             await self._try("the file", tries, lambda: asyncio.to_thread(append, spec.file, line))
@@ -188,7 +188,7 @@ def read(path: str, state: str) -> dict[int, str]:
     found: dict[int, str] = {}
     for line in lines[1 if size > MOST_READ else 0 :]:
         try:
-            one = msgspec.json.decode(line, type=Anchored)
+            one = msgspec.json.decode(line, type=AnchoredHead)
         except msgspec.MsgspecError:
             continue
         if one.state == state:

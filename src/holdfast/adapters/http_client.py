@@ -27,7 +27,7 @@ class HttpError(Exception):
     """No answer came; says why, without the address."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What a server answered; `body` is its beginning."""
 
     status: int
@@ -84,7 +84,7 @@ async def request(
     trusts_loopback: bool = False,
     is_checked: bool | None = None,
     only: str | None = None,
-) -> Answer:
+) -> HttpResponse:
     """The answer to one request; raises HttpError if none came in time.
 
     Of no more than `largest_body` bytes: 0 reads none, for a body may be endless. Whether a
@@ -116,7 +116,7 @@ async def _exchange(
     largest_body: int,
     is_checked: bool,
     only: str | None,
-) -> Answer:
+) -> HttpResponse:
     context = None
     if where.is_tls and only is not None:
         context = await asyncio.to_thread(_trusting, only)
@@ -139,7 +139,7 @@ async def _talk(
     headers: Mapping[str, str],
     body: bytes,
     largest_body: int,
-) -> Answer:
+) -> HttpResponse:
     import h11
 
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
@@ -170,7 +170,7 @@ def _headers(
 
 async def _answer(
     h11: Any, connection: Any, reader: asyncio.StreamReader, largest_body: int
-) -> Answer:
+) -> HttpResponse:
     status, body = 0, bytearray()
     headers: tuple[tuple[str, str], ...] = ()
     while True:
@@ -186,13 +186,13 @@ async def _answer(
                 (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers
             )
             if largest_body <= 0:
-                return Answer(status, headers, b"")
+                return HttpResponse(status, headers, b"")
         elif isinstance(event, h11.Data):
             body += event.data
             if len(body) >= largest_body:
-                return Answer(status, headers, bytes(body[:largest_body]))
+                return HttpResponse(status, headers, bytes(body[:largest_body]))
         elif isinstance(event, h11.EndOfMessage):
-            return Answer(status, headers, bytes(body))
+            return HttpResponse(status, headers, bytes(body))
         elif isinstance(event, h11.ConnectionClosed):
             raise EOFError("closed the connection without an answer")
 

@@ -23,7 +23,7 @@ from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.app.followed import Followed
 from holdfast.app.registry import Handler, handler_for
 from holdfast.app.streams import LiveStreams
-from holdfast.engine.metrics.counters import Tallies
+from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.rules.authority.permissions import Verdict, permit
 from holdfast.rules.authority.policies import next_turn
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
@@ -48,7 +48,7 @@ class Application:
         self._confirmations = Confirmations(
             context, auditor, self.who.is_still, approved, self._refuse, self._handle
         )
-        self.tallies = Tallies()
+        self.tallies = SupervisorCounters()
         self.streams = LiveStreams(self._why_lost, self._next_turn)
 
     def dispatch(self, actor: Actor, command: Command, key: object = None) -> Answer:

@@ -20,8 +20,8 @@ from holdfast.adapters.store.state_store import StateStore
 from holdfast.adapters.tokens import Tokens
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.idempotency import Repeats
-from holdfast.engine.admission.host_capacity import HostRoom
-from holdfast.engine.alerts.alerting import Trouble
+from holdfast.engine.admission.host_capacity import HostCapacity
+from holdfast.engine.alerts.alerting import Alerting
 from holdfast.engine.authority.authority import Authority
 from holdfast.engine.caller import CallersEnvironment
 from holdfast.engine.event_bus import EventBus
@@ -30,8 +30,8 @@ from holdfast.engine.health.monitor import HealthMonitor
 from holdfast.engine.instances.rolling import Rolling
 from holdfast.engine.instances.scaling import Scaling
 from holdfast.engine.metrics.monitor import ResourceMonitor
-from holdfast.engine.output.log_sizes import RecordedBytes
-from holdfast.engine.output.subscriptions import Watches
+from holdfast.engine.output.log_sizes import LogSizes
+from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.roster import Roster
 from holdfast.engine.schedules import Schedules
 from holdfast.engine.secrets import Hiding
@@ -47,9 +47,9 @@ from holdfast.vocabulary.specs.services import Configuration, HttpSpec
 if TYPE_CHECKING:
     from holdfast.adapters.files.files import Files
     from holdfast.engine.git.checkpoints import Checkpoints
-    from holdfast.engine.git.git import Repositories
-    from holdfast.engine.git.status_cache import KnownStatus
-    from holdfast.engine.search import Searches
+    from holdfast.engine.git.git import Git
+    from holdfast.engine.git.status_cache import StatusCache
+    from holdfast.engine.search import Ripgrep
 
 MOST_SEARCHES = 16
 T = TypeVar("T")
@@ -62,21 +62,21 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     store: StateStore
     link: KeeperLink
     bus: EventBus
-    watches: Watches
+    subscriptions: OutputSubscriptions
     survivors: Survivors
-    recorded: RecordedBytes
+    log_sizes: LogSizes
     shutdown: Shutdown
     tasks: Tasks
     health: HealthMonitor
     resources: ResourceMonitor
-    room: HostRoom
+    host_capacity: HostCapacity
     settings: CurrentSettings
     hiding: Hiding
     scaling: Scaling
     rolling: Rolling
     schedules: Schedules
     workflows: Workflows
-    trouble: Trouble
+    alerting: Alerting
     tokens: Tokens
     sessions: Sessions
     repeats: Repeats
@@ -105,29 +105,29 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     )
 
     @cached_property
-    def repositories(self) -> Repositories:
-        from holdfast.engine.git.git import Repositories
+    def git(self) -> Git:
+        from holdfast.engine.git.git import Git
 
         spec = lambda: self.settings.now.git  # noqa: E731
-        return Repositories(self.tasks, self.in_thread, CallersEnvironment(self.link), spec)
+        return Git(self.tasks, self.in_thread, CallersEnvironment(self.link), spec)
 
     @cached_property
-    def known_status(self) -> KnownStatus:
-        from holdfast.engine.git.status_cache import KnownStatus
+    def git_status(self) -> StatusCache:
+        from holdfast.engine.git.status_cache import StatusCache
 
-        return KnownStatus(self.repositories, self.in_thread)
+        return StatusCache(self.git, self.in_thread)
 
     @cached_property
-    def finding(self) -> Searches:
-        from holdfast.engine.search import Searches
+    def ripgrep(self) -> Ripgrep:
+        from holdfast.engine.search import Ripgrep
 
-        return Searches(self.tasks, self.in_thread, CallersEnvironment(self.link))
+        return Ripgrep(self.tasks, self.in_thread, CallersEnvironment(self.link))
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
         from holdfast.engine.git.checkpoints import Checkpoints
 
-        return Checkpoints(self.repositories, self.in_thread, self.state, lambda: self.files.roots)
+        return Checkpoints(self.git, self.in_thread, self.state, lambda: self.files.roots)
 
     @cached_property
     def files(self) -> Files:
@@ -181,7 +181,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if "known_status" in self.__dict__:
-            self.known_status.close()
+        if "git_status" in self.__dict__:
+            self.git_status.close()
         if "files" in self.__dict__:
             self.files.close()

@@ -19,7 +19,7 @@ from holdfast.vocabulary.specs.services import DoorSpec, Settings
 
 if TYPE_CHECKING:
     from holdfast.doors.tcp import TcpDoor
-    from holdfast.engine.gate.port_conflicts import TakenPorts
+    from holdfast.engine.gate.port_conflicts import PortConflicts
 
 _log = logger("doors")
 
@@ -34,7 +34,7 @@ class NetworkDoors:
         announce: Callable[..., None],
         addresses: dict[str, str],
         notes: dict[str, str],
-        taken: Callable[[], TakenPorts],
+        taken: Callable[[], PortConflicts],
     ) -> None:
         self._application = application
         self._tcp: TcpDoor | None = None

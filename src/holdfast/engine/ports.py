@@ -21,7 +21,7 @@ from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.engine.runner.environment import Admission, Keeper
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules import ports as rules
-from holdfast.rules.ports import NoneFree, Taken
+from holdfast.rules.ports import NoPortFree, PortUnavailable
 from holdfast.vocabulary.specs.services import Settings
 
 STAGE = "port"
@@ -112,9 +112,9 @@ class PortLeases(RunObserver):
         def lease() -> dict[str, int] | str:
             try:
                 return self.registry.lease(service.name, wanted, self._span)
-            except Taken as taken:
+            except PortUnavailable as taken:
                 return self._why(taken)
-            except NoneFree:
+            except NoPortFree:
                 return f"no port from {self._span[0]} to {self._span[1]} is free"
 
         def then(found: Any) -> None:
@@ -131,7 +131,7 @@ class PortLeases(RunObserver):
 
         self._in_thread(lease, then)
 
-    def _why(self, taken: Taken) -> str:
+    def _why(self, taken: PortUnavailable) -> str:
         if taken.lease is not None:
             whose = f"{taken.lease.service} of {taken.lease.project}"
             return f"port {taken.port} is leased to {whose}"

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.store.state_tables import Loaded, OpenRun, ServiceRecord
+from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredState
 from holdfast.engine.runner import exits, overlap
 from holdfast.engine.runner.declaration import Declaration, Kept
 from holdfast.engine.runner.environment import Environment
@@ -189,7 +189,7 @@ class Roster:
 
     # The supervisor's own restart
 
-    def restore(self, facts: dict[str, Any], kept: dict[str, str], loaded: Loaded) -> None:
+    def restore(self, facts: dict[str, Any], kept: dict[str, str], loaded: StoredState) -> None:
         """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
         self.records = dict(loaded.services)
         self._account_for_unseen(facts.get("ended_unseen") or [], loaded)
@@ -347,7 +347,7 @@ class Roster:
         self.runners[runner.name] = runner
         return runner
 
-    def _account_for_unseen(self, begun: list[dict[str, Any]], loaded: Loaded) -> None:
+    def _account_for_unseen(self, begun: list[dict[str, Any]], loaded: StoredState) -> None:
         """Runs that began and ended while their keeper died, before anybody was told of them: each
         is a run of the history with a number of its own. Of those that the database has as open,
         survivors are looked for."""

@@ -18,7 +18,7 @@ SECONDS = 25.0
 _UNREADABLE = re.compile(r"\(os error \d+\)\s*$|^rg: WARNING|binary file matches|stopped searching")
 
 
-class Ended(NamedTuple):
+class SearchEnd(NamedTuple):
     """How a search ended."""
 
     is_timeout: bool
@@ -34,7 +34,7 @@ class Ended(NamedTuple):
         return found
 
 
-class Searches:
+class Ripgrep:
     """Runs ripgrep."""
 
     def __init__(
@@ -48,7 +48,9 @@ class Searches:
         self._environ = environ
         self._program: str | None = None
 
-    async def run(self, words: Sequence[str], folder: str, take: Callable[[bytes], bool]) -> Ended:
+    async def run(
+        self, words: Sequence[str], folder: str, take: Callable[[bytes], bool]
+    ) -> SearchEnd:
         """One search; `take` is given what it says, and says whether that is enough."""
         found = self._program or await self._find()
         is_enough = False
@@ -67,7 +69,7 @@ class Searches:
         unreadable = sum(1 for line in said if _UNREADABLE.search(line))
         if result.code == 2 and not is_enough and len(said) > unreadable:
             raise _wrong([line for line in said if not _UNREADABLE.search(line)])
-        return Ended(result.is_timeout, unreadable)
+        return SearchEnd(result.is_timeout, unreadable)
 
     async def _find(self) -> str:
         path = self._environ().get("PATH") or os.defpath

@@ -22,7 +22,7 @@ CPU_LOOKS = 3
 """Looks in a row beyond `cpu_limit` that count: one peak does not."""
 
 
-class Measured(msgspec.Struct, frozen=True):
+class HostLoad(msgspec.Struct, frozen=True):
     """The host, smoothed. None: not known yet."""
 
     processes: int
@@ -38,7 +38,7 @@ def smooth(before: float | None, value: float, seconds: float) -> float:
     return before + (value - before) * weight
 
 
-def obstacle(limits: HostLimits, measured: Measured) -> str | None:
+def obstacle(limits: HostLimits, measured: HostLoad) -> str | None:
     """Why nothing may be started now, in words; None: it may."""
     if limits.max_processes is not None and measured.processes >= limits.max_processes:
         live = measured.processes
@@ -55,7 +55,7 @@ def obstacle(limits: HostLimits, measured: Measured) -> str | None:
     return None
 
 
-class Use(msgspec.Struct, frozen=True):
+class ResourceUse(msgspec.Struct, frozen=True):
     """What a run uses."""
 
     memory: int
@@ -73,7 +73,7 @@ class Breach(NamedTuple):
     """kill, warn, restart or stop"""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LimitState(msgspec.Struct, frozen=True):
     """What is remembered of a run between two looks."""
 
     reached: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    standing: Standing
+    standing: LimitState
     breaches: tuple[Breach, ...]
     """Limits reached since the last look."""
     cleared: tuple[str, ...]
@@ -89,7 +89,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(
-    spec: ServiceSpec, before: Standing, use: Use, enforced: frozenset[str] = frozenset()
+    spec: ServiceSpec, before: LimitState, use: ResourceUse, enforced: frozenset[str] = frozenset()
 ) -> Verdict:
     """What follows from a look; the kernel holds the run to the limits that are `enforced`."""
     cpu_looks = before.cpu_looks + 1 if _is_beyond(use.cpu, spec.cpu_limit) else 0
@@ -105,7 +105,7 @@ def judge(
         elif breach.limit in reached and value <= most * CLEAR_BELOW:
             reached.discard(breach.limit)
             cleared.append(breach.limit)
-    return Verdict(Standing(frozenset(reached), cpu_looks), tuple(breaches), tuple(cleared))
+    return Verdict(LimitState(frozenset(reached), cpu_looks), tuple(breaches), tuple(cleared))
 
 
 def has_limits(spec: ServiceSpec) -> bool:
@@ -118,7 +118,9 @@ def timeout_reason(seconds: float) -> str:
     return f"took longer than its timeout of {format_duration(seconds)}"
 
 
-def _checks(spec: ServiceSpec, use: Use, cpu_looks: int) -> list[tuple[Breach, float, float]]:
+def _checks(
+    spec: ServiceSpec, use: ResourceUse, cpu_looks: int
+) -> list[tuple[Breach, float, float]]:
     checks: list[tuple[Breach, float, float]] = []
     if (memory := spec.memory_limit) is not None:
         reason = (

@@ -44,7 +44,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return Holder(self.state, self.service)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class LeaseRequest(msgspec.Struct, frozen=True):
     holder: Holder
     project: str
     ports: Mapping[str, int]
@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True):
     now: float
 
 
-class Taken(Exception):
+class PortUnavailable(Exception):
     """A port cannot be had: somebody listens there, or it is leased to somebody else."""
 
     def __init__(self, port: int, lease: Lease | None = None) -> None:
@@ -61,13 +61,13 @@ class Taken(Exception):
         self.lease = lease
 
 
-class NoneFree(Exception):
+class NoPortFree(Exception):
     """Every port of the range is taken."""
 
 
 def assign(
     leases: Iterable[Lease],
-    asked: Asked,
+    asked: LeaseRequest,
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
 ) -> tuple[dict[str, int], list[Lease]]:
@@ -105,9 +105,9 @@ def _fixed(
 ) -> int:
     lease = known.get(port)
     if lease is not None and lease.is_active and is_there(lease.state):
-        raise Taken(port, lease)
+        raise PortUnavailable(port, lease)
     if not is_free(port):
-        raise Taken(port)
+        raise PortUnavailable(port)
     return port
 
 
@@ -115,7 +115,7 @@ def _any(
     name: str,
     own: Mapping[str, Lease],
     known: Mapping[int, Lease],
-    asked: Asked,
+    asked: LeaseRequest,
     is_free: Callable[[int], bool],
     is_there: Callable[[str], bool],
 ) -> int:
@@ -134,7 +134,7 @@ def _any(
         is_given_up = lease.holder != asked.holder and not is_there(lease.state)
         if is_given_up and low <= lease.port <= high and is_free(lease.port):
             return lease.port
-    raise NoneFree
+    raise NoPortFree
 
 
 def without(leases: Iterable[Lease], holder: Holder) -> list[Lease]:

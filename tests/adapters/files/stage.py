@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.adapters.files.beneath import Opener, best, by_steps
-from holdfast.adapters.files.changer import About
+from holdfast.adapters.files.changer import Origin
 from holdfast.adapters.files.files import Files
 from holdfast.vocabulary.commands.files import (
     ApplyPatch,
@@ -56,7 +56,7 @@ class Stage:
         self.files = Files(
             str(self.state), str(self.tree), lambda: self.spec, lambda: never, opener
         )
-        self.about = About("test", "somebody")
+        self.about = Origin("test", "somebody")
 
     def put(self, path: str, data: bytes | str) -> Path:
         place = self.tree / path
@@ -70,7 +70,7 @@ class Stage:
         return self.files.read_at_once(command) or self.files.read(command)
 
     def look(self, path: str = "", **more: Any) -> FileListing:
-        return self.files.look(ListFiles(path=path, **more))
+        return self.files.list_files(ListFiles(path=path, **more))
 
     def write(self, path: str, content: str, **more: Any) -> FileWritten:
         return self.files.write(WriteFile(path=path, content=content, **more), self.about)
@@ -86,7 +86,7 @@ class Stage:
         return self.files.undo(UndoFiles(**more), self.about._replace(command="undo"))
 
     def changes(self, **more: Any) -> ChangesResult:
-        return self.files.tell_changes(FileChanges(**more))
+        return self.files.list_changes(FileChanges(**more))
 
     def names(self) -> set[str]:
         """Everything that is in the tree."""

@@ -249,15 +249,17 @@ def _names(folder: str) -> list[str]:
 
 
 def _write(path: str, data: bytes) -> None:
-    beside = f"{path}.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    read_in_thread = f"{path}.new"
+    descriptor = os.open(
+        read_in_thread, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+    )
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(beside, path)
+    os.rename(read_in_thread, path)
 
 
 def _sync_folder(path: str) -> None:

@@ -21,9 +21,9 @@ from holdfast.adapters.files import replacement
 from holdfast.adapters.files.beneath import FOLDER, Opener
 from holdfast.adapters.files.change_store import ChangeStore, Entry, Record, State
 from holdfast.adapters.files.reading import WHOLE
-from holdfast.adapters.files.replacement import Seen
+from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.files.roots import Roots
-from holdfast.adapters.files.undo import UnderWay, roll_back
+from holdfast.adapters.files.undo import StepProgress, roll_back
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located
 from holdfast.vocabulary.errors import Conflict, Failed, Refused
@@ -33,7 +33,7 @@ MOST_FOLDERS = 500
 _log = logger("files")
 
 
-class About(NamedTuple):
+class Origin(NamedTuple):
     """On whose behalf."""
 
     command: str
@@ -42,11 +42,11 @@ class About(NamedTuple):
     undoes: str | None = None
 
 
-class Wanted(NamedTuple):
+class WantedFile(NamedTuple):
     """What one file is to be."""
 
     located: Located
-    seen: Seen | None
+    seen: FileSnapshot | None
     """What it was when this was decided; nothing: there was none."""
     data: bytes | None
     """Nothing: it is deleted."""
@@ -55,10 +55,10 @@ class Wanted(NamedTuple):
     executable: bool | None = None
 
 
-class Step:
+class ChangeStep:
     """One file of a change under way."""
 
-    def __init__(self, wanted: Wanted, entry: Entry) -> None:
+    def __init__(self, wanted: WantedFile, entry: Entry) -> None:
         self.wanted = wanted
         self.entry = entry
         self.folder = -1
@@ -76,7 +76,7 @@ class Changer:
     def __init__(self, store: ChangeStore) -> None:
         self._store = store
 
-    def see(self, roots: Roots, located: Located) -> Seen | None:
+    def see(self, roots: Roots, located: Located) -> FileSnapshot | None:
         """The file to be changed; nothing if there is none."""
         with roots.opened_root(located.root) as root, roots.explained(located):
             try:
@@ -88,7 +88,7 @@ class Changer:
             finally:
                 os.close(folder)
 
-    def carry_out(self, roots: Roots, wanted: Sequence[Wanted], about: About) -> Record:
+    def carry_out(self, roots: Roots, wanted: Sequence[WantedFile], about: Origin) -> Record:
         """Raises, with nothing changed, if any part of it cannot be done."""
         change = self._store.new_id()
         steps = [self._step(roots, one, change, n) for n, one in enumerate(wanted)]
@@ -114,7 +114,7 @@ class Changer:
                 raise
         return record
 
-    def _step(self, roots: Roots, wanted: Wanted, change: str, number: int) -> Step:
+    def _step(self, roots: Roots, wanted: WantedFile, change: str, number: int) -> ChangeStep:
         located = wanted.located
         roots.admit_change(located)
         if wanted.data is not None and len(wanted.data) > WHOLE:
@@ -130,7 +130,7 @@ class Changer:
             temporary=f".holdfast.tmp.{digits}{number:04}",
             made=0 if before is not None or wanted.data is None else self._missing(roots, located),
         )
-        return Step(wanted, entry)
+        return ChangeStep(wanted, entry)
 
     def _missing(self, roots: Roots, located: Located) -> int:
         """How many folders on the way are not there yet."""
@@ -143,7 +143,7 @@ class Changer:
                 return count
         return 0
 
-    def _replace(self, roots: Roots, steps: list[Step], opened: ExitStack) -> None:
+    def _replace(self, roots: Roots, steps: list[ChangeStep], opened: ExitStack) -> None:
         folders: dict[tuple[str, ...], int] = {}
         for step in steps:
             located, wanted = step.wanted.located, step.wanted
@@ -175,7 +175,7 @@ class Changer:
         for folder in folders.values():
             replacement.sync(folder)
 
-    def _put(self, roots: Roots, step: Step) -> None:
+    def _put(self, roots: Roots, step: ChangeStep) -> None:
         step.is_touched = True
         if step.wanted.data is None:
             os.unlink(step.name, dir_fd=step.folder)
@@ -200,9 +200,9 @@ class Changer:
         return roots.opener(root, parts, FOLDER)
 
     def _take_back(
-        self, record: Record, error: BaseException, opener: Opener, steps: list[Step]
+        self, record: Record, error: BaseException, opener: Opener, steps: list[ChangeStep]
     ) -> None:
-        under_way = [UnderWay(step.folder, step.is_touched) for step in steps]
+        under_way = [StepProgress(step.folder, step.is_touched) for step in steps]
         left = roll_back(record, self._store, opener, under_way)
         if not left:
             self._store.abandon(record)
@@ -215,7 +215,7 @@ class Changer:
         ) from error
 
 
-def _after(wanted: Wanted, before: State | None) -> State:
+def _after(wanted: WantedFile, before: State | None) -> State:
     assert wanted.data is not None
     like = wanted.like or before
     hashed = hashlib.sha256(wanted.data).hexdigest()
@@ -227,7 +227,7 @@ def _after(wanted: Wanted, before: State | None) -> State:
     return State(hashed, len(wanted.data), mode, like.uid, like.gid)
 
 
-def _dressed(wanted: Wanted) -> State | None:
+def _dressed(wanted: WantedFile) -> State | None:
     """Whose mode and owner a file gets."""
     return wanted.like or (None if wanted.seen is None else wanted.seen.state)
 

@@ -19,12 +19,12 @@ from holdfast.adapters.files import reading
 from holdfast.adapters.files import undo as changes
 from holdfast.adapters.files.beneath import Opener, best
 from holdfast.adapters.files.change_store import ChangeStore, Entry, Record
-from holdfast.adapters.files.changer import About, Changer, Wanted
-from holdfast.adapters.files.listing import Lister, Look
-from holdfast.adapters.files.page_cache import InMemory
-from holdfast.adapters.files.patch_plan import Planner
+from holdfast.adapters.files.changer import Changer, Origin, WantedFile
+from holdfast.adapters.files.listing import Lister, ListingQuery
+from holdfast.adapters.files.page_cache import PageCacheReader
+from holdfast.adapters.files.patch_plan import PatchPlanner
 from holdfast.adapters.files.reading import etag_of
-from holdfast.adapters.files.replacement import Seen
+from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.files.roots import CurrentRoots, Never, Roots
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located, locate
@@ -78,7 +78,7 @@ class Files:
         self._store = ChangeStore(os.path.join(state, "files"))
         self._changer = Changer(self._store)
         self._denial: Callable[[Located], str | None] | None = None
-        self._in_memory = InMemory(self._opener)
+        self._in_memory = PageCacheReader(self._opener)
         self._readers = ThreadPoolExecutor(READERS, "files")
         self._writer = ThreadPoolExecutor(1, "file-changes")
         self._waiting = 0
@@ -105,19 +105,19 @@ class Files:
 
     async def settle(self) -> list[Record]:
         """Take back what a supervisor that died had begun; whoever reads waits for it."""
-        self._settling = asyncio.ensure_future(self.in_order(self.recover))
+        self._settling = asyncio.ensure_future(self.write_in_turn(self.recover))
         try:
             return await self._settling
         finally:
             self._settling = None
 
-    async def beside(self, call: Callable[..., T], *arguments: Any) -> T:
+    async def read_in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Do something that changes nothing, beside other such things."""
         if self._settling is not None:
             await asyncio.wait([self._settling])
         return await self._in(self._readers, call, *arguments)
 
-    async def in_order(self, call: Callable[..., T], *arguments: Any) -> T:
+    async def write_in_turn(self, call: Callable[..., T], *arguments: Any) -> T:
         """Do something that changes files, after what was asked before it."""
         return await self._in(self._writer, call, *arguments)
 
@@ -159,7 +159,7 @@ class Files:
         part = reading.read(-1, facts, _wanted(command), data)
         return _content_of(roots, located, part, facts)
 
-    def look(self, command: ListFiles) -> FileListing:
+    def list_files(self, command: ListFiles) -> FileListing:
         roots = self.roots
         folder = roots.locate(command.path, command.root)
         after = None
@@ -168,7 +168,7 @@ class Files:
             after = place.parts[len(folder.parts) :]
             if place.root != folder.root or place.parts[: len(folder.parts)] != folder.parts:
                 raise UsageError("this cursor is of another folder")
-        look = Look(command.depth, command.hidden, command.ignored, command.limit, after)
+        look = ListingQuery(command.depth, command.hidden, command.ignored, command.limit, after)
         listed = Lister(roots, folder, look).look()
         cursor = None
         if listed.last is not None:
@@ -182,7 +182,7 @@ class Files:
             cursor=cursor,
         )
 
-    def write(self, command: WriteFile, about: About) -> FileWritten:
+    def write(self, command: WriteFile, about: Origin) -> FileWritten:
         roots = self.roots
         located = self._to_change(roots, command.path, command.root)
         seen = self._changer.see(roots, located)
@@ -196,7 +196,7 @@ class Files:
         if is_same:
             outcome = "unchanged"
         elif not command.dry_run:
-            change = self._carry_out(roots, [Wanted(located, seen, data)], about).id
+            change = self._carry_out(roots, [WantedFile(located, seen, data)], about).id
         return FileWritten(
             path=roots.told(located),
             outcome=outcome,
@@ -209,7 +209,9 @@ class Files:
             dry_run=command.dry_run,
         )
 
-    def _content(self, command: WriteFile, seen: Seen | None) -> tuple[bytes, encoding.Form | None]:
+    def _content(
+        self, command: WriteFile, seen: FileSnapshot | None
+    ) -> tuple[bytes, encoding.Form | None]:
         if command.encoding == "base64":
             try:
                 return base64.b64decode(command.content, validate=True), None
@@ -226,7 +228,7 @@ class Files:
             text = text.removeprefix("\ufeff")
         return encoding.encode(text, form), form._replace(ending=encoding.ending_of(text))
 
-    def edit(self, command: EditFile, about: About) -> FileEdited:
+    def edit(self, command: EditFile, about: Origin) -> FileEdited:
         roots = self.roots
         located = self._to_change(roots, command.path, command.root)
         seen = self._existing(roots, located)
@@ -239,7 +241,7 @@ class Files:
         data = encoding.encode(edited.text, form)
         change = None
         if not command.dry_run:
-            change = self._carry_out(roots, [Wanted(located, seen, data)], about).id
+            change = self._carry_out(roots, [WantedFile(located, seen, data)], about).id
         path = roots.told(located)
         return FileEdited(
             path=path,
@@ -252,15 +254,15 @@ class Files:
             dry_run=command.dry_run,
         )
 
-    def patch(self, command: ApplyPatch, about: About) -> PatchResult:
+    def patch(self, command: ApplyPatch, about: Origin) -> PatchResult:
         roots = self.roots
-        planned = Planner(roots, self._changer, command.root).plan(command.patch)
+        planned = PatchPlanner(roots, self._changer, command.root).plan(command.patch)
         change = None
         if not command.dry_run:
             change = self._carry_out(roots, planned.wanted, about).id
         return PatchResult(files=planned.files, change=change, dry_run=command.dry_run)
 
-    def undo(self, command: UndoFiles, about: About) -> UndoResult:
+    def undo(self, command: UndoFiles, about: Origin) -> UndoResult:
         roots = self.roots
         located = None
         if command.path is not None:
@@ -313,7 +315,7 @@ class Files:
             raise NotFound(f"{change} did not change that file")
         return record, entries
 
-    def _undone(self, roots: Roots, entry: Entry, *, is_forced: bool) -> Wanted | None:
+    def _undone(self, roots: Roots, entry: Entry, *, is_forced: bool) -> WantedFile | None:
         kept = changes.located_of(entry)
         root = next((root for root in roots.roots if root.path == entry.folder), None)
         if root is None:
@@ -330,13 +332,13 @@ class Files:
                 {"path": roots.told(located)},
             )
         if entry.before is None:
-            return Wanted(located, seen, None)
+            return WantedFile(located, seen, None)
         data = self._store.get(entry.before.hash)
         if data is None:
             raise NotFound(f'what "{roots.shown(located)}" was before is not kept any more')
-        return Wanted(located, seen, data, like=entry.before)
+        return WantedFile(located, seen, data, like=entry.before)
 
-    def tell_changes(self, command: FileChanges) -> ChangesResult:
+    def list_changes(self, command: FileChanges) -> ChangesResult:
         roots = self.roots
         located = None
         if command.path is not None:
@@ -354,7 +356,7 @@ class Files:
     def _told_entry(self, roots: Roots, entry: Entry) -> str:
         return roots.told(changes.located_of(entry))
 
-    def _carry_out(self, roots: Roots, wanted: list[Wanted], about: About) -> Record:
+    def _carry_out(self, roots: Roots, wanted: list[WantedFile], about: Origin) -> Record:
         record = self._changer.carry_out(roots, wanted, about)
         try:
             with self._store.locked():
@@ -368,7 +370,7 @@ class Files:
         roots.admit_change(located)
         return located
 
-    def _existing(self, roots: Roots, located: Located) -> Seen:
+    def _existing(self, roots: Roots, located: Located) -> FileSnapshot:
         seen = self._changer.see(roots, located)
         if seen is None:
             raise roots.error_of(FileNotFoundError(2, "No such file"), located)
@@ -378,7 +380,7 @@ class Files:
         self,
         roots: Roots,
         located: Located,
-        seen: Seen | None,
+        seen: FileSnapshot | None,
         etag: str | None,
         *,
         is_needed: bool,
@@ -399,8 +401,8 @@ class Files:
         raise Conflict(f'"{roots.shown(located)}" {is_gone}', "read it again", about)
 
 
-def _wanted(command: ReadFile) -> reading.Wanted:
-    return reading.Wanted(
+def _wanted(command: ReadFile) -> reading.WantedPart:
+    return reading.WantedPart(
         command.offset,
         command.limit,
         command.tail,

@@ -23,7 +23,7 @@ _Rules = tuple[tuple[int, tuple[ignore_files.Pattern, ...]], ...]
 """Patterns that count here, nearest last, each with the depth of the folder of its file."""
 
 
-class Look(NamedTuple):
+class ListingQuery(NamedTuple):
     """What is asked for."""
 
     depth: int = 1
@@ -34,7 +34,7 @@ class Look(NamedTuple):
     """Names below the folder: go on behind this."""
 
 
-class Listed(NamedTuple):
+class Listing(NamedTuple):
     """What was found."""
 
     entries: list[FileEntry]
@@ -46,7 +46,7 @@ class Listed(NamedTuple):
 class Lister:
     """One listing."""
 
-    def __init__(self, roots: Roots, folder: Located, look: Look) -> None:
+    def __init__(self, roots: Roots, folder: Located, look: ListingQuery) -> None:
         if look.depth < 1 or look.limit < 1:
             raise UsageError("depth and limit are at least 1")
         self._roots = roots
@@ -60,7 +60,7 @@ class Lister:
         self._last: tuple[str, ...] = ()
         """The names of what was looked at last."""
 
-    def look(self) -> Listed:
+    def look(self) -> Listing:
         entries: list[FileEntry] = []
         roots, folder = self._roots, self._folder
         with roots.opened_root(folder.root) as root, roots.explained(folder):
@@ -71,7 +71,7 @@ class Lister:
                 if len(entries) == self._look.limit:
                     self._is_cut = True
                     break
-        return Listed(entries, self._ignored, self._last if self._is_cut else None)
+        return Listing(entries, self._ignored, self._last if self._is_cut else None)
 
     def _rules_above(self, root: int) -> _Rules:
         rules: _Rules = ()

@@ -18,7 +18,7 @@ _MOST_DEVICES = 100
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-class InMemory:
+class PageCacheReader:
     """Reads at once, or not at all."""
 
     def __init__(self, opener: Opener) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast.adapters.files.changer import Changer, Wanted
+from holdfast.adapters.files.changer import Changer, WantedFile
 from holdfast.adapters.files.reading import etag_of
-from holdfast.adapters.files.replacement import Seen
+from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.files.roots import Roots
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.rules.files import Located, locate
@@ -20,10 +20,10 @@ MOST_BYTES = 128 * 1024 * 1024
 """What all files of a patch may hold together: it is in memory until all are replaced."""
 
 
-class Planned(NamedTuple):
+class PatchPlan(NamedTuple):
     """What is to be done, and what will be told of it."""
 
-    wanted: list[Wanted]
+    wanted: list[WantedFile]
     files: list[PatchedFile]
 
 
@@ -35,7 +35,7 @@ class _Reject(Exception):
         self.more = more
 
 
-class Planner:
+class PatchPlanner:
     """One patch."""
 
     def __init__(self, roots: Roots, changer: Changer, root: str | None) -> None:
@@ -45,9 +45,9 @@ class Planner:
         self._used: set[str] = set()
         self._effort = patching.Effort()
 
-    def plan(self, patch: str) -> Planned:
+    def plan(self, patch: str) -> PatchPlan:
         """Raises Conflict with all reasons if any part does not fit."""
-        planned = Planned([], [])
+        planned = PatchPlan([], [])
         rejects: list[dict[str, Any]] = []
         size = 0
         for one in parse(patch):
@@ -79,7 +79,7 @@ class Planner:
             )
         return planned
 
-    def _file(self, one: FilePatch) -> tuple[list[Wanted], PatchedFile]:
+    def _file(self, one: FilePatch) -> tuple[list[WantedFile], PatchedFile]:
         if one.old is None:
             return self._created(one)
         source, seen = self._existing(one.old)
@@ -91,12 +91,12 @@ class Planner:
         data, offset = self._patched(one, seen.data)
         facts: dict[str, Any] = {**_counts(one), "offset": offset, **_sizes(data, seen)}
         if target is source:
-            wanted = [Wanted(source, seen, data, executable=one.executable)]
+            wanted = [WantedFile(source, seen, data, executable=one.executable)]
             return wanted, PatchedFile(path=self._roots.told(source), outcome="changed", **facts)
         if self._changer.see(self._roots, target) is not None:
             raise _Reject("there is a file of this name already")
-        made = Wanted(target, None, data, like=seen.state, executable=one.executable)
-        wanted = [made] if one.is_copy else [Wanted(source, seen, None), made]
+        made = WantedFile(target, None, data, like=seen.state, executable=one.executable)
+        wanted = [made] if one.is_copy else [WantedFile(source, seen, None), made]
         told = PatchedFile(
             path=self._roots.told(target),
             outcome="copied" if one.is_copy else "renamed",
@@ -105,7 +105,7 @@ class Planner:
         )
         return wanted, told
 
-    def _created(self, one: FilePatch) -> tuple[list[Wanted], PatchedFile]:
+    def _created(self, one: FilePatch) -> tuple[list[WantedFile], PatchedFile]:
         assert one.new is not None
         target = self._claimed(one.new)
         if self._changer.see(self._roots, target) is not None:
@@ -114,11 +114,11 @@ class Planner:
         told = PatchedFile(
             path=self._roots.told(target), outcome="created", **_counts(one), **_sizes(data, None)
         )
-        return [Wanted(target, None, data, executable=one.executable or None)], told
+        return [WantedFile(target, None, data, executable=one.executable or None)], told
 
     def _deleted(
-        self, one: FilePatch, source: Located, seen: Seen
-    ) -> tuple[list[Wanted], PatchedFile]:
+        self, one: FilePatch, source: Located, seen: FileSnapshot
+    ) -> tuple[list[WantedFile], PatchedFile]:
         data, _ = self._patched(one, seen.data)
         if encoding.decode(data)[0]:
             raise _Reject("it is to be deleted, but has more lines than the patch removes")
@@ -128,9 +128,9 @@ class Planner:
             **_counts(one),
             etag_before=etag_of(seen.data),
         )
-        return [Wanted(source, seen, None)], told
+        return [WantedFile(source, seen, None)], told
 
-    def _existing(self, path: str) -> tuple[Located, Seen]:
+    def _existing(self, path: str) -> tuple[Located, FileSnapshot]:
         located = self._claimed(path)
         seen = self._changer.see(self._roots, located)
         if seen is None:
@@ -161,7 +161,7 @@ class Planner:
         return encoding.encode(patched.text, form), patched.offset
 
 
-def _held(wanted: Wanted) -> int:
+def _held(wanted: WantedFile) -> int:
     seen = 0 if wanted.seen is None else len(wanted.seen.data)
     return seen + len(wanted.data or b"")
 
@@ -173,6 +173,6 @@ def _counts(one: FilePatch) -> dict[str, Any]:
     }
 
 
-def _sizes(data: bytes, seen: Seen | None) -> dict[str, Any]:
+def _sizes(data: bytes, seen: FileSnapshot | None) -> dict[str, Any]:
     before = None if seen is None else etag_of(seen.data)
     return {"etag": etag_of(data), "etag_before": before, "bytes": len(data)}

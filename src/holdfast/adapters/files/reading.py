@@ -23,7 +23,7 @@ ETAG_LENGTH = 32
 LARGEST_FILE = 2**60
 
 
-class Wanted(NamedTuple):
+class WantedPart(NamedTuple):
     """Which part of a file."""
 
     offset: int | None = None
@@ -84,7 +84,9 @@ class Source:
         return _read(self._descriptor, count, at)
 
 
-def read(descriptor: int, facts: os.stat_result, wanted: Wanted, data: bytes | None = None) -> Part:
+def read(
+    descriptor: int, facts: os.stat_result, wanted: WantedPart, data: bytes | None = None
+) -> Part:
     """`data` is all of it, if somebody has read that already."""
     wanted.check()
     source = Source(descriptor, facts.st_size, data)
@@ -137,7 +139,7 @@ def etag_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:ETAG_LENGTH]
 
 
-def _lines(source: Source, wanted: Wanted, most: int, total: int | None, mark: int) -> Part:
+def _lines(source: Source, wanted: WantedPart, most: int, total: int | None, mark: int) -> Part:
     first: int | None
     if wanted.tail is not None:
         start = _start_of_tail(source, wanted.tail, most, mark)

@@ -27,7 +27,7 @@ _CAPABILITIES = "security.capability"
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Seen(NamedTuple):
+class FileSnapshot(NamedTuple):
     """A file as it was read: enough to notice that it is another one now."""
 
     data: bytes
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
         return State(hashed, len(self.data), facts.st_mode & 0o7777, facts.st_uid, facts.st_gid)
 
 
-def see(opener: Opener, folder: int, name: str) -> Seen | None:
+def see(opener: Opener, folder: int, name: str) -> FileSnapshot | None:
     """The whole file; nothing if there is none. Raises for what is no file or too large."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -58,7 +58,7 @@ def see(opener: Opener, folder: int, name: str) -> Seen | None:
             data = file.read(WHOLE + 1)
         if len(data) > WHOLE:
             raise _too_large()
-        return Seen(data, facts)
+        return FileSnapshot(data, facts)
     finally:
         os.close(opened)
 
@@ -79,7 +79,7 @@ def _too_large() -> Refused:
     )
 
 
-def is_still(folder: int, name: str, seen: Seen | None) -> bool:
+def is_still(folder: int, name: str, seen: FileSnapshot | None) -> bool:
     """Whether the file is the one that was read, untouched."""
     try:
         now = os.stat(name, dir_fd=folder, follow_symlinks=False)

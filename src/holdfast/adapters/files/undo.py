@@ -15,7 +15,7 @@ from holdfast.adapters.files import replacement
 from holdfast.adapters.files.beneath import FILE, FOLDER, Opener
 from holdfast.adapters.files.change_store import MOST_RECORDS, ChangeStore, Entry, Record, State
 from holdfast.adapters.files.reading import ETAG_LENGTH
-from holdfast.adapters.files.replacement import Seen
+from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located, Root
 from holdfast.vocabulary.errors import HoldfastError
@@ -53,7 +53,7 @@ def told_file(entry: Entry, path: str, *, undone: bool = False) -> ChangedFile:
     )
 
 
-class Undone:
+class UndoneFiles:
     """Which files of which changes were undone, found out by reading from the newest on."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def told(
 ) -> tuple[list[FileChange], bool]:
     """The newest changes of files that may be shown, and whether there are more."""
     found: list[FileChange] = []
-    undone = Undone()
+    undone = UndoneFiles()
     for record in _recent(store):
         undone.take(record)
         meant = [e for e in record.entries if located is None or is_of(e, located)]
@@ -110,7 +110,7 @@ def newest_to_undo(
     store: ChangeStore, located: Located | None, session: str | None
 ) -> tuple[Record, list[Entry]] | None:
     """The newest change of which something is left to be undone."""
-    undone = Undone()
+    undone = UndoneFiles()
     for record in _recent(store):
         undone.take(record)
         if record.undoes is not None or record.state != "done":
@@ -144,7 +144,7 @@ def recover(store: ChangeStore, opener: Opener) -> list[Record]:
     return settled
 
 
-class UnderWay(NamedTuple):
+class StepProgress(NamedTuple):
     """How far a change had come with a file, where the one who made it takes it back himself."""
 
     folder: int
@@ -153,7 +153,10 @@ class UnderWay(NamedTuple):
 
 
 def roll_back(
-    record: Record, store: ChangeStore, opener: Opener, under_way: Sequence[UnderWay] | None = None
+    record: Record,
+    store: ChangeStore,
+    opener: Opener,
+    under_way: Sequence[StepProgress] | None = None,
 ) -> list[str]:
     """Give every file back what it was; tells those that could not be."""
     left = []
@@ -173,7 +176,7 @@ def roll_back(
 
 
 def _take_back(
-    entry: Entry, located: Located, store: ChangeStore, opener: Opener, under_way: UnderWay
+    entry: Entry, located: Located, store: ChangeStore, opener: Opener, under_way: StepProgress
 ) -> bool:
     """In the folder that was opened for it, wherever that may be by now."""
     is_done = True
@@ -242,7 +245,7 @@ def _restore(entry: Entry, folder: int, name: str, store: ChangeStore, opener: O
     return True
 
 
-def is_as(now: Seen | None, state: State | None, other: State | None = None) -> bool:
+def is_as(now: FileSnapshot | None, state: State | None, other: State | None = None) -> bool:
     """Whether a file is as it was; the mode counts if it is all that sets two states apart."""
     if now is None or state is None:
         return now is None and state is None

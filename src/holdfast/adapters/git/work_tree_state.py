@@ -43,7 +43,7 @@ class Scope(NamedTuple):
     """Of folders and rules, when it was learned."""
 
 
-class Seen(NamedTuple):
+class ScopeState(NamedTuple):
     """The state of a scope at one time."""
 
     marks: list[Mark]
@@ -147,9 +147,9 @@ def _walk(
     return folders, rules, [*marks, *marks_of(top, rules)]
 
 
-def look(repository: Repository, scope: Scope) -> Seen:
+def look(repository: Repository, scope: Scope) -> ScopeState:
     top = repository.tree.descriptor
-    return Seen(marks_of(top, [*scope.folders, *scope.rules]), marks_of(top, scope.files))
+    return ScopeState(marks_of(top, [*scope.folders, *scope.rules]), marks_of(top, scope.files))
 
 
 def newest_in(marks: Iterable[Mark]) -> int:

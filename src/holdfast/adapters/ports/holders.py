@@ -19,7 +19,7 @@ _PARTS = {
 """By what the processes of a Holdfast are known."""
 
 
-class Listening(NamedTuple):
+class ListeningPort(NamedTuple):
     """A port that somebody listens on; pid None: another user's process."""
 
     port: int
@@ -31,7 +31,7 @@ class Listening(NamedTuple):
     project: str | None = None
 
 
-def listening(port: int | None = None) -> list[Listening]:
+def listening(port: int | None = None) -> list[ListeningPort]:
     """Everybody who listens, or those on one port, by port."""
     found: dict[tuple[int, int | None], list[str]] = {}
     for number, address, pid in sockets():
@@ -69,13 +69,13 @@ def sockets() -> Iterator[tuple[int, str, int | None]]:
             yield int(one.laddr.port), str(one.laddr.ip), pid
 
 
-def _described(port: int, pid: int | None, addresses: list[str]) -> Listening:
+def _described(port: int, pid: int | None, addresses: list[str]) -> ListeningPort:
     unique = tuple(dict.fromkeys(addresses))
     if pid is None:
-        return Listening(port, unique)
+        return ListeningPort(port, unique)
     environ = _environ(pid)
     mark = environ.get("HOLDFAST_STATE")
-    return Listening(
+    return ListeningPort(
         port,
         unique,
         pid,

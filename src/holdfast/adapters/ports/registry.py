@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.rules import ports as port_leases
-from holdfast.rules.ports import Asked, Holder, Lease
+from holdfast.rules.ports import Holder, Lease, LeaseRequest
 from holdfast.system.places import lock_is_held
 from holdfast.system.private_files import NotPlain, open_plain, read_plain, replace_file
 from holdfast.vocabulary.errors import Failed
@@ -41,8 +41,8 @@ class PortRegistry:
         self._is_held_up = False
 
     def lease(self, service: str, ports: dict[str, int], span: tuple[int, int]) -> dict[str, int]:
-        """The ports of a service, the same as before if they are free; raises `Taken`."""
-        asked = Asked(self._holder(service), self._project, ports, span, time.time())
+        """The ports of a service, the same as before if they are free; raises `PortUnavailable`."""
+        asked = LeaseRequest(self._holder(service), self._project, ports, span, time.time())
         with self._locked():
             found, leases = port_leases.assign(self._load(), asked, is_free, lock_is_held)
             try:

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from urllib.parse import unquote, urljoin, urlsplit
 
 from holdfast.adapters import http_client
-from holdfast.adapters.http_client import Answer, HttpError
+from holdfast.adapters.http_client import HttpError, HttpResponse
 from holdfast.adapters.probes import Finding
 from holdfast.vocabulary.specs.probes import HttpTarget
 
@@ -50,7 +50,7 @@ async def check(target: HttpTarget, timeout: float, search: Search) -> Finding:
     return Finding(False, f"redirected more than {MOST_REDIRECTS} times")
 
 
-async def _judge(target: HttpTarget, answer: Answer, search: Search) -> Finding:
+async def _judge(target: HttpTarget, answer: HttpResponse, search: Search) -> Finding:
     told = f"answered {answer.status}{_phrase(answer.status)}"
     if not any(low <= answer.status <= high for low, high in target.status):
         return Finding(False, told)
@@ -67,7 +67,7 @@ def _credentials(url: str) -> dict[str, str]:
     return {"authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
 
 
-def _location(answer: Answer) -> str | None:
+def _location(answer: HttpResponse) -> str | None:
     return next((value for name, value in answer.headers if name.lower() == "location"), None)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store import state_tables
 from holdfast.adapters.store.database import Database, Statement
-from holdfast.adapters.store.state_tables import Loaded, OpenRun, ServiceRecord
+from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredState
 from holdfast.secrets.redaction import redact, redact_fields
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
@@ -78,7 +78,7 @@ class StateStore:
         self._submitted = self._committed = 0
         self._dropped = 0
 
-    def load(self, reserved_seq: int, exits: list[str]) -> Loaded:
+    def load(self, reserved_seq: int, exits: list[str]) -> StoredState:
         """Read what is there; numbers go on after `reserved_seq` even if the file is new."""
         loaded = self.database.read_now(lambda db: state_tables.load(db, exits))
         self._seq = loaded.last_seq

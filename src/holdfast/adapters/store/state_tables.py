@@ -94,7 +94,7 @@ class OpenRun(msgspec.Struct, frozen=True):
     started_at: float
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class StoredState(msgspec.Struct, frozen=True):
     """What an earlier supervisor left."""
 
     services: dict[str, ServiceRecord]
@@ -109,7 +109,7 @@ class Loaded(msgspec.Struct, frozen=True):
 _decode_record = reader(ServiceRecord)
 
 
-def load(db: sqlite3.Connection, exits: list[str]) -> Loaded:
+def load(db: sqlite3.Connection, exits: list[str]) -> StoredState:
     services: dict[str, ServiceRecord] = {}
     for name, record in db.execute("SELECT name, record FROM services"):
         try:
@@ -120,7 +120,7 @@ def load(db: sqlite3.Connection, exits: list[str]) -> Loaded:
     query = "SELECT 1 FROM runs WHERE run_id = ? AND ended_at IS NOT NULL"
     ended = [run_id for run_id in exits if db.execute(query, (run_id,)).fetchone()]
     meta = dict(db.execute("SELECT key, value FROM meta"))
-    return Loaded(services, _open_runs(db), last, frozenset(ended), meta)
+    return StoredState(services, _open_runs(db), last, frozenset(ended), meta)
 
 
 def _open_runs(db: sqlite3.Connection) -> list[OpenRun]:

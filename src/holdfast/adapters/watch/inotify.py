@@ -23,7 +23,7 @@ READ_BYTES = 16 * 1024
 _HEAD = struct.Struct("iIII")
 
 
-class Seen(NamedTuple):
+class FileChange(NamedTuple):
     """A change: in which folder, of what name (none: of the folder itself). Nothing is known
     after an overflow."""
 
@@ -72,7 +72,7 @@ class Inotify:
                 if error.errno != errno.EINVAL:
                     raise
 
-    def read(self) -> Iterator[Seen]:
+    def read(self) -> Iterator[FileChange]:
         """What came since; nothing if nothing did."""
         try:
             data = os.read(self.fd, READ_BYTES)
@@ -85,7 +85,7 @@ class Inotify:
             name = data[begin : begin + length].rstrip(b"\0")
             place = begin + length
             if mask & OVERFLOW:
-                yield Seen("", "", False, False, False, is_overflow=True)
+                yield FileChange("", "", False, False, False, is_overflow=True)
                 continue
             folder = self._paths.get(number) or self._just_added(number)
             if folder is None:
@@ -97,11 +97,13 @@ class Inotify:
             elif name:
                 is_new = bool(mask & (CREATE | MOVED_TO))
                 is_moved_away = bool(mask & MOVED_FROM)
-                yield Seen(folder, os.fsdecode(name), bool(mask & ISDIR), is_new, is_moved_away)
+                yield FileChange(
+                    folder, os.fsdecode(name), bool(mask & ISDIR), is_new, is_moved_away
+                )
             elif mask & (MOVE_SELF | DELETE_SELF):
                 if mask & MOVE_SELF:
                     self.drop(folder)
-                yield Seen(folder, "", is_folder=True, is_new=False, is_moved_away=True)
+                yield FileChange(folder, "", is_folder=True, is_new=False, is_moved_away=True)
 
     def close(self) -> None:
         os.close(self.fd)

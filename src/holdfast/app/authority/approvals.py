@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import scoping
-from holdfast.engine.authority.approvals import Pending
+from holdfast.engine.authority.approvals import PendingApproval
 from holdfast.rules.authority.permissions import Verdict
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands import Command
@@ -70,7 +70,7 @@ class Confirmations:
         task.add_done_callback(self._work.discard)
         return Waiting(task, pending.notice)
 
-    async def _wait(self, pending: Pending) -> Any:
+    async def _wait(self, pending: PendingApproval) -> Any:
         """Its result, or the stream of it."""
         actor, command = pending.actor, pending.command
         try:

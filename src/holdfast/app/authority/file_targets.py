@@ -78,7 +78,7 @@ async def repository_of(context: Any, command: Command) -> Located | None:
     try:
         roots = await context.files.made_roots()
         located = roots.locate(getattr(command, "repository", None) or ".")
-        async with context.repositories.opened(located, roots) as repository:
+        async with context.git.opened(located, roots) as repository:
             place: Located = repository.place
     except HoldfastError:
         return None  # the command itself says what is wrong

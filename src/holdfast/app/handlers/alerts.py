@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
 from holdfast.engine.alerts.alerts import ALERT_KINDS, alert_of
-from holdfast.engine.alerts.delivery import Target
+from holdfast.engine.alerts.delivery import TargetDelivery
 from holdfast.rules.alerts.delivery import summary
 from holdfast.vocabulary.alerts import SEVERITIES, Alert
 from holdfast.vocabulary.commands.trouble import Alerts
@@ -18,13 +18,13 @@ async def alerts(context: Context, command: Alerts) -> AlertsResult:
     wanted = set(context.roster.names(command.services)) if command.services else None
     found = [
         alert
-        for alert in context.trouble.alerts.open.values()
+        for alert in context.alerting.alerts.open.values()
         if wanted is None or alert.service in wanted
     ]
     found.sort(key=lambda alert: (-SEVERITIES.index(alert.severity), alert.since))
     if command.history:
         found += await _over(context, command, wanted, {alert.id for alert in found})
-    targets = [_status(target) for target in context.trouble.deliveries.targets.values()]
+    targets = [_status(target) for target in context.alerting.deliveries.targets.values()]
     return AlertsResult(alerts=found, targets=targets)
 
 
@@ -44,7 +44,7 @@ async def _over(
     return list(found.values())[:limit]
 
 
-def _status(target: Target) -> TargetStatus:
+def _status(target: TargetDelivery) -> TargetStatus:
     spec = target.spec
     way = "webhook" if spec.webhook else "desktop" if spec.desktop else "command"
     return TargetStatus(

@@ -98,7 +98,7 @@ def _is_suppressed(context: Context, runner: Runner) -> bool:
     reason = runner.reason or ""
     if "(max_restarts " in reason or "(start_retries " in reason:
         return True
-    return any(alert.cause == "suppressed" for alert in context.trouble.alerts.of(runner.name))
+    return any(alert.cause == "suppressed" for alert in context.alerting.alerts.of(runner.name))
 
 
 def _short(runner: Runner, facts: Facts) -> Explanation:
@@ -168,7 +168,7 @@ async def _full(context: Context, runner: Runner) -> Explanation:
         started_by=started_by(runner.owner) if runner.owner else None,
         ports=runner.ports or {},
         holders=[PortHolder(**holder._asdict()) for holder in holders],
-        alerts=context.trouble.alerts.of(runner.name),
+        alerts=context.alerting.alerts.of(runner.name),
         hints=[redact(hint) for hint in rules.hints(facts)],
         unknown=unknown,
     )
@@ -209,11 +209,11 @@ async def _events(context: Context, runner: Runner, unknown: list[str]) -> list[
 
 
 def _happenings(events: list[dict[str, Any]]) -> list[Happening]:
-    from holdfast.rules.explain.event_sentences import MOST_HAPPENINGS, happenings
+    from holdfast.rules.explain.event_sentences import MOST_HAPPENINGS, sentences_of
 
     told = [
         Happening(seq=event["seq"], time=event["time"], kind=event["kind"], text=redact(text))
-        for event, text in happenings(events)
+        for event, text in sentences_of(events)
     ]
     return told[-MOST_HAPPENINGS:]
 
@@ -305,7 +305,7 @@ def _environment(runner: Runner) -> dict[str, str | None]:
 def _changes(context: Context, runner: Runner) -> ConfigurationChange:
     from holdfast.rules import plan
 
-    found = context.trouble.good_runs.of(runner)
+    found = context.alerting.good_runs.of(runner)
     if found is None:
         return ConfigurationChange()
     good, before = found

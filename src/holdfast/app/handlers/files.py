@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from holdfast.adapters.files.changer import About
+from holdfast.adapters.files.changer import Origin
 from holdfast.adapters.files.files import Files
 from holdfast.adapters.files.undo import located_of
 from holdfast.app.authority.path_denials import denial
@@ -41,35 +41,35 @@ def read_file(
 ) -> FileContent | Awaitable[FileContent]:
     files = _files(context, command, actor)
     found = files.read_at_once(command)
-    return context.files.beside(files.read, command) if found is None else found
+    return context.files.read_in_thread(files.read, command) if found is None else found
 
 
 async def list_files(context: Context, command: ListFiles, actor: Actor) -> FileListing:
-    return await context.files.beside(_files(context, command, actor).look, command)
+    return await context.files.read_in_thread(_files(context, command, actor).list_files, command)
 
 
 async def file_changes(context: Context, command: FileChanges, actor: Actor) -> ChangesResult:
-    return await context.files.beside(_files(context, command, actor).tell_changes, command)
+    return await context.files.read_in_thread(_files(context, command, actor).list_changes, command)
 
 
 async def write_file(context: Context, command: WriteFile, actor: Actor) -> FileWritten:
     files = _files(context, command, actor)
-    return await context.files.in_order(files.write, command, _about(command, actor))
+    return await context.files.write_in_turn(files.write, command, _about(command, actor))
 
 
 async def edit_file(context: Context, command: EditFile, actor: Actor) -> FileEdited:
     files = _files(context, command, actor)
-    return await context.files.in_order(files.edit, command, _about(command, actor))
+    return await context.files.write_in_turn(files.edit, command, _about(command, actor))
 
 
 async def apply_patch(context: Context, command: ApplyPatch, actor: Actor) -> PatchResult:
     files = _files(context, command, actor)
-    return await context.files.in_order(files.patch, command, _about(command, actor))
+    return await context.files.write_in_turn(files.patch, command, _about(command, actor))
 
 
 async def undo_files(context: Context, command: UndoFiles, actor: Actor) -> UndoResult:
     files = _files(context, command, actor)
-    return await context.files.in_order(files.undo, command, _about(command, actor))
+    return await context.files.write_in_turn(files.undo, command, _about(command, actor))
 
 
 async def settle(context: Context) -> None:
@@ -88,5 +88,5 @@ def _files(context: Context, command: Command, actor: Actor) -> Files:
     return context.files.denying(denial(context, actor, command))
 
 
-def _about(command: Command, actor: Actor) -> About:
-    return About(command.name, actor.name, actor.session)
+def _about(command: Command, actor: Actor) -> Origin:
+    return Origin(command.name, actor.name, actor.session)

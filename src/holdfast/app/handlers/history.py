@@ -95,7 +95,7 @@ def _is_uncounted(run: RunRecord) -> bool:
 async def runs(context: Context, command: Runs) -> RunsResult:
     names = context.roster.names([command.service])
     await context.store.written()
-    await context.recorded.refresh()
+    await context.log_sizes.refresh()
     limit = max(0, min(command.limit, 1000))
     stored = [run for name in names for run in await context.store.runs_of(name, limit)]
     lives = [context.roster.runners[name].run for name in names if name in context.roster.runners]

@@ -35,7 +35,7 @@ async def metrics(context: Context, command: Metrics) -> MetricsResult:
     asked: dict[str, Any] = {}
     if command.history is not None:
         since = time.time() - command.history
-        ask, points = monitor.ask, monitor.observation.points
+        ask, points = monitor.ask, monitor.sampler.points
         asked["resolution"] = resolution
         asked["history"] = {
             name: [_point(point) for point in await ask(points, name, resolution, since)]
@@ -47,8 +47,8 @@ async def metrics(context: Context, command: Metrics) -> MetricsResult:
         aggregate=_aggregate(list(services.values())),
         supervisor=_own(context),
         host=HostMetrics(
-            cpu_percent=_rounded(context.room.cpu),
-            memory_percent=_rounded(context.room.memory),
+            cpu_percent=_rounded(context.host_capacity.cpu),
+            memory_percent=_rounded(context.host_capacity.memory),
             processors=os.cpu_count() or 1,
         ),
         age=None if looked is None else round(time.monotonic() - looked, 3),
@@ -113,7 +113,7 @@ async def _with_extras(context: Context, name: str, found: ServiceMetrics) -> Se
     run_id = monitor.gauges[name].run_id if name in monitor.gauges else None
     if run_id is None:
         return found
-    extras = await monitor.ask(monitor.observation.extras, run_id)
+    extras = await monitor.ask(monitor.sampler.extras, run_id)
     return msgspec.structs.replace(
         found, pss_bytes=extras.pss, handles=extras.handles, ports=extras.ports
     )

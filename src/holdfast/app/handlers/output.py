@@ -153,7 +153,7 @@ async def _grant(context: Context, command: OpenOutput) -> OutputGrant:
 
 async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:
     names = context.roster.names(command.services) if command.services else []
-    subscription = context.watches.subscribe(names)
+    subscription = context.subscriptions.subscribe(names)
     silence = None
     if command.own_log:
         silence = own_log.listen(asyncio.get_running_loop(), subscription.add_own_log)

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.adapters.ports import holders
 from holdfast.adapters.ports import registry as port_registry
-from holdfast.adapters.ports.holders import Listening
+from holdfast.adapters.ports.holders import ListeningPort
 from holdfast.app.context import Context
 from holdfast.rules.ports import Lease
 from holdfast.vocabulary.commands.ports import ListPorts
@@ -35,12 +35,12 @@ async def ports(context: Context, command: ListPorts) -> PortsResult:
     return PortsResult(ports=shown, free=is_free)
 
 
-def _look(registry: Any, port: int | None) -> tuple[list[Listening], list[Lease], bool | None]:
+def _look(registry: Any, port: int | None) -> tuple[list[ListeningPort], list[Lease], bool | None]:
     is_free = None if port is None else port_registry.is_free(port)
     return holders.listening(port), registry.all(), is_free
 
 
-def _listening(context: Context, one: Listening) -> PortInfo:
+def _listening(context: Context, one: ListeningPort) -> PortInfo:
     ours = context.link.runs.get(one.run_id or "")
     service = (ours or {}).get("service") or one.service
     project = context.project if ours else one.project

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters.audit_anchors import Checked
+from holdfast.adapters.audit_anchors import AnchorCheck
 from holdfast.adapters.tokens import Token
 from holdfast.app.context import Context
 from holdfast.secrets.redaction import redact
@@ -84,7 +84,9 @@ async def _follow(context: Context, command: Audit) -> AsyncGenerator[dict[str, 
         command = msgspec.structs.replace(command, since=result.last)
 
 
-def _read_audit(context: Context, command: Audit, checked: Checked | None = None) -> AuditResult:
+def _read_audit(
+    context: Context, command: Audit, checked: AnchorCheck | None = None
+) -> AuditResult:
     limit = max(1, min(command.limit, _MOST_RECORDS))
     head = context.audit.head
     verdict = None

@@ -19,13 +19,13 @@ from holdfast.vocabulary.written_status import WrittenStatus
 
 
 def status(context: Context, command: Status) -> WrittenStatus | Awaitable[WrittenStatus]:
-    if context.recorded.is_fresh():
+    if context.log_sizes.is_fresh():
         return _status(context, command)
     return _refreshed_status(context, command)
 
 
 async def _refreshed_status(context: Context, command: Status) -> WrittenStatus:
-    await context.recorded.refresh()
+    await context.log_sizes.refresh()
     return _status(context, command)
 
 
@@ -43,12 +43,12 @@ def _status(context: Context, command: Status) -> WrittenStatus:
             project=context.project,
             config=context.config,
             selectors=roster.labels() or msgspec.UNSET,
-            alerts=context.trouble.alerts.counts() or msgspec.UNSET,
+            alerts=context.alerting.alerts.counts() or msgspec.UNSET,
             doors=context.doors,
             **context.authority.status(),
             door_notes=door_notes(context) or msgspec.UNSET,
             fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
-            unclaimed=context.recorded.unclaimed or msgspec.UNSET,
+            unclaimed=context.log_sizes.unclaimed or msgspec.UNSET,
             unrecorded=context.store.database.failing or msgspec.UNSET,
         ),
         services=views.written(runners, now),

@@ -80,7 +80,7 @@ def _seconds(text: str) -> float:
 
 async def _until_silent(context: Context, runner: Runner, seconds: float) -> bool:
     """Until it has printed nothing for so long; a service that ended is silent."""
-    subscription = context.watches.subscribe([runner.name])
+    subscription = context.subscriptions.subscribe([runner.name])
     try:
         while runner.state not in _ENDED:
             try:
@@ -126,7 +126,7 @@ async def _until_line(context: Context, runner: Runner, expression: str) -> str 
     check_expression(expression)
     number = max(runner.number, 1)
     lines = await context.in_thread(RunLines, context.logs, runner.name, number)
-    subscription, cover = context.watches.subscribe([runner.name]), LineCover(hider())
+    subscription, cover = context.subscriptions.subscribe([runner.name]), LineCover(hider())
     is_silent = False
     try:
         async with context.searches, Matcher(context.link, expression) as matcher:

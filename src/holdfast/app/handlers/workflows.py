@@ -19,7 +19,7 @@ from holdfast.app.followed import Followed
 from holdfast.app.handlers.chosen import the_service
 from holdfast.engine import caller
 from holdfast.engine.workflows.followers import Follower
-from holdfast.engine.workflows.steps import CommandStep, OwnStep, Step, Surroundings
+from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep, Step
 from holdfast.engine.workflows.workflows import Activity, Procedure
 from holdfast.rules import workflows as rules
 from holdfast.vocabulary.actors import Actor, Role
@@ -44,7 +44,7 @@ Answer = Awaitable[WorkflowResult] | Followed
 
 def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> Answer:
     runner = the_service(context, command.service, command.name)
-    around, settings = Surroundings.of(runner), context.settings.now
+    around, settings = CommandContext.of(runner), context.settings.now
     words = command.start_args if command.start_args is not None else command.args
     restart = Restart(service=runner.name, args=words, env_vars=command.env_vars)
 
@@ -71,7 +71,7 @@ def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> An
 def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> Answer:
     prepared = rules.prepare(command.asked, context.settings.now, command.timeout_seconds)
     if command.service is not None:
-        around = Surroundings.of(context.roster.get(command.service))
+        around = CommandContext.of(context.roster.get(command.service))
     else:
         around = _project(context)
         if command.environment is not None:
@@ -168,7 +168,7 @@ def _told(spec: StepSpec, settings: Settings) -> str:
 
 
 def _confined(
-    context: Context, actor: Actor, around: Surroundings, working_dir: str | None
+    context: Context, actor: Actor, around: CommandContext, working_dir: str | None
 ) -> str | None:
     """The folder that a command must run below, if its caller chose another than usual. The owner
     goes where he likes."""
@@ -177,10 +177,10 @@ def _confined(
     return confinement(context, working_dir, around.working_dir)
 
 
-def _project(context: Context) -> Surroundings:
+def _project(context: Context) -> CommandContext:
     """Where a command runs that is about no service: the folder and environment of `up`."""
     said = caller.recall(context.link.kept)
-    return Surroundings(context.project or "/", said.environment if said is not None else {})
+    return CommandContext(context.project or "/", said.environment if said is not None else {})
 
 
 def _perform(context: Context, actor: Actor) -> Any:

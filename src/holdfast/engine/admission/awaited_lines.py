@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.search.matcher import SharedMatcher
-from holdfast.engine.output.subscriptions import SILENCE_SECONDS, Watches
+from holdfast.engine.output.subscriptions import SILENCE_SECONDS, OutputSubscriptions
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.errors import HoldfastError
 
@@ -30,7 +30,7 @@ class AwaitedLines(RunObserver):
         self,
         directory: str,
         matcher: SharedMatcher,
-        watches: Watches,
+        watches: OutputSubscriptions,
         on_found: Callable[[str], None],
     ) -> None:
         self._directory = directory

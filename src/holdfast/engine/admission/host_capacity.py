@@ -15,7 +15,7 @@ from holdfast.engine.runner.environment import Admission, Timer
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules import limits
 from holdfast.rules.admission.conditions import Prospect
-from holdfast.rules.limits import Measured
+from holdfast.rules.limits import HostLoad
 from holdfast.vocabulary.specs.resources import HostLimits
 from holdfast.vocabulary.specs.services import Settings
 
@@ -25,7 +25,7 @@ SHORTEST_SECONDS = 0.2
 """A shorter time tells nothing about processors."""
 
 
-class HostRoom(RunObserver):
+class HostCapacity(RunObserver):
     """Admits a start when the one behind it does and the host has room."""
 
     def __init__(
@@ -90,7 +90,7 @@ class HostRoom(RunObserver):
             return None
         if self._needs_host and self.cpu is None:
             self._measure_now()
-        measured = Measured(self._live_runs(), self.cpu, self.memory)
+        measured = HostLoad(self._live_runs(), self.cpu, self.memory)
         return limits.obstacle(self._limits, measured)
 
     @property

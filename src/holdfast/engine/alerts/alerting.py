@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.alerts.alerts import SAVED_AS, Alerts
-from holdfast.engine.alerts.delivery import Deliveries, surroundings
+from holdfast.engine.alerts.delivery import Deliveries, delivery_context
 from holdfast.engine.alerts.good_runs import GoodRuns
 from holdfast.engine.event_bus import EventBus
 from holdfast.engine.roster import Roster
@@ -14,7 +14,7 @@ from holdfast.engine.runner.environment import Environment
 from holdfast.engine.tasks import Tasks
 
 
-class Trouble:
+class Alerting:
     """All of it, built and restored together."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Trouble:
     ) -> None:
         self.alerts = Alerts(store, bus)
         self.deliveries = Deliveries(
-            store, self.alerts, tasks, surroundings(roster, environment, project)
+            store, self.alerts, tasks, delivery_context(roster, environment, project)
         )
         self.good_runs = GoodRuns(environment)
 

@@ -32,7 +32,7 @@ _MOST_UNSAVED = 1000
 _log = logger("alerts")
 
 
-class Saved(msgspec.Struct, frozen=True, kw_only=True):
+class SavedAlerts(msgspec.Struct, frozen=True, kw_only=True):
     """The alerts that are open after the event `seq`, as the database keeps them."""
 
     seq: int
@@ -60,7 +60,7 @@ class Alerts:
         self._place, self.open = last_seq, {}
         if saved:
             try:
-                found = msgspec.json.decode(saved, type=Saved)
+                found = msgspec.json.decode(saved, type=SavedAlerts)
                 self._place = found.seq
                 self.open = {key_of(alert): alert for alert in found.open}
             except msgspec.MsgspecError as error:
@@ -153,7 +153,7 @@ class Alerts:
 
     def _save(self) -> None:
         self._saved_place = self._place
-        saved = Saved(seq=self._place, open=list(self.open.values()))
+        saved = SavedAlerts(seq=self._place, open=list(self.open.values()))
         self._store.set_meta(SAVED_AS, msgspec.json.encode(saved).decode())
 
 

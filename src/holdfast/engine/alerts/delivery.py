@@ -24,7 +24,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Clock, Environment
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.rules.alerts import delivery, notices
-from holdfast.rules.alerts.delivery import Memory
+from holdfast.rules.alerts.delivery import TargetProgress
 from holdfast.rules.alerts.notices import Notice
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.alerts import Alert, TargetSpec
@@ -37,7 +37,7 @@ _BATCH = 200
 _log = logger("alert_delivery")
 
 
-class Sent(msgspec.Struct, frozen=True):
+class DeliveryResult(msgspec.Struct, frozen=True):
     """How one attempt went; `is_refused`: this very message is not wanted."""
 
     is_done: bool
@@ -45,7 +45,7 @@ class Sent(msgspec.Struct, frozen=True):
     is_refused: bool = False
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class DeliveryContext(msgspec.Struct, frozen=True):
     """What deliveries need of the rest of the supervisor."""
 
     spec_of: Callable[[str], ServiceSpec | None]
@@ -56,7 +56,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     project: str
 
 
-def surroundings(roster: Roster, environment: Environment, project: str) -> Surroundings:
+def delivery_context(roster: Roster, environment: Environment, project: str) -> DeliveryContext:
     def spec_of(name: str) -> ServiceSpec | None:
         runner = roster.runners.get(name)
         return None if runner is None else runner.declaration.spec
@@ -66,20 +66,20 @@ def surroundings(roster: Roster, environment: Environment, project: str) -> Surr
         keys = [keeper_memory.environ(it.declaration.environ_key) for it in roster.runners.values()]
         return keys[-1] if keys else None
 
-    return Surroundings(spec_of, environ_key, environment.random, environment.clock, project)
+    return DeliveryContext(spec_of, environ_key, environment.random, environment.clock, project)
 
 
 class Deliveries:
     """All targets of the configuration in force."""
 
     def __init__(
-        self, store: StateStore, alerts: Alerts, tasks: Tasks, around: Surroundings
+        self, store: StateStore, alerts: Alerts, tasks: Tasks, around: DeliveryContext
     ) -> None:
         self.store = store
         self.alerts = alerts
         self.tasks = tasks
         self.around = around
-        self.targets: dict[str, Target] = {}
+        self.targets: dict[str, TargetDelivery] = {}
         self._saved: dict[str, str] = {}
         self._specs: tuple[TargetSpec, ...] = ()
         self._is_started = False
@@ -108,7 +108,7 @@ class Deliveries:
         for target in self.targets.values():
             target.close()
 
-    def save(self, name: str, memory: Memory | None) -> None:
+    def save(self, name: str, memory: TargetProgress | None) -> None:
         text = "" if memory is None else msgspec.json.encode(memory).decode()
         if memory is None:
             self._saved.pop(name, None)
@@ -126,17 +126,17 @@ class Deliveries:
                 target.use(wanted[name])
         for name, spec in wanted.items():
             if name not in self.targets:
-                self.targets[name] = Target(self, spec, self._memory(name))
+                self.targets[name] = TargetDelivery(self, spec, self._memory(name))
 
-    def _memory(self, name: str) -> Memory:
+    def _memory(self, name: str) -> TargetProgress:
         saved = self._saved.pop(name, None)
         if saved:
             try:
-                return msgspec.json.decode(saved, type=Memory)
+                return msgspec.json.decode(saved, type=TargetProgress)
             except msgspec.MsgspecError as error:
                 _log.error("where %s was is not understood: %s", name, error)
         # What happened before a target was named is not its business.
-        memory = Memory(seq=self.store.last_seq)
+        memory = TargetProgress(seq=self.store.last_seq)
         self.save(name, memory)
         return memory
 
@@ -145,10 +145,10 @@ class Deliveries:
             target.ring()
 
 
-class Target:
+class TargetDelivery:
     """One place where alerts go, and the task that brings them there."""
 
-    def __init__(self, all_: Deliveries, spec: TargetSpec, memory: Memory) -> None:
+    def __init__(self, all_: Deliveries, spec: TargetSpec, memory: TargetProgress) -> None:
         self.spec = spec
         self.memory = memory
         self._all = all_
@@ -275,7 +275,7 @@ class Target:
         template = getattr(spec, "template", None)
         return delivery.is_meant(self.spec, alert, tags, template)
 
-    def _remember(self, memory: Memory) -> None:
+    def _remember(self, memory: TargetProgress) -> None:
         self.memory = memory
         self._all.save(self.spec.name, memory)
 
@@ -299,7 +299,9 @@ class Target:
         self._bell.set()
 
 
-async def send(spec: TargetSpec, notice: Notice, tasks: Tasks, around: Surroundings) -> Sent:
+async def send(
+    spec: TargetSpec, notice: Notice, tasks: Tasks, around: DeliveryContext
+) -> DeliveryResult:
     """One attempt."""
     if spec.webhook is not None:
         return await _post(spec, spec.webhook, notice)
@@ -313,12 +315,12 @@ async def send(spec: TargetSpec, notice: Notice, tasks: Tasks, around: Surroundi
         Task("alert", argv, folder, timeout=spec.timeout, env=env, environ=environ)
     )
     if result.is_success:
-        return Sent(True)
+        return DeliveryResult(True)
     said = result.err.decode(errors="replace").strip().splitlines()[-1:]
-    return Sent(False, ": ".join([result.reason, *said])[:300])
+    return DeliveryResult(False, ": ".join([result.reason, *said])[:300])
 
 
-async def _post(spec: TargetSpec, url: str, notice: Notice) -> Sent:
+async def _post(spec: TargetSpec, url: str, notice: Notice) -> DeliveryResult:
     headers = {
         "content-type": "application/json; charset=utf-8",
         "idempotency-key": notice.key,
@@ -332,10 +334,10 @@ async def _post(spec: TargetSpec, url: str, notice: Notice) -> Sent:
             url, method="POST", headers=headers, body=body, timeout_seconds=spec.timeout
         )
     except http_client.HttpError as error:
-        return Sent(False, str(error))
+        return DeliveryResult(False, str(error))
     if answer.is_success:
-        return Sent(True)
-    return Sent(False, f"it answered {answer.status}", delivery.is_refusal(answer.status))
+        return DeliveryResult(True)
+    return DeliveryResult(False, f"it answered {answer.status}", delivery.is_refusal(answer.status))
 
 
 def _host() -> str:

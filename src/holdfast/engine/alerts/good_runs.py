@@ -22,7 +22,7 @@ from holdfast.vocabulary.states import State
 _log = logger("good_runs")
 
 
-class Good(msgspec.Struct, frozen=True, kw_only=True):
+class GoodRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that went well."""
 
     run: int
@@ -36,7 +36,7 @@ class GoodRuns(RunObserver):
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._good: dict[str, Good] = {}
+        self._good: dict[str, GoodRun] = {}
         self._kept: dict[str, str] = {}
         self._timers: dict[str, Timer] = {}
         self._up: dict[str, int] = {}
@@ -47,12 +47,12 @@ class GoodRuns(RunObserver):
     def restore(self, kept: Mapping[str, str]) -> None:
         for name, value in keeper_memory.good_run.entries(kept):
             try:
-                self._good[name] = msgspec.json.decode(value, type=Good)
+                self._good[name] = msgspec.json.decode(value, type=GoodRun)
             except msgspec.MsgspecError as error:
                 key = keeper_memory.good_run(name)
                 _log.warning("the last good run in %s is not understood: %s", key, error)
 
-    def of(self, runner: Any) -> tuple[Good, ServiceSpec] | None:
+    def of(self, runner: Any) -> tuple[GoodRun, ServiceSpec] | None:
         """The last good run and what it was started with; None: there was none."""
         good = self._good.get(runner.name)
         return None if good is None else (good, good.spec or runner.declaration.spec)
@@ -106,10 +106,10 @@ class GoodRuns(RunObserver):
         declared = runner.declaration.spec
         spec = getattr(runner, "launched", None) or declared
         self._declared[runner.name] = declared
-        good = Good(run=runner.number, at=self._environment.clock.time(), spec=spec)
+        good = GoodRun(run=runner.number, at=self._environment.clock.time(), spec=spec)
         self._remember(runner.name, good, declared)
 
-    def _remember(self, name: str, good: Good, declared: ServiceSpec) -> None:
+    def _remember(self, name: str, good: GoodRun, declared: ServiceSpec) -> None:
         if good.spec == declared:
             good = msgspec.structs.replace(good, spec=None)
         self._good[name] = good

@@ -38,7 +38,7 @@ _KINDS = {
 _log = logger("approvals")
 
 
-class Pending:
+class PendingApproval:
     """One that waits."""
 
     __slots__ = ("actor", "command", "decided", "info", "targets", "timer")
@@ -86,7 +86,7 @@ class Approvals:
         self._clock = clock
         self._call_later = call_later
         self._new_future = new_future
-        self._waiting: dict[str, Pending] = {}
+        self._waiting: dict[str, PendingApproval] = {}
         self._over: deque[ApprovalInfo] = deque(maxlen=MOST_OVER)
         self.on_decided: Callable[[str], None] = lambda state: None
 
@@ -107,7 +107,7 @@ class Approvals:
         reason: str,
         targets: tuple[Target, ...],
         record: dict[str, Any],
-    ) -> Pending:
+    ) -> PendingApproval:
         """Begin to wait; `record` is what the audit will say of it, without its end."""
         others = [one.actor for one in self._waiting.values()]
         for count, most in (
@@ -132,7 +132,7 @@ class Approvals:
             asked_at=round(now, 3),
             expires_at=round(now + policy.approve_within, 3),
         )
-        pending = Pending(info, actor, command, targets, self._new_future())
+        pending = PendingApproval(info, actor, command, targets, self._new_future())
         self._waiting[info.approval] = pending
         self._keeper.keep(
             keeper_memory.approval(info.approval), msgspec.json.encode((info, record)).decode()
@@ -142,7 +142,7 @@ class Approvals:
         self._recorder.event(Kind.APPROVAL_REQUESTED, **_told(info))
         return pending
 
-    def find(self, approval: str) -> Pending:
+    def find(self, approval: str) -> PendingApproval:
         found = self._waiting.get(approval)
         if found is not None:
             return found
@@ -153,7 +153,9 @@ class Approvals:
         waiting = ", ".join(self._waiting) or "nothing"
         raise NotFound(f'no approval "{approval[:100]}"', f"waiting: {waiting}")
 
-    def settle(self, pending: Pending, state: str, by: str | None, why: str | None) -> ApprovalInfo:
+    def settle(
+        self, pending: PendingApproval, state: str, by: str | None, why: str | None
+    ) -> ApprovalInfo:
         """It is decided, or void; who asked goes on from here."""
         info = msgspec.structs.replace(pending.info, state=state, by=by, why=why)
         if self._waiting.pop(info.approval, None) is None:
@@ -167,7 +169,7 @@ class Approvals:
             pending.decided.set_result(info)
         return info
 
-    def _expire(self, pending: Pending, why: str) -> None:
+    def _expire(self, pending: PendingApproval, why: str) -> None:
         self.settle(pending, "expired", None, why)
 
     def void_all(self, why: str) -> list[str]:

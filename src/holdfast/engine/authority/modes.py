@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.engine.authority.security_counters import SecurityTallies
+from holdfast.engine.authority.security_counters import SecurityCounters
 from holdfast.engine.runner.environment import Keeper, Recorder
 from holdfast.rules.authority import modes as rules
 from holdfast.vocabulary.authority import ModeResult
@@ -42,7 +42,7 @@ class AdvancedServices:
 
     names = ADVANCED
 
-    def __init__(self, tallies: SecurityTallies) -> None:
+    def __init__(self, tallies: SecurityCounters) -> None:
         self.policies: tuple[PolicySpec, ...] = ()
         self.filters = FilterSpec()
         self.tallies = tallies
@@ -55,7 +55,7 @@ class AdvancedServices:
 class ServiceContainer:
     """The services of one mode."""
 
-    def __init__(self, mode: Mode, doors: Mapping[str, str], tallies: SecurityTallies) -> None:
+    def __init__(self, mode: Mode, doors: Mapping[str, str], tallies: SecurityCounters) -> None:
         self.runtime_mode = mode
         self._doors = doors
         self.advanced_services = AdvancedServices(tallies) if mode == "advanced" else None
@@ -94,7 +94,7 @@ class Modes:
         self._recorder = recorder
         self._doors = doors
         self._settings = Settings()
-        self.tallies = SecurityTallies()
+        self.tallies = SecurityCounters()
         found = next((environ[name] for name in VARIABLES if environ.get(name) in MODES), None)
         mode: Mode = "advanced" if found == "advanced" else "proxy"
         self.container = ServiceContainer(mode, doors, self.tallies)

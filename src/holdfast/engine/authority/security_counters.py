@@ -22,7 +22,7 @@ SAVE_SECONDS = 1.0
 _log = logger("security_tallies")
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredCounts(msgspec.Struct, frozen=True):
     """The counts as they are stored."""
 
     refusals: list[tuple[str, str, str, int]] = []
@@ -30,7 +30,7 @@ class Stored(msgspec.Struct, frozen=True):
     lockdowns: int = 0
 
 
-class SecurityTallies:
+class SecurityCounters:
     """Every label is one of a few words."""
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class SecurityTallies:
         """Go on with the stored counts, and store every change from now on."""
         self._save, self._later = save, later
         try:
-            stored = msgspec.json.decode(text, type=Stored) if text else Stored()
+            stored = msgspec.json.decode(text, type=StoredCounts) if text else StoredCounts()
         except msgspec.MsgspecError as error:
             _log.error("the stored security counts cannot be read: %s", error)
-            stored = Stored()
+            stored = StoredCounts()
         for cause, door, role, count in stored.refusals:
             self._refusals[cause, door, role] += count
         self._approvals.update(stored.approvals)
@@ -75,7 +75,7 @@ class SecurityTallies:
         self._is_saving = False
         if self._save is not None:
             refusals = [(*labels, count) for labels, count in self._refusals.items()]
-            stored = Stored(refusals, dict(self._approvals), self._lockdowns)
+            stored = StoredCounts(refusals, dict(self._approvals), self._lockdowns)
             self._save(msgspec.json.encode(stored).decode())
 
     def _changed(self) -> None:

@@ -21,7 +21,7 @@ from holdfast.vocabulary.names import BROWSER_HOST
 from holdfast.vocabulary.specs.services import HttpSpec
 
 if TYPE_CHECKING:
-    from holdfast.engine.gate.port_conflicts import TakenPorts
+    from holdfast.engine.gate.port_conflicts import PortConflicts
 
 SOCKET = "http"
 SETTLED_SECONDS = 3.0
@@ -41,7 +41,7 @@ class HttpDoor:
         recorder: Recorder,
         *,
         state: str,
-        taken: Callable[[], TakenPorts],
+        taken: Callable[[], PortConflicts],
         addresses: dict[str, str],
         notes: dict[str, str],
     ) -> None:

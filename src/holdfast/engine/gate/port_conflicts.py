@@ -29,7 +29,7 @@ _HELD = re.compile(r"port (\d+) is held by ")
 _log = logger("ports")
 
 
-class Holder(NamedTuple):
+class PortHolder(NamedTuple):
     """Who has a port. `instance` is what it says to be, if it is a Holdfast."""
 
     described: str
@@ -37,7 +37,7 @@ class Holder(NamedTuple):
     instance: str | None = None
 
 
-class Settled(NamedTuple):
+class OpenedPort(NamedTuple):
     """A listening socket after all. `note`: what is to be said of where it is."""
 
     listener: Listener
@@ -45,7 +45,7 @@ class Settled(NamedTuple):
     is_handed_over: bool = False
 
 
-class TakenPorts:
+class PortConflicts:
     """Settles conflicts about ports of this Holdfast's doors."""
 
     def __init__(self, listeners: Listeners, tokens: Tokens, instance: str) -> None:
@@ -62,7 +62,7 @@ class TakenPorts:
         is_port_given: bool,
         certificate: str | None = None,
         end_leftovers: Callable[[], Awaitable[bool]] | None = None,
-    ) -> Settled:
+    ) -> OpenedPort:
         """A listening socket after all; raises PortTaken, which names the holder.
 
         `certificate`: the one that a gate of ours would show; no other is trusted.
@@ -73,14 +73,14 @@ class TakenPorts:
         if holder.instance == self._instance:
             listener = await self._taken_over(name, host, port, is_port_given, holder, certificate)
             if listener is not None:
-                return Settled(listener, is_handed_over=True)
+                return OpenedPort(listener, is_handed_over=True)
         if end_leftovers is not None and await end_leftovers():
             listener = await self._freed(name, host, port, is_port_given)
             if listener is not None:
-                return Settled(listener)
+                return OpenedPort(listener)
         held = f"port {port} is held by {holder.described}"
         if not is_port_given:
-            return Settled(self._listeners.open_next(name, host, port), held)
+            return OpenedPort(self._listeners.open_next(name, host, port), held)
         raise PortTaken(
             f"{held}, which is left alone",
             "end it or configure another port, then `holdfast up` tries again",
@@ -92,7 +92,7 @@ class TakenPorts:
         host: str,
         port: int,
         is_port_given: bool,
-        holder: Holder,
+        holder: PortHolder,
         certificate: str | None,
     ) -> Listener | None:
         """The port of an earlier gate of ours, which gives it back; None if it does not."""
@@ -116,7 +116,7 @@ class TakenPorts:
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         return None
 
-    async def _ask(self, holder: Holder, certificate: str | None) -> bool:
+    async def _ask(self, holder: PortHolder, certificate: str | None) -> bool:
         lent = self._tokens.lend("handover of a port", ASK_SECONDS * 5)
         try:
             answer = await http_client.request(
@@ -132,7 +132,7 @@ class TakenPorts:
             self._tokens.take_back(lent.token.id)
         return answer.is_success
 
-    async def _holder(self, host: str, port: int, certificate: str | None) -> Holder:
+    async def _holder(self, host: str, port: int, certificate: str | None) -> PortHolder:
         loop = asyncio.get_running_loop()
         described = await loop.run_in_executor(None, processes.holder_of_port, port)
         who = described or "a process that cannot be told (of another user?)"
@@ -147,11 +147,11 @@ class TakenPorts:
             headers = {key.lower(): value for key, value in answer.headers}
             written = headers.get(IDENTITY_HEADER.lower())
             if written is None:
-                return Holder(who)
+                return PortHolder(who)
             instance = written.encode("latin-1").decode(errors="replace")
             said = "an earlier gate of this" if instance == self._instance else "another"
-            return Holder(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
-        return Holder(who)
+            return PortHolder(f"{said} Holdfast, {instance[:100]!a}: {who}", base, instance)
+        return PortHolder(who)
 
 
 def notes_now(notes: Mapping[str, str]) -> dict[str, str]:

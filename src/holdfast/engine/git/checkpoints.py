@@ -18,7 +18,7 @@ from holdfast.adapters.git import parsing, refusals, shadow
 from holdfast.adapters.git.parsing import RawChange
 from holdfast.adapters.git.repository import Repository
 from holdfast.adapters.git.shadow import Shadow
-from holdfast.engine.git.git import CHANGE_SECONDS, Output, Repositories, failure_of
+from holdfast.engine.git.git import CHANGE_SECONDS, Git, Output, failure_of
 from holdfast.rules import git as safety
 from holdfast.rules.git import Entry
 from holdfast.vocabulary.errors import Failed, NotFound
@@ -35,7 +35,7 @@ _INDEX = "GIT_INDEX_FILE"
 _MOST_LEFT_OUT = 2000
 
 
-class _Seen(NamedTuple):
+class _WorkTreeSnapshot(NamedTuple):
     shadow: Shadow
     config: list[Entry]
     tree: str
@@ -49,13 +49,13 @@ class Checkpoints:
 
     def __init__(
         self,
-        repositories: Repositories,
+        git: Git,
         in_thread: Callable[..., Awaitable[Any]],
         state: str,
         roots: Callable[[], Roots],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._git = repositories
+        self._git = git
         self._in_thread = in_thread
         self._state = state
         self._roots = roots
@@ -142,7 +142,7 @@ class Checkpoints:
         return saved, files
 
     async def _refuse_overwriting(
-        self, repository: Repository, seen: _Seen, files: Sequence[GitFile]
+        self, repository: Repository, seen: _WorkTreeSnapshot, files: Sequence[GitFile]
     ) -> None:
         """What no checkpoint holds, because it is ignored or too large, would be gone."""
         new = [file.path for file in files if file.change == "added"]
@@ -156,7 +156,7 @@ class Checkpoints:
             raise would_be_lost(lost)
 
     async def _left_out_of(
-        self, repository: Repository, seen: _Seen, wanted: Checkpoint
+        self, repository: Repository, seen: _WorkTreeSnapshot, wanted: Checkpoint
     ) -> Callable[[str], bool]:
         """Tells files that were there, but are not in a checkpoint: they are not removed."""
         words = ("log", "-1", "--format=%B", wanted.commit)
@@ -165,13 +165,15 @@ class Checkpoints:
         folders = tuple(path for path in files if path.endswith("/"))
         return lambda path: path in files or path.startswith(folders)
 
-    async def _between(self, repository: Repository, seen: _Seen, tree: str) -> list[RawChange]:
+    async def _between(
+        self, repository: Repository, seen: _WorkTreeSnapshot, tree: str
+    ) -> list[RawChange]:
         """What is other in a tree than it is now."""
         words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", seen.tree, tree)
         return parsing.parse_raw((await self._run(repository, seen, *words)).out)
 
     async def _with(
-        self, repository: Repository, seen: _Seen, tree: str, kept: Sequence[RawChange]
+        self, repository: Repository, seen: _WorkTreeSnapshot, tree: str, kept: Sequence[RawChange]
     ) -> str:
         """A tree in which some files are as they are now: those that were left out of it, and
         those that may not be changed."""
@@ -187,7 +189,7 @@ class Checkpoints:
 
     async def _make(
         self, repository: Repository, note: str, session: str | None
-    ) -> tuple[Checkpoint, _Seen]:
+    ) -> tuple[Checkpoint, _WorkTreeSnapshot]:
         seen = await self._see(repository)
         head, branch = await self._head(repository)
         facts = {
@@ -214,7 +216,7 @@ class Checkpoints:
         made = _parsed(f"{REFS}{name}", commit, str(now), message)
         return made, seen
 
-    async def _see(self, repository: Repository) -> _Seen:
+    async def _see(self, repository: Repository) -> _WorkTreeSnapshot:
         """The work tree as a tree of git, byte for byte."""
         shade, config = await self._shadow(repository)
         try:
@@ -225,8 +227,10 @@ class Checkpoints:
             shade, config = await self._shadow(repository, may_seed=False)
             return await self._take(repository, shade, config)
 
-    async def _take(self, repository: Repository, shade: Shadow, config: list[Entry]) -> _Seen:
-        seen = _Seen(shade, config, "", [], [])
+    async def _take(
+        self, repository: Repository, shade: Shadow, config: list[Entry]
+    ) -> _WorkTreeSnapshot:
+        seen = _WorkTreeSnapshot(shade, config, "", [], [])
         words = ("ls-files", "-z", "-t", "--others", "--modified", "--exclude-standard")
         listed = parsing.text_of((await self._run(repository, seen, *words)).out)
         new = [entry[2:] for entry in listed.split("\0") if entry.startswith("? ")]
@@ -281,7 +285,7 @@ class Checkpoints:
     async def _run(
         self,
         repository: Repository,
-        seen: _Seen,
+        seen: _WorkTreeSnapshot,
         *words: str,
         may_fail: Callable[[Output], bool] = lambda _: False,
     ) -> Output:

@@ -62,7 +62,7 @@ _SYSTEM = (
 _HELD = re.compile(r"/proc/self/fd/\d+")
 _HELD_STORE = re.compile(_HELD.pattern + r"(?=/(?:[0-9a-f]{2}|pack|info/alternates)\b)")
 """How git calls the folders that it found open: its objects, and all others."""
-_log = logger("repositories")
+_log = logger("git")
 _PASSED = ("TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
 
@@ -94,7 +94,7 @@ class _Known(NamedTuple):
     """That its configuration includes."""
 
 
-class Repositories:
+class Git:
     """Runs git in repositories."""
 
     def __init__(

@@ -15,9 +15,9 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.adapters.git import work_tree_state
 from holdfast.adapters.git.parsing import WorkTree, parse_status, text_of
 from holdfast.adapters.git.repository import Repository, under_way_in
-from holdfast.adapters.git.work_tree_state import RACY_NANOSECONDS, Mark, Scope, Seen
+from holdfast.adapters.git.work_tree_state import RACY_NANOSECONDS, Mark, Scope, ScopeState
 from holdfast.adapters.own_log import logger
-from holdfast.engine.git.git import Output, Repositories, failure_of
+from holdfast.engine.git.git import Git, Output, failure_of
 from holdfast.rules.files import Located
 from holdfast.vocabulary.errors import HoldfastError
 
@@ -32,10 +32,10 @@ _LISTED = (
     *("status", "--porcelain=v2", "-z", "--ignored=matching", "--untracked-files=all"),
     *("--ignore-submodules=all", "--no-renames"),
 )
-_log = logger("known_status")
+_log = logger("status_cache")
 
 
-class Answer(NamedTuple):
+class GitStatus(NamedTuple):
     tree: WorkTree
     under_way: str | None
     is_whole: bool
@@ -46,7 +46,7 @@ class _Before(NamedTuple):
 
     key: tuple[Mark, ...]
     refs: tuple[Mark, ...]
-    seen: Seen | None
+    seen: ScopeState | None
     began: int
 
     def is_settled(self) -> bool:
@@ -63,26 +63,26 @@ class _Known:
         self.refs: list[str] = []
         self.rules: list[str] = []
         self.before: _Before | None = None
-        self.answer: Answer | None = None
+        self.answer: GitStatus | None = None
         self.learned_at = -_RELEARN_SECONDS
         self.learning: asyncio.Task[None] | None = None
 
 
-class KnownStatus:
+class StatusCache:
     """Answers `git status`."""
 
     def __init__(
         self,
-        repositories: Repositories,
+        git: Git,
         in_thread: Callable[..., Awaitable[Any]],
     ) -> None:
-        self._git = repositories
+        self._git = git
         self._in_thread = in_thread
         self._all: dict[tuple[object, ...], _Known] = {}
 
     async def ask(
         self, start: Located, roots: Roots, check: Callable[[Located], None] = lambda _: None
-    ) -> tuple[Repository, Answer]:
+    ) -> tuple[Repository, GitStatus]:
         """The state of the work tree that a folder is in; `check` may refuse the one that is found.
         The repository is told by its place only: it is open no more."""
         async with self._git.opened_and(start, roots, self._look) as (repository, seen):
@@ -119,7 +119,12 @@ class KnownStatus:
         return known, _Before(key, refs, seen, began), under_way_in(repository)
 
     def _remember(
-        self, repository: Repository, roots: Roots, known: _Known, before: _Before, answer: Answer
+        self,
+        repository: Repository,
+        roots: Roots,
+        known: _Known,
+        before: _Before,
+        answer: GitStatus,
     ) -> None:
         known.answer = None
         refs = work_tree_state.refs_of(answer.tree.branch, answer.tree.upstream)
@@ -174,12 +179,12 @@ class KnownStatus:
         known.scope = await self._in_thread(work_tree_state.learn, repository, key, *texts, began)
 
 
-def _answer_of(output: Output, under_way: str | None) -> Answer:
+def _answer_of(output: Output, under_way: str | None) -> GitStatus:
     if not output.is_success:
         raise failure_of(output, "status")
     # An answer that was cut ends in the middle of an entry.
     data = output.out[: output.out.rfind(b"\0") + 1] if output.is_cut else output.out
-    return Answer(parse_status(data), under_way, not output.is_cut)
+    return GitStatus(parse_status(data), under_way, not output.is_cut)
 
 
 def _is_same(now: _Before, then: _Before | None) -> bool:

@@ -15,7 +15,7 @@ from holdfast.vocabulary.specs.probes import ProbeSpec
 Then = Callable[[Finding], None]
 
 
-class Inquiry(Protocol):
+class Check(Protocol):
     """How one probe asks of one run; at most one question at a time."""
 
     def begin(self) -> None:
@@ -32,11 +32,11 @@ class Inquiry(Protocol):
 
 
 class Prober(Protocol):
-    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Inquiry:
+    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Check:
         """`on_told` is called when there is something to ask for before its time."""
 
 
-class Watch:
+class RunProbe:
     """One probe in one run."""
 
     def __init__(self, probe: ProbeSpec, tally: Tally) -> None:
@@ -45,7 +45,7 @@ class Watch:
         self.has_passed = tally.verdict is True
         self.plan = Plan(0.0, 0.0)
         self.timer: Timer | None = None
-        self.inquiry: Inquiry
+        self.check: Check
         self.is_begun = self.is_asking = self.is_due = False
         self.listeners: list[Then] = []
         self.told_at = float("-inf")
@@ -71,7 +71,7 @@ class Watch:
         self.cancel()
         if self.is_asking:
             self.is_asking = self.is_due = False
-            self.inquiry.drop()
+            self.check.drop()
             self.answer_listeners(Finding(False, "the run ended or was paused meanwhile"))
 
     def answer_listeners(self, finding: Finding) -> None:

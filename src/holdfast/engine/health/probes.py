@@ -19,8 +19,8 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.search.matcher import SharedMatcher
-from holdfast.engine.health.probe_watch import Inquiry, Then
-from holdfast.engine.output.subscriptions import Watches
+from holdfast.engine.health.probe_watch import Check, Then
+from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.vocabulary.errors import HoldfastError, UsageError
@@ -40,13 +40,13 @@ LINE_FOUND = "a line matches"
 _log = logger("probes")
 
 
-class Probing:
+class ProbeChecks:
     """Opens inquiries."""
 
     def __init__(
         self,
         tasks: Tasks,
-        watches: Watches,
+        watches: OutputSubscriptions,
         matcher: SharedMatcher,
         loop: asyncio.AbstractEventLoop,
         logs: str,
@@ -60,7 +60,7 @@ class Probing:
         self.connections = asyncio.Semaphore(MOST_CONNECTIONS)
         self._threads = ThreadPoolExecutor(2, "probe")
 
-    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Inquiry:
+    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Check:
         match probe.target:
             case HttpTarget() as target:
                 return _Http(self, probe, target)
@@ -85,7 +85,7 @@ class Probing:
 class _Question:
     """A check that takes its time, with a deadline for the whole of it."""
 
-    def __init__(self, probing: Probing, probe: ProbeSpec) -> None:
+    def __init__(self, probing: ProbeChecks, probe: ProbeSpec) -> None:
         self.probing = probing
         self.probe = probe
         self.began = 0.0
@@ -145,7 +145,7 @@ class _Question:
 
 
 class _Http(_Question):
-    def __init__(self, probing: Probing, probe: ProbeSpec, target: HttpTarget) -> None:
+    def __init__(self, probing: ProbeChecks, probe: ProbeSpec, target: HttpTarget) -> None:
         super().__init__(probing, probe)
         self._target = target
 
@@ -159,7 +159,7 @@ class _Http(_Question):
 
 
 class _Tcp(_Question):
-    def __init__(self, probing: Probing, probe: ProbeSpec, target: TcpTarget) -> None:
+    def __init__(self, probing: ProbeChecks, probe: ProbeSpec, target: TcpTarget) -> None:
         super().__init__(probing, probe)
         self._target = target
 
@@ -173,7 +173,7 @@ class _Tcp(_Question):
 
 class _Exec(_Question):
     def __init__(
-        self, probing: Probing, probe: ProbeSpec, target: ExecTarget, runner: Runner
+        self, probing: ProbeChecks, probe: ProbeSpec, target: ExecTarget, runner: Runner
     ) -> None:
         super().__init__(probing, probe)
         self._target = target
@@ -205,7 +205,7 @@ class _RecentLine(_Question):
     """At least one line in each interval."""
 
     def __init__(
-        self, probing: Probing, probe: ProbeSpec, target: LogTarget, runner: Runner
+        self, probing: ProbeChecks, probe: ProbeSpec, target: LogTarget, runner: Runner
     ) -> None:
         from holdfast.adapters.probes.log import RecentSearch
 
@@ -234,7 +234,7 @@ class _LineOfRun:
 
     def __init__(
         self,
-        probing: Probing,
+        probing: ProbeChecks,
         target: LogTarget,
         runner: Runner,
         on_told: Callable[[], None],

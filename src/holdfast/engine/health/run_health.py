@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
-from holdfast.engine.health.probe_watch import Prober, Then, Watch
+from holdfast.engine.health.probe_watch import Prober, RunProbe, Then
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.workflows.recovery import recover
@@ -41,13 +41,13 @@ class RunHealth:
         self._has_said_ready = False
         self._last_sign = environment.clock.monotonic()
         self.watches = [
-            Watch(probe, health.resumed(probe, runner.condition))
+            RunProbe(probe, health.resumed(probe, runner.condition))
             for probe in self.probes
             # Who outlived everything may have said it before; nobody knows.
             if not (self.run.adopted and probe.kind == "notify" and "liveness" not in probe.roles)
         ]
         for watch in self.watches:
-            watch.inquiry = (
+            watch.check = (
                 _Told(self, watch)
                 if watch.probe.kind == "notify"
                 else prober.open(runner, watch.probe, lambda it=watch: self._ask(it))  # type: ignore[misc]
@@ -65,7 +65,7 @@ class RunHealth:
             self._said_timer.cancel()
         for watch in self.watches:
             watch.drop()
-            watch.inquiry.close()
+            watch.check.close()
 
     def pause(self) -> None:
         """A frozen service cannot answer."""
@@ -85,7 +85,7 @@ class RunHealth:
 
     # Questions
 
-    def check(self, watch: Watch, then: Then) -> None:
+    def check(self, watch: RunProbe, then: Then) -> None:
         """Ask out of turn; the answer counts only if it was due meanwhile."""
         watch.listeners.append(then)
         if not watch.is_asking:
@@ -93,9 +93,9 @@ class RunHealth:
                 watch.answer_listeners(Finding(False, "the service is paused"))
                 return
             watch.is_asking = True
-            watch.inquiry.ask(lambda finding: self._answered(watch, finding))
+            watch.check.ask(lambda finding: self._answered(watch, finding))
 
-    def _asked(self) -> list[Watch]:
+    def _asked(self) -> list[RunProbe]:
         is_started = self._condition().is_started
         return [
             watch
@@ -121,15 +121,15 @@ class RunHealth:
                     has_passed=watch.has_passed,
                 )
                 self._arm(watch)
-                watch.inquiry.begin()
+                watch.check.begin()
 
-    def _arm(self, watch: Watch) -> None:
+    def _arm(self, watch: RunProbe) -> None:
         watch.cancel()
         if not self._is_over and not self._is_paused:
             seconds = max(0.0, watch.plan.due - self._now())
             watch.timer = self._environment.call_later(seconds, lambda: self._ask(watch))
 
-    def _ask(self, watch: Watch) -> None:
+    def _ask(self, watch: RunProbe) -> None:
         watch.cancel()
         if self._is_over or self._is_paused:
             return
@@ -138,9 +138,9 @@ class RunHealth:
         watch.is_due = True
         if not watch.is_asking:
             watch.is_asking = True
-            watch.inquiry.ask(lambda finding: self._answered(watch, finding))
+            watch.check.ask(lambda finding: self._answered(watch, finding))
 
-    def _answered(self, watch: Watch, finding: Finding) -> None:
+    def _answered(self, watch: RunProbe, finding: Finding) -> None:
         if self._is_over or not watch.is_asking:
             return
         watch.is_asking, is_due, watch.is_due = False, watch.is_due, False
@@ -148,7 +148,7 @@ class RunHealth:
         if is_due:
             self._take(watch, finding)
 
-    def _take(self, watch: Watch, finding: Finding) -> None:
+    def _take(self, watch: RunProbe, finding: Finding) -> None:
         """An answer that counts, or may."""
         probe, before, plan = watch.probe, watch.tally, watch.plan
         is_first_pass = finding.is_passed and not watch.has_passed
@@ -179,7 +179,7 @@ class RunHealth:
 
     # Consequences
 
-    def _conclude(self, watch: Watch, before: Tally, finding: Finding) -> None:
+    def _conclude(self, watch: RunProbe, before: Tally, finding: Finding) -> None:
         self._judge(watch, finding)
         if self._is_over:
             return
@@ -195,7 +195,7 @@ class RunHealth:
         if cause is not None and not self._is_stopping:
             recover(self.runner, cause, _reason(watch, finding))
 
-    def _judge(self, watch: Watch | None = None, finding: Finding | None = None) -> None:
+    def _judge(self, watch: RunProbe | None = None, finding: Finding | None = None) -> None:
         before, after = self.runner.condition, self._condition()
         if before == after:
             return
@@ -277,13 +277,13 @@ class RunHealth:
             elif message.watchdog and (watch.tally.verdict is not True or watch.tally.failures):
                 self._take(watch, Finding(True, "it said WATCHDOG=1"))
 
-    def sign_of_life(self, watch: Watch) -> Finding:
+    def sign_of_life(self, watch: RunProbe) -> Finding:
         seconds = self._now() - self._last_sign
         if seconds < watch.probe.interval - 0.001:
             return Finding(True, f"its last sign of life is {seconds:.1f} s old")
         return Finding(False, f"no WATCHDOG=1 within {watch.probe.interval:g} s")
 
-    def _has_sign(self, watch: Watch) -> bool:
+    def _has_sign(self, watch: RunProbe) -> bool:
         """Whether it said in time that it lives; the next look is when it would not have."""
         is_awaited = any(it.is_told_once and it.probe.kind == "notify" for it in self._asked())
         if is_awaited:
@@ -310,12 +310,12 @@ class RunHealth:
     def _event(self, kind: Kind, **data: Any) -> None:
         self._environment.recorder.event(kind, self.runner.name, self.run.run_id, **data)
 
-    def _tell(self, kind: Kind, watch: Watch, finding: Finding, **facts: Any) -> None:
+    def _tell(self, kind: Kind, watch: RunProbe, finding: Finding, **facts: Any) -> None:
         untold = {"untold": watch.untold} if watch.untold else {}
         self._event(kind, **self._facts(watch, finding), **facts, **untold)
         watch.told_at, watch.untold = self._now(), 0
 
-    def _facts(self, watch: Watch | None, finding: Finding | None) -> dict[str, Any]:
+    def _facts(self, watch: RunProbe | None, finding: Finding | None) -> dict[str, Any]:
         facts: dict[str, Any] = {}
         if watch is not None:
             facts = {"probe": watch.probe.name, "check": watch.probe.kind}
@@ -343,7 +343,7 @@ def probes_of(runner: Runner) -> tuple[ProbeSpec, ...]:
 class _Told:
     """The answer is what the service has said already."""
 
-    def __init__(self, of: RunHealth, watch: Watch) -> None:
+    def __init__(self, of: RunHealth, watch: RunProbe) -> None:
         self._of = of
         self._watch = watch
 
@@ -366,7 +366,7 @@ class _Told:
         """Nothing is open."""
 
 
-def _asks_readiness_only(watch: Watch | None) -> bool:
+def _asks_readiness_only(watch: RunProbe | None) -> bool:
     """Whether nobody else tells that it fails: liveness and startup end the run."""
     return watch is not None and set(watch.probe.roles) == {"readiness"}
 
@@ -377,7 +377,7 @@ def _with_interval(probe: ProbeSpec, seconds: float) -> ProbeSpec:
     return msgspec.structs.replace(probe, interval=seconds)
 
 
-def _reason(watch: Watch, finding: Finding) -> str:
+def _reason(watch: RunProbe, finding: Finding) -> str:
     if watch.is_watchdog:
         return f"watchdog missed: {finding.reason}"
     what = "startup" if "startup" in watch.probe.roles else "liveness"

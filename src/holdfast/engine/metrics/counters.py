@@ -11,7 +11,7 @@ _STARTED = Kind.PROCESS_STARTED.value
 _FAILURES = (Kind.START_FAILED.value, Kind.CONDEMNED.value)
 
 
-class Tallies:
+class SupervisorCounters:
     """Counts that only grow."""
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """What services use: looked at every few seconds, held to their limits, kept as history.
 
-Lives on the loop; the looking itself is done by `observation` in its own thread. Ends runs
+Lives on the loop; the looking itself is done by `sampler` in its own thread. Ends runs
 only through the runner. Without a live run it does nothing at all.
 """
 
@@ -13,15 +13,15 @@ from functools import partial
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
-from holdfast.adapters.metrics import Sampler, Totals, Usage, Watched, new_sampler
+from holdfast.adapters.metrics import Totals, Usage, Watched, new_sampler
 from holdfast.adapters.own_log import logger
-from holdfast.engine.metrics.counters import Tallies
-from holdfast.engine.metrics.sampler import Errand, Observation, Seen
+from holdfast.engine.metrics.counters import SupervisorCounters
+from holdfast.engine.metrics.sampler import Errand, MetricsSampler, Sample
 from holdfast.engine.runner.environment import Clock, Recorder, Timer
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import limits
-from holdfast.rules.limits import Breach, Standing, Use
+from holdfast.rules.limits import Breach, LimitState, ResourceUse
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.services import Settings
 
@@ -50,7 +50,7 @@ class Gauge:
         self.finished = Totals()
         """What its ended runs used."""
         self.custom: dict[str, float] = {}
-        self.standing = Standing()
+        self.standing = LimitState()
         self.timer: Timer | None = None
 
     @property
@@ -64,18 +64,18 @@ class ResourceMonitor(RunObserver):
 
     def __init__(
         self,
-        observation: Observation,
+        sampler: MetricsSampler,
         loop: asyncio.AbstractEventLoop,
         recorder: Recorder,
         clock: Clock,
-        tallies: Tallies,
+        tallies: SupervisorCounters,
     ) -> None:
         self.gauges: dict[str, Gauge] = {}
         self.looked_at: float | None = None
         """Monotonic."""
-        self.on_seen: Callable[[Seen], None] = lambda _: None
+        self.on_seen: Callable[[Sample], None] = lambda _: None
         self.tallies = tallies
-        self._observation = observation
+        self._sampler = sampler
         self._loop = loop
         self._recorder = recorder
         self._clock = clock
@@ -99,7 +99,7 @@ class ResourceMonitor(RunObserver):
         if self._timer is not None:
             self._timer.cancel()
         self._send()
-        self._observation.close()
+        self._sampler.close()
 
     # What happens to services
 
@@ -110,12 +110,12 @@ class ResourceMonitor(RunObserver):
         self._leave(gauge)
         if not run.is_found:
             self.tallies.spawned(self._clock.monotonic() - run.started_mono)
-        gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, Standing()
+        gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, LimitState()
         gauge.custom, gauge.patience = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge
         began, is_limited = run.started_mono, limits.has_limits(runner.declaration.spec)
         watched = Watched(run.run_id, run.pid, run.start_time or "", began, Totals(), is_limited)
-        self._do(self._observation.begin, runner.name, watched)
+        self._do(self._sampler.begin, runner.name, watched)
         self._await_timeout(gauge)
         self._schedule(FIRST_LOOK_SECONDS)
 
@@ -125,7 +125,7 @@ class ResourceMonitor(RunObserver):
         if run is not None and not run.main_gone:
             return
         if gauge.run_id is None and run is not None and cpu is not None:
-            self._do(self._observation.end_unseen, runner.name, run.run_id, cpu)
+            self._do(self._sampler.end_unseen, runner.name, run.run_id, cpu)
         self._leave(gauge, cpu)
 
     def declared(self, runner: Any) -> None:
@@ -142,7 +142,7 @@ class ResourceMonitor(RunObserver):
         if gauge is not None:
             self._cancel(gauge)
             self._leave(gauge)
-        self._do(self._observation.remove, runner.name)
+        self._do(self._sampler.remove, runner.name)
 
     def take_custom(self, service: str, name: str, value: float) -> None:
         """A number that a service says of itself."""
@@ -160,13 +160,13 @@ class ResourceMonitor(RunObserver):
             await asyncio.shield(self._looking(is_full=True))
 
     async def ask(self, call: Callable[..., Any], *arguments: object) -> Any:
-        """Something of the observation's that takes its thread."""
+        """Something of the sampler's that takes its thread."""
         self._send()
-        return await asyncio.wrap_future(self._observation.submit(call, *arguments))
+        return await asyncio.wrap_future(self._sampler.submit(call, *arguments))
 
     @property
-    def observation(self) -> Observation:
-        return self._observation
+    def sampler(self) -> MetricsSampler:
+        return self._sampler
 
     def _schedule(self, seconds: float) -> None:
         due = self._loop.time() + seconds
@@ -199,8 +199,8 @@ class ResourceMonitor(RunObserver):
         is_full, self._is_full_due = self._is_full_due, False
         try:
             self._send()
-            call = partial(self._observation.look, is_full=is_full)
-            seen = await asyncio.wrap_future(self._observation.submit(call))
+            call = partial(self._sampler.look, is_full=is_full)
+            seen = await asyncio.wrap_future(self._sampler.submit(call))
             self._full_at = seen.at if is_full else self._full_at
         except RuntimeError:
             return  # closed meanwhile
@@ -215,7 +215,7 @@ class ResourceMonitor(RunObserver):
                 gauge.patience -= 1
             self._schedule(min(FIRST_LOOK_SECONDS, self._interval) if soon else self._interval)
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: Sample) -> None:
         self.looked_at = seen.at
         for service, finished in seen.finished.items():
             if (gauge := self.gauges.get(service)) is not None:
@@ -237,7 +237,7 @@ class ResourceMonitor(RunObserver):
     def _judge(self, gauge: Gauge, usage: Usage) -> None:
         runner = gauge.runner
         enforced = runner.run.enforced if runner.run is not None else frozenset()
-        use = Use(usage.memory, usage.cpu_percent, usage.threads)
+        use = ResourceUse(usage.memory, usage.cpu_percent, usage.threads)
         verdict = limits.judge(runner.declaration.spec, gauge.standing, use, enforced)
         gauge.standing = verdict.standing
         for limit in verdict.cleared:
@@ -295,7 +295,7 @@ class ResourceMonitor(RunObserver):
         if cpu is not None:
             used = used.at_least(Totals(*cpu))
         gauge.finished, gauge.usage = gauge.finished.plus(used), None
-        self._do(self._observation.end, gauge.name, run_id, cpu)
+        self._do(self._sampler.end, gauge.name, run_id, cpu)
 
     def _cancel(self, gauge: Gauge) -> None:
         if gauge.timer is not None:
@@ -310,7 +310,7 @@ class ResourceMonitor(RunObserver):
     def _send(self) -> None:
         errands, self._errands = self._errands, []
         if errands:
-            self._observation.submit(self._observation.run, errands)
+            self._sampler.submit(self._sampler.run, errands)
 
 
 def monitor_for(
@@ -322,8 +322,5 @@ def monitor_for(
 ) -> ResourceMonitor:
     """The monitor of this supervisor, with its sampler and its files."""
 
-    def sampler() -> Sampler:
-        return new_sampler(link.cgroup_root)
-
-    observation = Observation(sampler, os.path.join(state, "metrics"))
-    return ResourceMonitor(observation, loop, recorder, clock, Tallies())
+    sampler = MetricsSampler(lambda: new_sampler(link.cgroup_root), os.path.join(state, "metrics"))
+    return ResourceMonitor(sampler, loop, recorder, clock, SupervisorCounters())

@@ -28,11 +28,11 @@ FLUSH_SECONDS = 10.0
 REST_SECONDS = 300.0
 """What rests is written this often only: its record covers the time since the last one."""
 Errand = tuple[Callable[..., None], tuple[object, ...]]
-_log = logger("observation")
+_log = logger("sampler")
 T = TypeVar("T")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True):
     """One look at everything."""
 
     at: float
@@ -62,7 +62,7 @@ class _Track:
         self.flushed_at = 0.0
 
 
-class Observation:
+class MetricsSampler:
     """Everything that happens in the sampler's thread."""
 
     def __init__(self, new_sampler: Callable[[], Sampler], folder: str) -> None:
@@ -132,7 +132,7 @@ class Observation:
         self._rings.pop(service, None)
         Ring(self._path(service)).remove()
 
-    def look(self, *, is_full: bool = False) -> Seen:
+    def look(self, *, is_full: bool = False) -> Sample:
         now, wall = time.monotonic(), time.time()
         usages = self._looker().look(now, is_full=is_full)
         for run_id, track in self._tracks.items():
@@ -144,7 +144,7 @@ class Observation:
             host = host_usage()
         except (OSError, ValueError):
             host = None
-        return Seen(now, usages, news, host)
+        return Sample(now, usages, news, host)
 
     def extras(self, run_id: str) -> Extras:
         return extras_of(self._looker().members(run_id))

@@ -15,7 +15,7 @@ FRESH_SECONDS = 0.1
 PATIENCE_SECONDS = 0.015
 
 
-class RecordedBytes:
+class LogSizes:
     """Keeps the runs' byte counts no older than a moment, for whoever asks."""
 
     def __init__(self, roster: Roster, link: KeeperLink, clock: Clock) -> None:

@@ -49,7 +49,7 @@ class Subscription:
         self._close(self)
 
 
-class Watches:
+class OutputSubscriptions:
     """All watchers, and what the keeper was asked to tell."""
 
     def __init__(self, keeper: Keeper, known: Callable[[], Iterable[str]]) -> None:

@@ -68,7 +68,7 @@ class Session:
         return "session-" + "-".join(parts)
 
 
-class Opened(NamedTuple):
+class NewSession(NamedTuple):
     """A session with the text of its token, which is shown this once."""
 
     session: Session
@@ -118,7 +118,7 @@ class Sessions:
                 self.ownership.set(runner, msgspec.structs.replace(owner, ended=True))
             self._lend(runner)  # also what is nobody's: its lease may be of before
 
-    def open(self, actor: Actor, client: str, fate: Fate | None, grace: float | None) -> Opened:
+    def open(self, actor: Actor, client: str, fate: Fate | None, grace: float | None) -> NewSession:
         client = client.strip()
         if not client or len(client) > LONGEST_CLIENT or not client.isprintable():
             raise UsageError("a session needs a client", f"at most {LONGEST_CLIENT} letters")
@@ -152,7 +152,7 @@ class Sessions:
         self._environment.recorder.event(
             Kind.SESSION_OPENED, session=session.name, client=client, by=actor.name
         )
-        return Opened(session, text)
+        return NewSession(session, text)
 
     def _pace(self, actor: Actor) -> None:
         """Raises TooManyRequests for an opener that opens one session after the other."""

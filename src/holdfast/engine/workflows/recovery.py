@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.engine.runner.environment import Recorder
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.tasks import Tasks
-from holdfast.engine.workflows.steps import CommandStep, Surroundings
+from holdfast.engine.workflows.steps import CommandContext, CommandStep
 from holdfast.engine.workflows.workflows import Procedure, Workflows
 from holdfast.rules.lifecycle.recovery import ENDING_CAUSES, action_for
 from holdfast.vocabulary.errors import HoldfastError, Refused
@@ -66,7 +66,7 @@ class RecoveryCommands:
             "HOLDFAST_CAUSE": cause,
             "HOLDFAST_REASON": reason,
         }
-        step = CommandStep(self._tasks, prepared, Surroundings.of(service), env=told)
+        step = CommandStep(self._tasks, prepared, CommandContext.of(service), env=told)
         procedure = Procedure(
             name=f"recovery of {service.name}",
             steps=[step],

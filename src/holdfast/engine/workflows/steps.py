@@ -36,7 +36,7 @@ TAIL_CHARACTERS = 8 * 1024
 _PATIENCE_SECONDS = 0.1
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class CommandContext(msgspec.Struct, frozen=True):
     """Where and with what a command is run."""
 
     working_dir: str
@@ -45,7 +45,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     user: str | None = None
 
     @classmethod
-    def of(cls, service: Any) -> Surroundings:
+    def of(cls, service: Any) -> CommandContext:
         """Those of a service."""
         spec = service.declaration.spec
         environ = keeper_memory.environ(service.declaration.environ_key)
@@ -82,7 +82,7 @@ class CommandStep(Step):
         self,
         tasks: Tasks,
         prepared: Prepared,
-        around: Surroundings,
+        around: CommandContext,
         *,
         part: str = "",
         env: dict[str, str] | None = None,

@@ -29,7 +29,7 @@ MOST_UNDER_WAY = 64
 _log = logger("workflows")
 
 
-class Chronicle(Recorder, Protocol):
+class DurableRecorder(Recorder, Protocol):
     """Where events go, and when they are safe."""
 
     async def written(self) -> bool: ...
@@ -106,7 +106,11 @@ class Workflows:
     """Everything that is under way."""
 
     def __init__(
-        self, keeper: Keeper, recorder: Chronicle, clock: Clock, loop: asyncio.AbstractEventLoop
+        self,
+        keeper: Keeper,
+        recorder: DurableRecorder,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._keeper = keeper
         self._recorder = recorder

@@ -23,19 +23,19 @@ MOST_BEHIND = 1000
 """A target that is more alerts behind is not told of the oldest."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class LastDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """When a target was last told of an alert."""
 
     alert: str
     at: float
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class TargetProgress(msgspec.Struct, frozen=True, kw_only=True):
     """What a target's deliveries go on from after a restart of the supervisor."""
 
     seq: int = 0
     """Alert events up to this one are dealt with."""
-    told: dict[str, Told] = {}
+    told: dict[str, LastDelivery] = {}
     """By service, cause and subject."""
     delivered: int = 0
     skipped: int = 0
@@ -70,7 +70,7 @@ def is_meant(target: TargetSpec, alert: Alert, tags: Collection[str], template: 
     return bool(names & set(target.services)) or bool(set(tags) & set(target.tags))
 
 
-def is_told(target: TargetSpec, memory: Memory, alert: Alert, now: float) -> bool:
+def is_told(target: TargetSpec, memory: TargetProgress, alert: Alert, now: float) -> bool:
     """Whether this raising or clearing is told, after `is_meant`."""
     last = memory.told.get(place_of(alert))
     if alert.cleared_at is None or alert.cleared_at == alert.since:
@@ -86,7 +86,7 @@ def seconds_until(due: float, now: float, repeat: float) -> float:
     return left if 0 < left <= repeat else 0.0
 
 
-def reminder_at(target: TargetSpec, memory: Memory, alert: Alert) -> float | None:
+def reminder_at(target: TargetSpec, memory: TargetProgress, alert: Alert) -> float | None:
     """When an open alert is told again; None: never."""
     last = memory.told.get(place_of(alert))
     if target.repeat <= 0 or last is None or last.alert != alert.id:
@@ -94,10 +94,10 @@ def reminder_at(target: TargetSpec, memory: Memory, alert: Alert) -> float | Non
     return last.at + target.repeat
 
 
-def after_success(memory: Memory, alert: Alert, seq: int, now: float) -> Memory:
+def after_success(memory: TargetProgress, alert: Alert, seq: int, now: float) -> TargetProgress:
     told = dict(memory.told)
     told.pop(place_of(alert), None)
-    told[place_of(alert)] = Told(alert=alert.id, at=now)
+    told[place_of(alert)] = LastDelivery(alert=alert.id, at=now)
     for old in list(told)[: max(0, len(told) - MOST_REMEMBERED)]:
         del told[old]
     return msgspec.structs.replace(
@@ -113,20 +113,20 @@ def after_success(memory: Memory, alert: Alert, seq: int, now: float) -> Memory:
     )
 
 
-def after_failure(memory: Memory, reason: str, now: float) -> Memory:
+def after_failure(memory: TargetProgress, reason: str, now: float) -> TargetProgress:
     since = memory.failing_since if memory.failing_since is not None else now
     return msgspec.structs.replace(
         memory, failing_since=since, failures=memory.failures + 1, reason=reason
     )
 
 
-def passed_over(memory: Memory, seq: int, *, is_lost: bool = False) -> Memory:
+def passed_over(memory: TargetProgress, seq: int, *, is_lost: bool = False) -> TargetProgress:
     """Dealt with, without being told."""
     skipped = memory.skipped + int(is_lost)
     return msgspec.structs.replace(memory, seq=max(seq, memory.seq), skipped=skipped)
 
 
-def is_failing_for_long(memory: Memory, now: float) -> bool:
+def is_failing_for_long(memory: TargetProgress, now: float) -> bool:
     return (
         not memory.is_reported
         and memory.failing_since is not None
@@ -151,7 +151,7 @@ def first_seq(seqs: Collection[int]) -> int:
     return ordered[max(0, len(ordered) - MOST_BEHIND)] if ordered else 0
 
 
-def summary(memory: Memory) -> Mapping[str, object]:
+def summary(memory: TargetProgress) -> Mapping[str, object]:
     """What people see of a target's deliveries."""
     return {
         "delivered": memory.delivered,

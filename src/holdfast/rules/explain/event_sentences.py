@@ -11,11 +11,11 @@ from holdfast.vocabulary.events import Kind
 MOST_HAPPENINGS = 10
 
 
-def happenings(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+def sentences_of(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
     """Decisive events in words; what is the same several times in a row is one."""
     told: list[tuple[dict[str, Any], str, int]] = []
     for event in events:
-        text = happening(event)
+        text = sentence_of(event)
         if text is None:
             continue
         if told and told[-1][1] == text:
@@ -25,7 +25,7 @@ def happenings(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], s
     return [(event, f"{text} ({n} times)" if n > 1 else text) for event, text, n in told]
 
 
-def happening(event: dict[str, Any]) -> str | None:
+def sentence_of(event: dict[str, Any]) -> str | None:
     """A decisive event in words; None for one that only accompanies another."""
     data: dict[str, Any] = event.get("data") or {}
     words = _HAPPENINGS.get(event["kind"])

@@ -18,7 +18,7 @@ from holdfast.adapters.config.kinds.kind import (
     ScalarKind,
     Schema,
 )
-from holdfast.adapters.search.matching import check_expression
+from holdfast.adapters.search.matcher import check_expression
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest

@@ -62,7 +62,7 @@ class Change:
 
     async def git(self, *words: str, **options: object) -> Output:
         more: dict[str, object] = {"seconds": CHANGE_SECONDS, **options}
-        return await self.context.repositories.run(self.repository, *words, **more)  # type: ignore[arg-type]
+        return await self.context.git.run(self.repository, *words, **more)  # type: ignore[arg-type]
 
     async def check(self, *words: str, **options: object) -> Output:
         output = await self.git(*words, **options)
@@ -71,7 +71,7 @@ class Change:
         return output
 
     async def commit_of(self, revision: str) -> str:
-        return await self.context.repositories.commit_of(self.repository, revision)
+        return await self.context.git.commit_of(self.repository, revision)
 
     async def head(self) -> str | None:
         try:
@@ -83,7 +83,7 @@ class Change:
         """A commit, or a tree with nothing in it where there is none yet."""
         if commit is not None:
             return commit
-        configured = await self.context.repositories.configured(self.repository)
+        configured = await self.context.git.configured(self.repository)
         return _EMPTY_TREES[configured.get("extensions.objectformat", "sha1")]
 
     async def status(self) -> parsing.WorkTree:
@@ -93,7 +93,7 @@ class Change:
         return (await self.status()).conflicts
 
     async def warn_of_filters(self) -> None:
-        filters = await self.context.repositories.filters(self.repository)
+        filters = await self.context.git.filters(self.repository)
         if filters:
             names = [parsing.shown(name) for name in filters[:_MOST_FILTERS]]
             names += ["…"] if len(filters) > _MOST_FILTERS else []
@@ -161,7 +161,7 @@ class Change:
 async def changing(context: Context, name: str | None, *, is_dry: bool) -> AsyncIterator[Change]:
     async with (
         chosen(context, name, is_changed=not is_dry) as repository,
-        context.repositories.turn(repository),
+        context.git.turn(repository),
     ):
         yield Change(context, repository, is_dry)
 

@@ -26,7 +26,7 @@ from holdfast.vocabulary.results import Result
 async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) -> Checkpoint:
     async with (
         chosen(context, command.repository) as repository,
-        context.repositories.turn(repository),
+        context.git.turn(repository),
     ):
         made = await context.checkpoints.make(repository, command.note, actor.session)
     return msgspec.structs.replace(made, repository=named(context, repository))
@@ -49,7 +49,7 @@ async def restore_checkpoint(
 ) -> RestoredResult:
     async with (
         chosen(context, command.repository, is_changed=not command.dry_run) as repository,
-        context.repositories.turn(repository),
+        context.git.turn(repository),
     ):
         found = await context.checkpoints.find(repository, command.checkpoint, actor.session)
         saved, files = await context.checkpoints.restore(

@@ -58,7 +58,7 @@ async def chosen(
             f'the root "{located.root.name}" is read-only',
             "`files: {roots: {NAME: {path: …, write: true}}}` lets it be changed",
         )
-    opened = context.repositories.opened(located, roots, may_be_missing=may_be_missing)
+    opened = context.git.opened(located, roots, may_be_missing=may_be_missing)
     async with opened as repository:
         check_judged(repository.place)
         yield repository
@@ -81,7 +81,7 @@ def named(context: Context, repository: Repository) -> str:
 async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
     roots = await offered(context)
     located = roots.locate(command.repository or ".")
-    repository, answer = await context.known_status.ask(located, roots, check_judged)
+    repository, answer = await context.git_status.ask(located, roots, check_judged)
     tree, under_way, whole = answer
     seen = tree if (denied := now_in_repository()) is None else _without(tree, repository, denied)
     result = status_of(context, repository, seen, command.limit, under_way, is_whole=whole)
@@ -188,7 +188,7 @@ async def _compared(
     if command.rev is None:
         return staged, None
     ends = safety.split_range(command.rev)
-    git = context.repositories
+    git = context.git
     if ends is None:
         commit = await git.commit_of(repository, command.rev)
         return [*staged, commit], commit
@@ -206,7 +206,7 @@ async def git_show(context: Context, command: GitShow) -> GitTextResult:
 
 async def _show(context: Context, repository: Repository, command: GitShow) -> GitTextResult:
     paths = inside(context, repository, command.paths)
-    commit = await context.repositories.commit_of(repository, command.rev)
+    commit = await context.git.commit_of(repository, command.rev)
     words = ("show", *PATCH, "--no-show-signature", "--no-mailmap", "--no-notes")
     first = (*words, "--format=fuller", "--date=iso-strict", "--decorate=no", commit)
     return await _patch(
@@ -224,7 +224,7 @@ async def _patch(
     revision: str | None,
 ) -> GitTextResult:
     """Differences without files that are denied, a piece at a time."""
-    git = context.repositories
+    git = context.git
     # `--unified` would ask for the differences themselves, where conflicts hide the listing.
     listed = [word for word in words if not word.startswith(("--unified=", "--format="))]
     listed[1:1] = ["--numstat", "-z"]
@@ -275,7 +275,7 @@ async def git_log(context: Context, command: GitLog) -> GitLogResult:
 
 async def _log(context: Context, repository: Repository, command: GitLog) -> GitLogResult:
     paths = inside(context, repository, command.paths)
-    git = context.repositories
+    git = context.git
     skip, revision = 0, "HEAD" if command.rev is None else command.rev
     if command.cursor is not None:
         number, _, revision = command.cursor.partition(".")
@@ -310,7 +310,7 @@ async def _log(context: Context, repository: Repository, command: GitLog) -> Git
 async def _is_empty(context: Context, repository: Repository) -> bool:
     """Whether there is no commit yet."""
     try:
-        await context.repositories.commit_of(repository, "HEAD")
+        await context.git.commit_of(repository, "HEAD")
     except NotFound:
         return True
     return False
@@ -323,7 +323,7 @@ async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
 
 async def _blame(context: Context, repository: Repository, command: GitBlame) -> GitTextResult:
     path = inside(context, repository, [command.path])[0]
-    git = context.repositories
+    git = context.git
     if command.rev is None:
         await context.in_thread(_check_file, context.files.roots, repository.place_of(path))
     commit = None if command.rev is None else await git.commit_of(repository, command.rev)
@@ -372,7 +372,7 @@ async def _branches(
     context: Context, repository: Repository, command: GitBranches
 ) -> GitBranchesResult:
     refs = ("refs/heads", *(("refs/remotes",) if command.remote else ()))
-    output = await context.repositories.check(
+    output = await context.git.check(
         repository, "for-each-ref", "--sort=-committerdate", f"--count={command.limit + 1}",
         f"--format={parsing.BRANCH_FORMAT}", *refs,
     )  # fmt: skip

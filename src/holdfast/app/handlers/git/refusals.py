@@ -49,7 +49,7 @@ async def refuse_changes(
 ) -> None:
     """Raises Refused if one of these changes may not be made in the work tree."""
     await refuse(context, repository, [one.path for one in changes], command)
-    targets = await context.repositories.link_targets(repository, changes)
+    targets = await context.git.link_targets(repository, changes)
     for path, target in targets.items():
         wrong = refusals.wrong_link(repository.roots, repository, path, target)
         if wrong is not None:

@@ -13,7 +13,7 @@ from holdfast.adapters.search.transcoding import MARKS, Transcoded
 from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
 from holdfast.app.handlers.offered import offered
-from holdfast.engine.search import Ended
+from holdfast.engine.search import SearchEnd
 from holdfast.rules import search as rules
 from holdfast.rules.files import REPOSITORIES, Located
 from holdfast.rules.search import FilePlace
@@ -47,7 +47,7 @@ async def search(context: Context, command: Search, actor: Actor) -> SearchResul
     async with context.searches, _ground(context, roots, located) as ground:
         collector = _COLLECTORS[command.mode](command, roots, ground.folder, place)
         words = rules.words_for_files(command, excluded, ground.target)
-        ended = await context.finding.run(words, ground.working_dir, collector.take)
+        ended = await context.ripgrep.run(words, ground.working_dir, collector.take)
         await context.in_thread(collector.finish)
         if isinstance(collector, _Files):
             ended = await _prove(context, command, collector, ended)
@@ -312,7 +312,9 @@ class _Files(_Collector):
         return path
 
 
-async def _prove(context: Context, command: Search, collector: _Files, ended: Ended) -> Ended:
+async def _prove(
+    context: Context, command: Search, collector: _Files, ended: SearchEnd
+) -> SearchEnd:
     """Tell only what is in the files of these names beneath their roots. Ripgrep opens files by
     name: if a link stood there for a moment, it has read another one. Here it opens what we
     opened. What could not be proven in time is left to the next page."""
@@ -327,7 +329,7 @@ async def _prove(context: Context, command: Search, collector: _Files, ended: En
             if not names:
                 continue
             tally, words = Tally(), rules.words_for_proof(command, list(names))
-            again = await context.finding.run(words, "/", tally.take)
+            again = await context.ripgrep.run(words, "/", tally.take)
             counted = {names[name]: count for name, count in tally.counts if name in names}
             proven |= counted
             if again.is_timeout:

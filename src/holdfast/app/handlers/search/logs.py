@@ -114,7 +114,7 @@ async def _search_one(
     for batch, most in _batches(parts, answer.wanted + (2 if torn else 0)):
         collector = _LogCollector(batch, answer.wanted, torn)
         words = rules.words_for_logs(command, most, [part.path for part in batch])
-        ended = await context.finding.run(words, context.logs, collector.take)
+        ended = await context.ripgrep.run(words, context.logs, collector.take)
         found = collector.segments(mended)
         told = await context.in_thread(_outside_keys, context.logs, name, found)
         has_keys = told != found
@@ -123,7 +123,7 @@ async def _search_one(
             keys = await context.in_thread(_keys_in, context.logs, name, batch) if has_keys else {}
             collector = _LogCollector(batch, answer.wanted, torn, keys)
             words = rules.words_for_logs(command, None, [part.path for part in batch])
-            ended = await context.finding.run(words, context.logs, collector.take)
+            ended = await context.ripgrep.run(words, context.logs, collector.take)
             found = collector.segments(mended)
             told = await context.in_thread(_outside_keys, context.logs, name, found)
         answer.notes += ended.notes()
@@ -148,7 +148,7 @@ async def _search_torn(context: Context, command: SearchLogs, torn: Sequence[Tor
         return False
 
     try:
-        await context.finding.run(rules.words_for_logs(command, None, [path]), "/", take)
+        await context.ripgrep.run(rules.words_for_logs(command, None, [path]), "/", take)
     finally:
         await context.in_thread(os.unlink, path)
     return found

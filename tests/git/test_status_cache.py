@@ -38,7 +38,7 @@ async def settle(desk: Desk) -> None:
     for _ in range(3):
         await asyncio.sleep(RACY / 1e9 * 1.5)
         await desk.asking("git_status")
-        for known in desk.known_status._all.values():
+        for known in desk.git_status._all.values():
             if known.learning is not None:
                 await known.learning
 
@@ -73,11 +73,11 @@ CHANGES: dict[str, Any] = {
     "link instead": lambda desk: _link(desk),
     "ignored": lambda desk: desk.write(".gitignore", "*.txt\n"),
     "excluded": lambda desk: desk.write(".git/info/exclude", "new*\n"),
-    "staged": lambda desk: (desk.write("a.txt", "x\n"), desk.git("add", "a.txt")),
-    "committed": lambda desk: desk.git("commit", "-q", "--allow-empty", "-m", "x"),
-    "switched": lambda desk: desk.git("switch", "-qc", "topic"),
-    "stashed": lambda desk: (desk.write("a.txt", "x\n"), desk.git("stash")),
-    "configured": lambda desk: desk.git("config", "core.fileMode", "false"),
+    "staged": lambda desk: (desk.write("a.txt", "x\n"), desk.run_git("add", "a.txt")),
+    "committed": lambda desk: desk.run_git("commit", "-q", "--allow-empty", "-m", "x"),
+    "switched": lambda desk: desk.run_git("switch", "-qc", "topic"),
+    "stashed": lambda desk: (desk.write("a.txt", "x\n"), desk.run_git("stash")),
+    "configured": lambda desk: desk.run_git("config", "core.fileMode", "false"),
     "user ignores": lambda desk: _user_ignores(desk),
 }
 
@@ -129,9 +129,9 @@ def test_many_changes_in_any_order(desk: Desk) -> None:
             case 2:
                 (desk.project / name).unlink(missing_ok=True)
             case 3:
-                desk.git("add", "--all")
+                desk.run_git("add", "--all")
             case 4:
-                desk.git("commit", "-q", "--allow-empty", "-m", "x")
+                desk.run_git("commit", "-q", "--allow-empty", "-m", "x")
             case _:
                 pass
 
@@ -157,18 +157,18 @@ def test_what_changed_just_now_is_not_relied_on(
     async def story() -> None:
         for _ in range(3):
             await desk.asking("git_status")
-        assert all(known.answer is None for known in desk.known_status._all.values())
+        assert all(known.answer is None for known in desk.git_status._all.values())
 
     asyncio.run(story())
 
 
 def test_repositories_inside_are_always_asked(desk: Desk) -> None:
     """What is not simple is not guessed."""
-    desk.git("init", "-q", "nested")
+    desk.run_git("init", "-q", "nested")
 
     async def story() -> None:
         await settle(desk)
-        assert all(known.answer is None for known in desk.known_status._all.values())
+        assert all(known.answer is None for known in desk.git_status._all.values())
 
     asyncio.run(story())
 
@@ -181,12 +181,12 @@ def _linked(desk: Desk) -> Path:
 
 
 def _relative(desk: Desk) -> Path:
-    desk.git("config", "core.excludesFile", ".git/patterns")
+    desk.run_git("config", "core.excludesFile", ".git/patterns")
     return desk.project / ".git" / "patterns"
 
 
 def _included(desk: Desk) -> Path:
-    desk.git("config", "include.path", "more")
+    desk.run_git("config", "include.path", "more")
     (desk.home / "patterns").write_text("new.txt\n")
     return desk.project / ".git" / "more"
 
@@ -217,17 +217,17 @@ def test_what_is_ignored_may_be_said_elsewhere(desk: Desk, place: Any) -> None:
 
 def test_an_upstream_that_is_no_usual_remote(desk: Desk) -> None:
     """Refs of any name are looked at."""
-    desk.git("config", "branch.main.remote", "away")
-    desk.git("config", "branch.main.merge", "refs/heads/main")
-    desk.git("config", "remote.away.url", "nowhere")
-    desk.git("config", "remote.away.fetch", "+refs/heads/*:refs/odd/away/*")
-    desk.git("update-ref", "refs/odd/away/main", "HEAD")
+    desk.run_git("config", "branch.main.remote", "away")
+    desk.run_git("config", "branch.main.merge", "refs/heads/main")
+    desk.run_git("config", "remote.away.url", "nowhere")
+    desk.run_git("config", "remote.away.fetch", "+refs/heads/*:refs/odd/away/*")
+    desk.run_git("update-ref", "refs/odd/away/main", "HEAD")
 
     async def story() -> None:
         await settle(desk)
         assert (await desk.asking("git_status")).behind == 0
-        newer = desk.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x").strip()
-        desk.git("update-ref", "refs/odd/away/main", newer)
+        newer = desk.run_git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x").strip()
+        desk.run_git("update-ref", "refs/odd/away/main", newer)
         assert (await desk.asking("git_status")).behind == 1
 
     asyncio.run(story())

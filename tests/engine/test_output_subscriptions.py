@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine.output.subscriptions import Subscription, Watches
+from holdfast.engine.output.subscriptions import OutputSubscriptions, Subscription
 
 Message = dict[str, Any]
 
@@ -42,7 +42,7 @@ def test_a_watch_is_told_when_it_is_in_force() -> None:
 
     async def story() -> None:
         keeper = Keeper()
-        watches = Watches(keeper, lambda: ["web", "db"])
+        watches = OutputSubscriptions(keeper, lambda: ["web", "db"])
         first = watches.subscribe([])
         assert is_silent(first)
         keeper.confirm()
@@ -60,7 +60,7 @@ def test_a_service_that_comes_later_is_watched_too() -> None:
 
     async def story() -> None:
         keeper, known = Keeper(), ["web"]
-        watches = Watches(keeper, lambda: known)
+        watches = OutputSubscriptions(keeper, lambda: known)
         everything, some = watches.subscribe([]), watches.subscribe(["web"])
         keeper.confirm()
         await everything.next()
@@ -78,7 +78,7 @@ def test_what_a_slow_watcher_did_not_take_is_merged() -> None:
     """A watcher costs one entry a service, with the newest facts."""
 
     async def story() -> None:
-        watches = Watches(Keeper(), lambda: ["web"])
+        watches = OutputSubscriptions(Keeper(), lambda: ["web"])
         watcher = watches.subscribe([])
         for position in range(1000):
             watches.on_grew("web", position)
@@ -94,7 +94,7 @@ def test_the_keeper_is_bothered_only_while_somebody_watches() -> None:
 
     async def story() -> None:
         keeper = Keeper()
-        watches = Watches(keeper, lambda: ["web", "db"])
+        watches = OutputSubscriptions(keeper, lambda: ["web", "db"])
         one, other = watches.subscribe(["web"]), watches.subscribe(["web"])
         keeper.asked.clear()
         one.close()
@@ -109,7 +109,7 @@ def test_the_own_log_is_one_item_beside_the_services() -> None:
     """However often it grew since, and whatever services are called."""
 
     async def story() -> None:
-        watches = Watches(Keeper(), lambda: ["web"])
+        watches = OutputSubscriptions(Keeper(), lambda: ["web"])
         watcher = watches.subscribe([])
         watcher.add_own_log()
         watches.on_grew("web", 7)

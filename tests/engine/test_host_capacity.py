@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.adapters.metrics.host import HostUsage
-from holdfast.engine.admission.host_capacity import HostRoom
+from holdfast.engine.admission.host_capacity import HostCapacity
 from holdfast.engine.runner.environment import AdmitAll
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.specs.resources import HostLimits
@@ -39,7 +39,7 @@ class GatedStage(Stage):
         super().__init__()
 
     def environment(self):  # type: ignore[no-untyped-def]
-        self.gate = HostRoom(
+        self.gate = HostCapacity(
             AdmitAll(), self.clock.call_later, lambda: len(self.keeper.runs), self.host
         )
         self.admission = self.gate
