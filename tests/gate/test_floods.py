@@ -279,7 +279,7 @@ def test_strangers_on_websockets_lock_nobody_out(shared_hold: Hold) -> None:
                 assert "web" in json.dumps(answer)
             assert "web" in json.dumps(await kept.ask("command:execute", {"command": "status"}))
 
-    few = "import holdfast.gate.ws.connection as c; c.MOST_CONNECTIONS, c.AUTH_SECONDS = 300, 60.0;"
+    few = "import holdfast.gate.ws.door as c; c.MOST_CONNECTIONS, c.AUTH_SECONDS = 300, 60.0;"
     with gate_of(shared_hold, few) as gate, Flood(gate) as flood:
         guest_is_answered(gate)
         before = rss(gate.process.pid)
@@ -310,8 +310,8 @@ def test_a_first_message_is_short(gate: Gate) -> None:
 def test_one_token_leaves_room_on_websockets(shared_hold: Hold) -> None:
     """When all connections are taken, the token with the most gives way; an admin has a reserve."""
     small = (
-        "import holdfast.gate.ws.connection as c, holdfast.gate.ws.accounts as r; "
-        "c.MOST_CONNECTIONS, c.RESERVED, r.MOST_MEMBERS = 12, 2, 12;"
+        "import holdfast.gate.ws.door as c, holdfast.gate.ws.accounts as r; "
+        "c.MOST_CONNECTIONS, c.RESERVED, r.MOST_CONNECTIONS = 12, 2, 12;"
     )
     tokens = [
         shared_hold.ask("create_token", token_name=name, role="viewer")["text"]

@@ -1,7 +1,8 @@
-"""Lines and bytes of a service's log, read by the gate itself after it was granted once.
+"""Lines and bytes of a service's log for HTTP clients, read by the gate itself.
 
-Reading blocks: it is done in threads, a bounded piece at a time. The log is the buffer: who
-reads slowly costs nobody anything.
+The supervisor grants the reading once; then the gate opens the segments. Reading waits for the
+disk, so it happens in threads, a bounded piece at a time. The log is the buffer, so a slow client
+costs no memory.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.secrets import learn
+from holdfast.gate import secrets
 from holdfast.logbook import cursors
 from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor, CursorError
@@ -23,7 +24,7 @@ from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lookback import BEFORE_BYTES, look_back
 from holdfast.logbook.plain import PlainText, TextDecoder
-from holdfast.logbook.reader import Reader
+from holdfast.logbook.reader import Reader, Walk
 from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
@@ -33,23 +34,25 @@ from holdfast.vocabulary.results import LogLine
 RETRY_SECONDS = 0.1
 _BATCH_LINES = 500
 _PIECE_BYTES = 256 * 1024
+T = TypeVar("T")
 
 
-async def granted(channel: Channel, service: str, caller: Caller) -> tuple[Reader, Cursor]:
-    """A reader of the log, and its present end; raises what the supervisor refuses."""
+async def open_log(channel: Channel, service: str, caller: Caller) -> tuple[Reader, Cursor]:
+    """Return a reader of the log and its present end; raises the supervisor's refusal."""
     grant = await channel.ask("open_output", {"service": service}, caller, is_repeatable=True)
-    await learn(channel, grant.get("hides", 0))
+    await secrets.refresh(channel, grant.get("hides", 0))
     return Reader(grant["directory"], grant["service"]), cursors.decode(grant["end"])
 
 
-def cursor_of(text: str) -> Cursor:
+def _parse_cursor(text: str) -> Cursor:
     try:
         return cursors.decode(text)
     except CursorError as error:
         raise UsageError(str(error), "use a cursor that an answer gave") from None
 
 
-async def in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
+async def _in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that reads the log; raises Failed if the log cannot be read."""
     try:
         return await asyncio.to_thread(call, *arguments)
     except OSError as error:
@@ -58,32 +61,32 @@ async def in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
         ) from None
 
 
-# Lines, as they are printed
+# Lines, followed
 
 
 async def follow_lines(
     channel: Channel, new_channel: Callable[[], Channel], fields: dict[str, Any], caller: Caller
 ) -> AsyncGenerator[tuple[str, LogLine], None]:
-    """Each line with the cursor behind it, for ever; raises what the supervisor refuses."""
-    start = cursor_of(fields["cursor"]) if fields.get("cursor") else None
-    reader, _ = await granted(channel, fields["service"], caller)
+    """Yield each line with the cursor behind it, for ever; raises the supervisor's refusal."""
+    start = _parse_cursor(fields["cursor"]) if fields.get("cursor") else None
+    reader, _ = await open_log(channel, fields["service"], caller)
     stream: Stream | None = fields.get("stream")
     if start is None and fields.get("since") is not None:
-        start = await in_thread(reader.since, fields["since"])
+        start = await _in_thread(reader.since, fields["since"])
     elif start is None:
         tail = fields.get("tail")
-        start = await in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
+        start = await _in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
     follower, cover = LineFollower(reader, start, stream), LineCover(hider())
-    await in_thread(cover.begin_at, reader, start)
+    await _in_thread(cover.begin_at, reader, start)
     try:
-        async for _ in _grown(new_channel, reader.service, caller):
+        async for _ in _growth(new_channel, reader.service, caller):
             added: Iterator[Line | Note] = follower.wake()
             cover.hides = hider()
-            while batch := await in_thread(_batch, added, cover):
+            while batch := await _in_thread(_batch, added, cover):
                 for entry in batch:
                     place = entry.cursor if isinstance(entry, Line) else follower.cursor
                     if isinstance(entry, Line) or entry.kind != "run":
-                        yield cursors.encode(place), log_line(entry)
+                        yield cursors.encode(place), _log_line(entry)
     finally:
         await asyncio.to_thread(follower.close)
 
@@ -92,17 +95,17 @@ def _batch(added: Iterator[Line | Note], cover: LineCover) -> list[Line | Note]:
     return cover.cover(list(islice(added, _BATCH_LINES)))
 
 
-async def _grown(
+async def _growth(
     new_channel: Callable[[], Channel], service: str, caller: Caller
 ) -> AsyncIterator[None]:
-    """Now, and whenever there is more; over every end of the supervisor."""
+    """Yield now and whenever the log has grown, across every restart of the supervisor."""
     yield
     while True:
         channel = new_channel()
         try:
             async with aclosing(channel.stream("watch", {"services": [service]}, caller)) as items:
                 async for item in items:
-                    await learn(channel, item.get("hides", 0))
+                    await secrets.refresh(channel, item.get("hides", 0))
                     yield
         except Unreachable:
             pass
@@ -112,7 +115,7 @@ async def _grown(
         yield
 
 
-def log_line(entry: Line | Note) -> LogLine:
+def _log_line(entry: Line | Note) -> LogLine:
     time = entry.time or 0.0
     if isinstance(entry, Note):
         return LogLine(time=time, stream="out", run=entry.run, text=entry.text, note=entry.kind)
@@ -124,11 +127,11 @@ def log_line(entry: Line | Note) -> LogLine:
         return LogLine(time=time, text=text, encoding="base64", **fields)
 
 
-# Bytes, to be kept
+# Bytes, downloaded
 
 
 class Extract(NamedTuple):
-    """A part of a log with its bounds, fixed when it was asked for."""
+    """A part of a log. Its bounds are fixed when it is asked for."""
 
     reader: Reader
     start: Cursor
@@ -138,18 +141,18 @@ class Extract(NamedTuple):
 
     @property
     def cursor(self) -> str:
-        """Where to read on after it."""
+        """Where to continue reading after it."""
         return cursors.encode(cursors.at(self.end))
 
     async def pieces(self, *, is_plain: bool) -> AsyncIterator[bytes]:
-        """Its bytes in bounded pieces; plain: text without control sequences."""
-        # A little further: a secret is recognised whole.
+        """Yield its bytes in bounded pieces; plain text has no control sequences."""
+        # Read a little further, because a secret is only recognised as a whole.
         last = self.end + BEFORE_BYTES
         walk = self.reader.chunks(self.start, self.stream, last, self.run)
-        shown = _Shown(self.reader, self.start, self.end, is_plain=is_plain)
+        redacted = _RedactedStreams(self.reader, self.start, self.end, is_plain=is_plain)
         try:
             while True:
-                piece, is_last = await in_thread(_piece, walk, shown)
+                piece, is_last = await _in_thread(_piece, walk, redacted)
                 if piece:
                     yield piece
                 if is_last:
@@ -160,7 +163,7 @@ class Extract(NamedTuple):
 
 async def extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
     """Find where the part begins and ends."""
-    return await in_thread(_extract, reader, end, part)  # type: ignore[no-any-return]
+    return await _in_thread(_extract, reader, end, part)
 
 
 def _extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
@@ -171,13 +174,13 @@ def _extract(reader: Reader, end: Cursor, part: LogPart) -> Extract:
             raise NotFound(f"run {part.run} left nothing in the log", "`runs` lists them")
         start, last = span.start, last if span.end is None else min(last, span.end)
     if part.cursor is not None:
-        start = _later(start, cursor_of(part.cursor))
+        start = _later(start, _parse_cursor(part.cursor))
     if part.since is not None:
         start = _later(start, reader.since(part.since))
     if part.tail is not None:
         start = _later(start, reader.tail(max(0, part.tail), part.stream))
     if part.until_cursor is not None:
-        last = min(last, max(cursor_of(part.until_cursor)))
+        last = min(last, max(_parse_cursor(part.until_cursor)))
     if part.until is not None:
         last = min(last, reader.since(part.until).start)
     return Extract(reader, start, max(last, start.start), part.stream, part.run)
@@ -187,21 +190,22 @@ def _later(one: Cursor, other: Cursor) -> Cursor:
     return Cursor(max(one.out, other.out), max(one.err, other.err))
 
 
-def _piece(walk: Any, shown: _Shown) -> tuple[bytes, bool]:
+def _piece(walk: Walk, redacted: _RedactedStreams) -> tuple[bytes, bool]:
+    """Return the next bytes, and whether they are the last."""
     pieces: list[bytes] = []
     size = 0
     while size < _PIECE_BYTES:
         item = walk.step()
         if item is None:
-            pieces += shown.rest()
+            pieces += redacted.rest()
             return b"".join(pieces), True
-        pieces += shown.feed(item)
+        pieces += redacted.feed(item)
         size += len(item.data) if isinstance(item, Chunk) else 0
     return b"".join(pieces), False
 
 
-class _Shown:
-    """Both streams as they may be shown, up to an end; plain: text without control sequences."""
+class _RedactedStreams:
+    """Both streams up to an end, with secrets covered; plain text has no control sequences."""
 
     def __init__(self, reader: Reader, start: Cursor, end: int, *, is_plain: bool) -> None:
         self._end = end
@@ -213,7 +217,7 @@ class _Shown:
 
     def feed(self, item: Chunk | Note) -> list[bytes]:
         if isinstance(item, Chunk):
-            return self._told(item.stream, self._covers[item.stream].feed(item))
+            return self._cut(item.stream, self._covers[item.stream].feed(item))
         found = [] if item.kind == "replaced" else self._let_go()
         for cover in self._covers.values():
             cover.pass_note(item)
@@ -226,9 +230,12 @@ class _Shown:
         return found
 
     def _let_go(self) -> list[bytes]:
-        return [it for name, cover in self._covers.items() for it in self._told(name, cover.rest())]
+        """Return what the covers held back."""
+        return [
+            data for name, cover in self._covers.items() for data in self._cut(name, cover.rest())
+        ]
 
-    def _told(self, stream: Stream, parts: list[Part]) -> list[bytes]:
+    def _cut(self, stream: Stream, parts: list[Part]) -> list[bytes]:
         found = []
         for part in parts:
             data = hider().shortened(part.data[: max(0, self._end - part.position)])

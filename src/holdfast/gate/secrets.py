@@ -1,7 +1,7 @@
-"""What the gate must not show: learnt from the supervisor, kept in this process's memory.
+"""The secret values that the gate must hide, as the supervisor knows them.
 
-Whoever is granted to read a log is told a number with it; under another number other values
-are hidden, and they are asked for before anything is shown.
+A grant to read a log carries the number of the current set of values. When the number changes,
+the gate asks for the new values before it shows anything. They stay in this process's memory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class _Known:
     asking: asyncio.Lock | None = None
 
 
-async def learn(channel: Channel, number: int) -> None:
-    """Know what is hidden under this number; raises what the supervisor refuses."""
+async def refresh(channel: Channel, number: int) -> None:
+    """Make sure that the values of this number are hidden; raises the supervisor's refusal."""
     if number == _Known.number:
         return
     if _Known.asking is None:
@@ -30,8 +30,8 @@ async def learn(channel: Channel, number: int) -> None:
         try:
             hello = await channel.ask("hello", {"secrets": True}, None, is_repeatable=True)
         except UsageError:
-            return  # an older supervisor, which is being replaced, does not know the question
+            return  # an older supervisor, which is being replaced, does not know this field
         hidden = hello.get("hidden") or {}
         redaction.learn(hidden.get("values") or ())
-        # They may be others already: then the next number says so.
+        # The values may have changed again; then the next number says so.
         _Known.number = hidden.get("number") or number

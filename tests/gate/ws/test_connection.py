@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from holdfast.gate.ws import accounts, connection, dispatcher, frames
+from holdfast.gate.ws import accounts, dispatcher, door, frames
 from tests.gate.conftest import Gate
 from tests.gate.ws.client import Ws
 from tests.harness import Hold, kill_9, wait_for
@@ -419,12 +419,12 @@ def test_the_reference_is_complete() -> None:
         for kind in (frames.CreateSession, frames.Subscribe, frames.TakeKeyboard, frames.Ack)
         for field in msgspec.structs.fields(kind)
     }
-    codes = (connection.UNAUTHORIZED, connection.TOO_MANY, connection.NO_SUPERVISOR)
+    codes = (door.UNAUTHORIZED, door.TOO_MANY, door.NO_SUPERVISOR)
     limits = (
         dispatcher.MOST_SESSIONS,
         dispatcher.MOST_SUBSCRIPTIONS,
         dispatcher.MOST_REQUESTS,
-        accounts.MOST_MEMBERS,
+        accounts.MOST_CONNECTIONS,
     )
     for word in (*dispatcher.EVENTS, *fields, *codes, *limits):
         assert re.search(rf"\b{word}\b", page), word

@@ -192,7 +192,7 @@ async def play(messages: list[dict[str, Any]], seed: int, *, is_hung_up: bool) -
         door = WebSocketDoor(channel, lambda: Channel(path))
         # What is made once and kept: the channel that all share, the reader threads.
         await channel.ask("hello", {}, None, is_repeatable=True)
-        await door._hall.feeds.in_thread(str)
+        await door._shared.feeds.in_thread(str)
         await asyncio.sleep(0.01)
         tasks, files = len(asyncio.all_tasks()), descriptors()
         client = Client([AUTH, *messages], line.chance)
@@ -217,14 +217,14 @@ async def play(messages: list[dict[str, Any]], seed: int, *, is_hung_up: bool) -
             await asyncio.sleep(0.005)
         client.incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
         await asyncio.wait_for(serving, 30)
-        feeds = door._hall.feeds
+        feeds = door._shared.feeds
         assert not feeds._feeds
         assert not feeds._users
-        assert not door._hall.connections
-        assert not door._hall.rooms._rooms
-        assert not door._hall.house.keyboards._holders
-        assert not door._hall.house.keyboards._viewers
-        assert not door._hall.house.conditions._listeners
+        assert not door._shared.connections
+        assert not door._shared.accounts._accounts
+        assert not door._shared.keyboards._holders
+        assert not door._shared.keyboards._viewers
+        assert not door._shared.statuses._listeners
         for _ in range(2000):
             # Both ends of the connections of this process are counted; the shared one may
             # have been lost with the line door.

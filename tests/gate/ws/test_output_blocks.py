@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 
 from holdfast.client.channel import Channel
 from holdfast.gate.ws.frames import BINARY
-from holdfast.gate.ws.output_blocks import Item, Piece, Reading, beyond, binary, tails_of
-from holdfast.gate.ws.output_feeds import Feeds
+from holdfast.gate.ws.output_blocks import (
+    BlockReader,
+    Item,
+    Span,
+    binary_frames,
+    frame_bodies,
+    items_after,
+)
+from holdfast.gate.ws.output_feeds import OutputFeeds
 from holdfast.logbook import cursors
 from holdfast.logbook.covering import HELD_BYTES, unfinished
 from holdfast.logbook.cursors import BEGINNING, Cursor
@@ -64,16 +71,16 @@ def test_frames_tell_every_byte_behind_a_place_once(
     position, place, wanted = 0, Cursor(out, err), [b"", b""]
     for stream, data in chunks:
         end = position + len(data)
-        items.append(Piece(stream, 1.0, position, data, Cursor(end, end)))
+        items.append(Span(stream, 1.0, position, data, Cursor(end, end)))
         wanted[stream] += data[max(0, place[stream] - position) :]
         position = end
     found, places = [b"", b""], list(place)
-    for tail in tails_of(beyond(items, place), place):
-        stream, content, _ = told(tail.text)
+    for body in frame_bodies(items_after(items, place), place):
+        stream, content, _ = told(body.text)
         found[stream] += content
     assert found == wanted
     in_bytes = [b"", b""]
-    for frame in binary(beyond(items, place), 7):
+    for frame in binary_frames(items_after(items, place), 7):
         kind, number, offset = BINARY.unpack_from(frame)
         assert number == 7
         assert offset >= places[kind - 1]
@@ -97,7 +104,7 @@ def test_a_viewer_comes_back_at_any_cursor(
                 wanted[stream] += content
             stage.recorder.flush()
             while True:
-                reading = Reading(folder, SERVICE, place)
+                reading = BlockReader(folder, SERVICE, place)
                 is_cut = False
                 while not is_cut:
                     turn += 1
@@ -105,12 +112,12 @@ def test_a_viewer_comes_back_at_any_cursor(
                     if block is None:
                         break
                     assert block.size <= HELD_BYTES + limits[turn % len(limits)]
-                    tails = block.tails()
-                    shown = data.draw(st.integers(1, len(tails)))
-                    for tail in tails[:shown]:
-                        number, content, place = told(tail.text)
+                    bodies = block.frame_bodies()
+                    shown = data.draw(st.integers(1, len(bodies)))
+                    for body in bodies[:shown]:
+                        number, content, place = told(body.text)
                         found[number] += content
-                    is_cut = shown < len(tails) or data.draw(st.booleans())
+                    is_cut = shown < len(bodies) or data.draw(st.booleans())
                 reading.close()
                 if not is_cut:
                     break
@@ -121,7 +128,7 @@ def test_a_viewer_comes_back_at_any_cursor(
 
 def test_reading_nothing(tmp_path: Any) -> None:
     """A service that has printed nothing has no files."""
-    reading = Reading(str(tmp_path), SERVICE, BEGINNING)
+    reading = BlockReader(str(tmp_path), SERVICE, BEGINNING)
     assert reading.read(100) is None
     assert not reading.holds
     reading.close()
@@ -131,7 +138,7 @@ def test_a_log_that_cannot_be_read_is_said(tmp_path: Any) -> None:
     """Not taken for the end of a connection."""
 
     async def story() -> None:
-        feeds = Feeds(lambda: Channel(str(tmp_path)))
+        feeds = OutputFeeds(lambda: Channel(str(tmp_path)))
         with pytest.raises(Failed, match="cannot be read"):
             await feeds.in_thread(os.listdir, str(tmp_path / "nowhere"))
         feeds._threads.shutdown()

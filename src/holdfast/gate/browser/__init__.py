@@ -1,0 +1,1 @@
+"""What browsers need: the guard against other sites, the login, the first page."""

@@ -1,0 +1,1 @@
+"""The commands over HTTP, with their description, and pages for programs."""

@@ -16,7 +16,7 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.events import follow
+from holdfast.gate.events import follow_events
 from holdfast.gate.output import follow_lines
 from holdfast.vocabulary.commands import Command
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
@@ -101,7 +101,9 @@ class Stories:
             found = await self._channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
             fields["since"] = known_place(fields["since"], found["last"])
         services = fields.get("services") or []
-        async with aclosing(follow(self._new_channel, caller, fields["since"], services)) as events:
+        async with aclosing(
+            follow_events(self._new_channel, caller, fields["since"], services)
+        ) as events:
             async for event in events:
                 yield server_sent(event, event["seq"])
 

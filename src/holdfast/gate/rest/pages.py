@@ -21,7 +21,7 @@ import holdfast
 from holdfast.client.channel import Channel
 from holdfast.gate.callers import caller_of
 from holdfast.gate.errors import UNFIT, problem
-from holdfast.gate.output import extract, granted
+from holdfast.gate.output import extract, open_log
 from holdfast.gate.rest.arguments import converted, kinds_of
 from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError
@@ -94,7 +94,7 @@ class Pages:
         except HoldfastError as error:
             return problem(error)
         try:
-            reader, end = await granted(self._channel, service, caller)
+            reader, end = await open_log(self._channel, service, caller)
             found = await extract(reader, end, part)
         except HoldfastError as error:
             return problem(error, UNFIT if error.code == UsageError.code else None)

@@ -1,0 +1,1 @@
+"""`/ws`: commands, events, output and terminals over one WebSocket."""

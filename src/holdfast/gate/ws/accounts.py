@@ -1,5 +1,8 @@
-"""Rooms `user:{id}`: everybody connected as the same actor is told the same. And whether the
-token that let them in is still good, asked now and then: the gate itself knows no token.
+"""All connections with one token, and whether that token is still valid.
+
+Connections of one account get the same notices. The gate itself knows no token, so an account
+asks the supervisor now and then, and holds one request open for each service that its viewers
+follow. When the supervisor ends that request, the right is lost and the viewers are told.
 """
 
 from __future__ import annotations
@@ -7,178 +10,173 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.events import RETRY_SECONDS, follow
+from holdfast.gate.events import RETRY_SECONDS, follow_events
 from holdfast.gate.ws.frames import frame
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
 from holdfast.vocabulary.events import Kind
 
+if TYPE_CHECKING:
+    from holdfast.gate.ws.door import Connection
+
 RECHECK_SECONDS = 10.0
-MOST_MEMBERS = 256
+MOST_CONNECTIONS = 256
 """Connections of one token."""
-TOLD = frozenset({Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value})
-
-
-class Member(Protocol):
-    """A connection."""
-
-    def post(self, text: str) -> None: ...
-
-    def dismiss(self, error: HoldfastError) -> None: ...
-
+NOTICES = frozenset({Kind.ALERT_RAISED.value, Kind.ALERT_CLEARED.value})
+"""Events that every connection gets without a subscription."""
 
 OnLost = Callable[[HoldfastError], None]
 
 
-class Hold(NamedTuple):
-    """A right to follow a service, held open at the supervisor, and who relies on it."""
+class OutputGrant(NamedTuple):
+    """The right to follow a service's output, held open at the supervisor."""
 
     listeners: set[OnLost]
     task: asyncio.Task[None]
 
 
-class Room:
-    """All connections with one token."""
+class Account:
+    """The connections of one token."""
 
-    def __init__(self, name: str, caller: Caller) -> None:
-        self.name = name
+    def __init__(self, actor: str, caller: Caller) -> None:
+        self.room = f"user:{actor}"
+        """The account's name on the wire."""
         self.caller = caller
-        self.members: dict[Member, None] = {}
+        self.connections: dict[Connection, None] = {}
         """The oldest first."""
         self.tasks: list[asyncio.Task[None]] = []
-        self.holds: dict[str, Hold] = {}
+        self.grants: dict[str, OutputGrant] = {}
 
     def dismiss(self, error: HoldfastError) -> None:
-        for member in list(self.members):
-            member.dismiss(error)
+        for connection in list(self.connections):
+            connection.dismiss(error)
 
-    def tell(self, event: str, data: Any, **more: Any) -> None:
-        text = frame(event, data, room=self.name, **more)
-        for member in list(self.members):
-            member.post(text)
+    def notify(self, event: str, data: Any, **more: Any) -> None:
+        text = frame(event, data, room=self.room, **more)
+        for connection in list(self.connections):
+            connection.post(text)
 
 
-class Rooms:
+class Accounts:
+    """The accounts of all connections, by token."""
+
     def __init__(self, channel: Channel, new_channel: Callable[[], Channel]) -> None:
         self._channel = channel
         self._new_channel = new_channel
-        self._rooms: dict[str, Room] = {}
+        self._accounts: dict[str, Account] = {}
 
-    def join(self, member: Member, caller: Caller, actor: str) -> Room | None:
-        """None: there are too many already."""
-        room = self._rooms.get(caller.token)
-        if room is None:
-            room = self._rooms[caller.token] = Room(f"user:{actor}", caller)
+    def join(self, connection: Connection, caller: Caller, actor: str) -> Account | None:
+        """Add a connection to its account; None if the account has too many already."""
+        account = self._accounts.get(caller.token)
+        if account is None:
+            account = self._accounts[caller.token] = Account(actor, caller)
             create = asyncio.get_running_loop().create_task
-            room.tasks = [create(self._recheck(room)), create(self._notices(room))]
-        if len(room.members) >= MOST_MEMBERS:
+            account.tasks = [create(self._recheck(account)), create(self._send_notices(account))]
+        if len(account.connections) >= MOST_CONNECTIONS:
             return None
-        room.members[member] = None
-        return room
+        account.connections[connection] = None
+        return account
 
     def end_oldest_of_largest(self, token: str, error: HoldfastError) -> bool:
         """Make room for a connection of this token; False if no other token has more."""
-        largest = max(self._rooms.values(), key=lambda room: len(room.members), default=None)
-        own = self._rooms.get(token)
-        if largest is None or len(largest.members) <= (len(own.members) if own else 0) + 1:
+        largest = max(self._accounts.values(), key=lambda one: len(one.connections), default=None)
+        own = self._accounts.get(token)
+        if largest is None or len(largest.connections) <= (len(own.connections) if own else 0) + 1:
             return False
-        oldest = next(iter(largest.members))
-        del largest.members[oldest]
+        oldest = next(iter(largest.connections))
+        del largest.connections[oldest]
         oldest.dismiss(error)
         return True
 
-    async def leave(self, member: Member, room: Room) -> None:
-        room.members.pop(member, None)
-        if room.members or self._rooms.get(room.caller.token) is not room:
+    async def leave(self, connection: Connection, account: Account) -> None:
+        account.connections.pop(connection, None)
+        if account.connections or self._accounts.get(account.caller.token) is not account:
             return
-        del self._rooms[room.caller.token]
-        tasks = [*room.tasks, *(hold.task for hold in room.holds.values())]
-        room.holds.clear()
+        del self._accounts[account.caller.token]
+        tasks = [*account.tasks, *(grant.task for grant in account.grants.values())]
+        account.grants.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _recheck(self, room: Room) -> None:
+    async def _recheck(self, account: Account) -> None:
+        """Dismiss the account when its token is revoked or has expired."""
         while True:
             await asyncio.sleep(RECHECK_SECONDS)
             try:
-                await self._channel.ask("hello", {}, room.caller, is_repeatable=True)
+                await self._channel.ask("hello", {}, account.caller, is_repeatable=True)
             except Refused as error:
-                room.dismiss(error)
+                account.dismiss(error)
             except HoldfastError:
                 continue
 
     # The right to follow a service
 
-    def hold(self, room: Room, service: str, on_lost: OnLost) -> Callable[[], None]:
-        """Call `on_lost` as soon as this token may not follow the service any more. Answers how
-        to stop listening. All connections with one token share one request at the supervisor."""
-        hold = room.holds.get(service)
-        if hold is None:
-            task = asyncio.get_running_loop().create_task(self._hold(room, service))
-            hold = room.holds[service] = Hold(set(), task)
-        hold.listeners.add(on_lost)
+    def hold_grant(self, account: Account, service: str, on_lost: OnLost) -> Callable[[], None]:
+        """Call `on_lost` as soon as this account may no longer follow the service. Returns a
+        function that stops listening. The connections of an account share one request."""
+        grant = account.grants.get(service)
+        if grant is None:
+            task = asyncio.get_running_loop().create_task(self._hold(account, service))
+            grant = account.grants[service] = OutputGrant(set(), task)
+        grant.listeners.add(on_lost)
 
         def release() -> None:
-            hold.listeners.discard(on_lost)
-            if not hold.listeners and room.holds.get(service) is hold:
-                del room.holds[service]
-                hold.task.cancel()
+            grant.listeners.discard(on_lost)
+            if not grant.listeners and account.grants.get(service) is grant:
+                del account.grants[service]
+                grant.task.cancel()
 
         return release
 
-    async def _hold(self, room: Room, service: str) -> None:
+    async def _hold(self, account: Account, service: str) -> None:
         fields = {"service": service, "hold": True}
         while True:
             channel = self._new_channel()
             try:
-                stream = channel.stream("open_output", fields, room.caller)
+                stream = channel.stream("open_output", fields, account.caller)
                 async with aclosing(stream) as items:
                     async for _ in items:
                         continue
             except Unreachable:
                 pass
             except HoldfastError as error:
-                self._lose(room, service, error)
+                self._lose(account, service, error)
                 return
             finally:
                 await channel.close()
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _lose(self, room: Room, service: str, error: HoldfastError) -> None:
-        hold = room.holds.pop(service, None)
-        for on_lost in list(hold.listeners) if hold is not None else ():
+    def _lose(self, account: Account, service: str, error: HoldfastError) -> None:
+        grant = account.grants.pop(service, None)
+        for on_lost in list(grant.listeners) if grant is not None else ():
             on_lost(error)
         if isinstance(error, Unauthorized):
-            room.dismiss(error)
+            account.dismiss(error)
 
-    async def _notices(self, room: Room) -> None:
-        """What concerns everybody who may see it: alerts, from now on."""
+    # Notices
+
+    async def _send_notices(self, account: Account) -> None:
+        """Send alerts from now on, if this token may see events."""
         try:
-            since = await self._newest(room.caller)
-            events = follow(self._new_channel, room.caller, since, [])
-            async with aclosing(events) as items:
-                async for event in items:
-                    if event["kind"] in TOLD:
-                        room.tell(event["kind"], event, seq=event["seq"])
+            since = await self._newest_event(account.caller)
+            events = follow_events(self._new_channel, account.caller, since, [])
+            async with aclosing(events):
+                async for event in events:
+                    if event["kind"] in NOTICES:
+                        account.notify(event["kind"], event, seq=event["seq"])
         except Unauthorized as error:
-            room.dismiss(error)
+            account.dismiss(error)
         except HoldfastError:
-            # This token is not good for events.
-            return
+            return  # this token may not see events
 
-    async def _newest(self, caller: Caller) -> int:
+    async def _newest_event(self, caller: Caller) -> int:
         while True:
             try:
-                return await newest(self._channel, caller)
+                answer = await self._channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
+                return int(answer["last"])
             except Unreachable:
                 await asyncio.sleep(RETRY_SECONDS)
-
-
-async def newest(channel: Channel, caller: Caller) -> int:
-    """The number of the newest event."""
-    answer = await channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
-    return int(answer["last"])

@@ -1,7 +1,8 @@
-"""What the events of a connection do: sessions, commands, subscriptions, the keyboard.
+"""What one connection has under way: commands, viewers, subscriptions.
 
-Decides nothing: each becomes a command with the caller's token. What takes time is a task of
-the desk, which ends them all when the connection does.
+Each frame of the client comes here and becomes a command with the caller's token; nothing is
+decided here. Work that takes time is a task of the dispatcher, which ends all of them with the
+connection.
 """
 
 from __future__ import annotations
@@ -9,97 +10,73 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from holdfast.client.channel import Caller, Channel
-from holdfast.gate.events import Subscription, follow
-from holdfast.gate.secrets import learn
+from holdfast.gate import secrets
+from holdfast.gate.events import Event, follow_events
 from holdfast.gate.ws import frames
-from holdfast.gate.ws.accounts import OnLost
 from holdfast.gate.ws.flow_control import Window
-from holdfast.gate.ws.frames import Request, carried
-from holdfast.gate.ws.output_feeds import Feeds
-from holdfast.gate.ws.viewer import House, Session, bytes_of
+from holdfast.gate.ws.frames import Request, data_of
+from holdfast.gate.ws.viewer import Viewer
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
+from holdfast.logbook.entries import Stream
 from holdfast.logbook.reader import Reader
-from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
 from holdfast.vocabulary.events import known_place
 
+if TYPE_CHECKING:
+    from holdfast.gate.ws.accounts import Account
+    from holdfast.gate.ws.door import Connection, WebSocketShared
+
 _log = logging.getLogger("holdfast.gate")
+EVENTS = (
+    *("auth", "ping", "ack", "session:create", "session:close"),
+    *("command:execute", "command:cancel", "subscribe", "unsubscribe"),
+    *("terminal:input", "terminal:resize", "terminal:take", "terminal:release"),
+)
 MOST_SESSIONS = 64
 MOST_SUBSCRIPTIONS = 16
 MOST_REQUESTS = 32
+MOST_WAITING_EVENTS = 256
 DEFAULT_TAIL = 100
 _LARGEST = 1 << 63
+_STREAMS: dict[str, Stream] = {"stdout": "out", "stderr": "err"}
 
 
-class Client(Protocol):
-    """The connection."""
+class Dispatcher:
+    """Does what the frames of one connection ask for."""
 
-    async def send(self, data: str | bytes) -> None: ...
-
-    def post(self, text: str) -> None: ...
-
-
-class Desk:
-    """All that one connection has under way."""
-
-    def __init__(
-        self,
-        client: Client,
-        caller: Caller,
-        channel: Channel,
-        new_channel: Callable[[], Channel],
-        feeds: Feeds,
-        house: House,
-        hold: Callable[[str, OnLost], Callable[[], None]],
-    ) -> None:
-        self._client = client
-        self._caller = caller
-        self._channel = channel
-        self._new_channel = new_channel
-        self._feeds = feeds
-        self._house = house
-        self._hold = hold
-        self._sessions: dict[str, Session] = {}
-        self._releases: dict[str, Callable[[], None]] = {}
+    def __init__(self, connection: Connection, shared: WebSocketShared, account: Account) -> None:
+        self._connection = connection
+        self._shared = shared
+        self._account = account
+        self._viewers: dict[str, Viewer] = {}
+        self._grants: dict[str, Callable[[], None]] = {}
+        """By session: releases the right to follow its service."""
         self._subscriptions: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
         self._count = 0
-        self._requests: dict[asyncio.Task[None], frames.Id] = {}
+        self._requests: dict[asyncio.Task[None], frames.RequestId] = {}
         self._endings: set[asyncio.Task[None]] = set()
 
     async def take(self, text: str) -> None:
-        """Do what a frame asks, or begin to; raises for what is no frame."""
+        """Do what a frame asks for, or begin to; raises UsageError if it is malformed."""
         request = frames.parse(text)
         try:
             await self._take(request)
         except HoldfastError as error:
-            await self._client.send(frames.failure(error, request.id, _session_of(request)))
+            await self._connection.send(frames.failure(error, request.id, _session_of(request)))
 
     async def take_bytes(self, data: Any) -> None:
         typed = frames.parse_input(data if isinstance(data, bytes) else b"")
-        for session in self._sessions.values():
-            if session.number == typed.session:
-                session.type(typed.data)
+        for viewer in self._viewers.values():
+            if viewer.number == typed.session:
+                viewer.type(typed.data)
                 return
         raise UsageError(f"no session {typed.session} on this connection")
-
-    async def send(self, data: str | bytes) -> None:
-        await self._client.send(data)
-
-    def post(self, text: str) -> None:
-        self._client.post(text)
-
-    async def ask(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
-        known = COMMANDS.get(command)
-        is_repeatable = known is not None and known.effect is Effect.READS
-        return await self._channel.ask(command, fields, self._caller, is_repeatable=is_repeatable)
 
     async def leave(self) -> None:
         """End everything; nothing is left when this returns."""
@@ -107,28 +84,37 @@ class Desk:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, *self._endings, return_exceptions=True)
-        for session in list(self._sessions.values()):
-            await self._end(session)
+        for viewer in list(self._viewers.values()):
+            await self._end(viewer)
 
     async def _take(self, request: Request) -> None:
         match request.event:
             case "ping":
                 await self._answer(request, "pong", {"timestamp": frames.now_ms()})
             case "ack":
-                self._acknowledge(carried(request, frames.Ack))
+                self._acknowledge(data_of(request, frames.Ack))
             case "session:create":
-                self._request(request, self._create(request))
+                self._begin(request, self._create(request))
             case "session:close":
-                session = self._session(carried(request, frames.OneSession))
-                self._on_end(session, "asked", request.id)
+                viewer = self._viewer(data_of(request, frames.SessionData))
+                self._on_end(viewer, "asked", request.id)
             case "command:execute":
-                self._request(request, self._execute(request))
+                self._begin(request, self._execute(request))
             case "command:cancel":
                 await self._cancel(request)
-            case "terminal:input" | "terminal:resize" | "terminal:take" | "terminal:release":
-                await self._terminal(request)
+            case "terminal:input":
+                typed = data_of(request, frames.TerminalInput)
+                self._viewer(typed).type(typed.content(), request.id)
+            case "terminal:resize":
+                size = data_of(request, frames.TerminalSize)
+                self._viewer(size).resize(size.cols, size.rows, request.id)
+            case "terminal:take":
+                self._begin(request, self._take_keyboard(request))
+            case "terminal:release":
+                self._viewer(data_of(request, frames.SessionData)).release()
+                await self._answer(request, "terminal:released", {})
             case "subscribe":
-                self._request(request, self._subscribe(request))
+                self._begin(request, self._subscribe(request))
             case "unsubscribe":
                 await self._unsubscribe(request)
             case "auth":
@@ -138,24 +124,25 @@ class Desk:
                 raise UsageError(f'no event "{request.event[:100]}"', f"known: {known}")
 
     async def _answer(self, request: Request, event: str, data: Any) -> None:
-        await self._client.send(frames.frame(event, data, request.id))
+        await self._connection.send(frames.frame(event, data, request.id))
 
-    def _request(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
-        """Do it beside what comes next."""
+    def _begin(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work in a task, so that the next frame need not wait for it."""
         if len(self._requests) >= MOST_REQUESTS:
             work.close()
             raise TooManyRequests(f"{MOST_REQUESTS} requests are open", "wait for an answer")
-        task = asyncio.get_running_loop().create_task(self._guarded(request, work))
+        task = asyncio.get_running_loop().create_task(self._guard(request, work))
         self._requests[task] = request.id
         task.add_done_callback(lambda done: self._requests.pop(done, None))
 
-    async def _guarded(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work and answer its failure."""
         try:
             await work
         except HoldfastError as error:
             text = frames.failure(error, request.id, _session_of(request))
             try:
-                await self._client.send(text)
+                await self._connection.send(text)
             except OSError:
                 return
         except OSError:
@@ -163,7 +150,7 @@ class Desk:
         except Exception:  # noqa: BLE001 - the border of the door
             _log.exception("%s", request.event[:100])
             mistake = HoldfastError("a mistake of the gate", "its log tells more")
-            self._client.post(frames.failure(mistake, request.id, _session_of(request)))
+            self._connection.post(frames.failure(mistake, request.id, _session_of(request)))
         finally:
             work.close()
 
@@ -178,152 +165,146 @@ class Desk:
         if name in ("cancel", "watch"):
             raise UsageError(f"{name} is not asked this way", "use command:cancel, or a session")
         fields.pop("caller", None)
+        result: dict[str, Any] = {}
         if fields.get("follow") is True:
-            channel = self._new_channel()
+            channel = self._shared.new_channel()
             try:
-                async with aclosing(channel.stream(name, fields, self._caller)) as items:
+                stream = channel.stream(name, fields, self._connection.caller)
+                async with aclosing(stream) as items:
                     async for item in items:
                         await self._answer(request, "command:item", {"command": name, "item": item})
             finally:
                 await channel.close()
-            result: dict[str, Any] = {}
         else:
-            result = await self.ask(name, fields)
+            result = await self._connection.ask(name, fields)
         await self._answer(request, "command:result", {"command": name, "result": result})
 
     async def _cancel(self, request: Request) -> None:
-        target = carried(request, frames.Cancel).target
-        found = [task for task, identity in self._requests.items() if identity == target]
+        target = data_of(request, frames.Cancel).target
+        found = [task for task, request_id in self._requests.items() if request_id == target]
         for task in found:
             task.cancel()
         await self._answer(request, "command:cancelled", {"target": target, "found": bool(found)})
 
-    # Sessions
+    # Viewers, which clients know as sessions
 
     async def _create(self, request: Request) -> None:
-        wanted: frames.CreateSession = carried(request, frames.CreateSession)
-        if len(self._sessions) >= MOST_SESSIONS:
-            raise TooManyRequests(
-                f"a connection has at most {MOST_SESSIONS} sessions", "close some"
-            )
-        grant = await self.ask("open_output", {"service": wanted.service})
-        await learn(self._channel, grant.get("hides", 0))
+        wanted = data_of(request, frames.CreateSession)
+        self._check_sessions()
+        grant = await self._connection.ask("open_output", {"service": wanted.service})
+        await secrets.refresh(self._shared.channel, grant.get("hides", 0))
         end = cursors.decode(grant["end"])
         place = await self._place(wanted, grant, end)
-        if len(self._sessions) >= MOST_SESSIONS:
+        self._check_sessions()
+        is_terminal = bool(grant["terminal"])
+        feed = self._shared.feeds.open(
+            grant["directory"], grant["service"], end, is_terminal=is_terminal
+        )
+        self._count += 1
+        identity = f"session-{uuid.uuid4()}"
+        viewer = Viewer(
+            self._count, identity, wanted, grant, feed, place, self._connection, self._shared
+        )
+        self._viewers[identity] = viewer
+        self._grants[identity] = self._shared.accounts.hold_grant(
+            self._account, grant["service"], partial(self._on_lost, viewer)
+        )
+        await self._answer(request, "session:created", viewer.describe())
+        if identity in self._viewers:  # not lost meanwhile
+            viewer.begin(self._on_end)
+
+    def _check_sessions(self) -> None:
+        if len(self._viewers) >= MOST_SESSIONS:
             raise TooManyRequests(
                 f"a connection has at most {MOST_SESSIONS} sessions", "close some"
             )
-        is_terminal = bool(grant["terminal"])
-        feed = self._feeds.open(grant["directory"], grant["service"], end, is_terminal=is_terminal)
-        self._count += 1
-        identity = f"session-{uuid.uuid4()}"
-        session = Session(self._count, identity, wanted, grant, feed, place, self, self._house)
-        self._sessions[identity] = session
-        on_lost = partial(self._on_lost, session)
-        self._releases[identity] = self._hold(grant["service"], on_lost)
-        await self._answer(request, "session:created", session.created())
-        if identity in self._sessions:  # not lost meanwhile
-            session.begin(self._on_end)
 
     async def _place(
         self, wanted: frames.CreateSession, grant: dict[str, Any], end: Cursor
     ) -> Cursor:
-        """Where the viewer begins: at its own place, at a time, or at the last lines."""
+        """Return where the viewer begins: at its own place, at a time, or at the last lines."""
         if wanted.cursor is not None:
             try:
                 return cursors.decode(wanted.cursor)
             except CursorError as error:
                 raise UsageError(f"session:create: {error}") from None
         if wanted.offset is not None:
-            given = wanted.offset
-            places = (given, given) if isinstance(given, int) else (given.stdout, given.stderr)
+            offset = wanted.offset
+            places = (offset, offset) if isinstance(offset, int) else (offset.stdout, offset.stderr)
             if not all(0 <= place < _LARGEST for place in places):
                 raise UsageError("session:create: an offset is a position in the log")
             return Cursor(*places)
         reader = Reader(grant["directory"], grant["service"])
-        stream = None if wanted.stream is None else STREAMS[wanted.stream]
+        stream = None if wanted.stream is None else _STREAMS[wanted.stream]
         if wanted.since is not None:
-            return await self._feeds.in_thread(reader.since, wanted.since)
+            return await self._shared.feeds.in_thread(reader.since, wanted.since)
         tail = DEFAULT_TAIL if wanted.tail is None else wanted.tail
         if tail <= 0:
             return end
-        return await self._feeds.in_thread(reader.tail, min(tail, 100_000), stream)
+        return await self._shared.feeds.in_thread(reader.tail, min(tail, 100_000), stream)
 
-    def _session(self, named: frames.OneSession) -> Session:
-        session = self._sessions.get(named.session_id)
-        if session is None:
+    def _viewer(self, data: frames.SessionData) -> Viewer:
+        viewer = self._viewers.get(data.session_id)
+        if viewer is None:
             raise UsageError("no such session on this connection", "create it first")
-        return session
+        return viewer
 
-    def _on_end(self, session: Session, reason: str, identity: frames.Id = None) -> None:
-        # Nobody cancels this: what a session holds is given back to the end.
-        task = asyncio.get_running_loop().create_task(self._close(session, reason, identity))
+    async def _take_keyboard(self, request: Request) -> None:
+        wanted = data_of(request, frames.TakeKeyboard)
+        await self._viewer(wanted).take(wanted)
+        await self._answer(request, "terminal:taken", {"sessionId": wanted.session_id})
+
+    def _on_lost(self, viewer: Viewer, error: HoldfastError) -> None:
+        """This client may no longer follow the service."""
+        if viewer.identity in self._viewers:
+            viewer.stop()
+            self._connection.post(frames.failure(error, None, viewer.identity))
+            self._on_end(viewer, error.message)
+
+    def _on_end(self, viewer: Viewer, reason: str, request_id: frames.RequestId = None) -> None:
+        # Nothing cancels this task, so a viewer always gives back what it holds.
+        task = asyncio.get_running_loop().create_task(self._close(viewer, reason, request_id))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
-    def _on_lost(self, session: Session, error: HoldfastError) -> None:
-        """Its viewer may not follow the service any more."""
-        if session.identity in self._sessions:
-            session.stop()
-            self._client.post(frames.failure(error, None, session.identity))
-            self._on_end(session, error.message)
+    async def _close(self, viewer: Viewer, reason: str, request_id: frames.RequestId) -> None:
+        await self._end(viewer)
+        data = {"sessionId": viewer.identity, "reason": reason}
+        self._connection.post(frames.frame("session:closed", data, request_id))
 
-    async def _close(self, session: Session, reason: str, identity: frames.Id) -> None:
-        await self._end(session)
-        data = {"sessionId": session.identity, "reason": reason}
-        self._client.post(frames.frame("session:closed", data, identity))
-
-    async def _end(self, session: Session) -> None:
-        if (release := self._releases.pop(session.identity, None)) is not None:
+    async def _end(self, viewer: Viewer) -> None:
+        if (release := self._grants.pop(viewer.identity, None)) is not None:
             release()
-        if self._sessions.pop(session.identity, None) is not None:
-            await session.end()
-            await self._feeds.leave(session.feed)
+        if self._viewers.pop(viewer.identity, None) is not None:
+            await viewer.end()
+            await self._shared.feeds.leave(viewer.feed)
 
-    async def _terminal(self, request: Request) -> None:
-        match request.event:
-            case "terminal:input":
-                typed = carried(request, frames.TerminalInput)
-                self._session(typed).type(bytes_of(typed), request.id)
-            case "terminal:resize":
-                size = carried(request, frames.TerminalSize)
-                self._session(size).resize(size.cols, size.rows, request.id)
-            case "terminal:take":
-                self._request(request, self._take_keyboard(request))
-            case _:
-                self._session(carried(request, frames.OneSession)).release()
-                await self._answer(request, "terminal:released", {})
-
-    async def _take_keyboard(self, request: Request) -> None:
-        wanted: frames.TakeKeyboard = carried(request, frames.TakeKeyboard)
-        await self._session(wanted).take(wanted)
-        await self._answer(request, "terminal:taken", {"sessionId": wanted.session_id})
-
-    # Events
+    # Subscriptions
 
     async def _subscribe(self, request: Request) -> None:
-        wanted: frames.Subscribe = carried(request, frames.Subscribe)
+        wanted = data_of(request, frames.Subscribe)
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise TooManyRequests(f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions")
         fields = {"limit": 1, "services": wanted.services}
-        last = int((await self.ask("events", fields))["last"])
+        last = int((await self._connection.ask("events", fields))["last"])
         since = last if wanted.since is None else known_place(wanted.since, last)
         self._count += 1
         number = self._count
-        events = follow(self._new_channel, self._caller, since, wanted.services)
-        subscription = Subscription(number, events, Window(wanted), self._client.send)
-        window = subscription.window
-        pace = {"bufferSize": window.size, "flushInterval": window.interval_ms}
-        data = {"subscription": number, "since": since, "last": last, **pace}
+        events = follow_events(
+            self._shared.new_channel, self._connection.caller, since, wanted.services
+        )
+        window = Window(wanted)
+        subscription = Subscription(number, events, window, self._connection.send)
+        flow = {"bufferSize": window.size, "flushInterval": window.interval_ms}
+        data = {"subscription": number, "since": since, "last": last, **flow}
         await self._answer(request, "subscribed", data)
-        work = self._guarded(request, subscription.run())
+        work = self._guard(request, subscription.run())
         task = asyncio.get_running_loop().create_task(work)
         self._subscriptions[number] = (subscription, task)
         task.add_done_callback(lambda _: self._subscriptions.pop(number, None))
 
     async def _unsubscribe(self, request: Request) -> None:
-        number = carried(request, frames.Unsubscribe).subscription
+        number = data_of(request, frames.Unsubscribe).subscription
         if number not in self._subscriptions:
             raise UsageError(f"no subscription {number} on this connection")
         _, task = self._subscriptions[number]
@@ -332,20 +313,61 @@ class Desk:
         await self._answer(request, "unsubscribed", {"subscription": number})
 
     def _acknowledge(self, ack: frames.Ack) -> None:
-        if ack.session_id is not None and ack.session_id in self._sessions:
-            self._sessions[ack.session_id].window.acknowledge(ack.bytes)
+        if ack.session_id is not None and ack.session_id in self._viewers:
+            self._viewers[ack.session_id].window.acknowledge(ack.bytes)
         elif ack.subscription is not None and ack.subscription in self._subscriptions:
             self._subscriptions[ack.subscription][0].window.acknowledge(ack.bytes)
+
+
+class Subscription:
+    """Sends events to one connection, as fast as its client takes them."""
+
+    def __init__(
+        self,
+        number: int,
+        events: AsyncGenerator[Event, None],
+        window: Window,
+        send: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.window = window
+        self._number = number
+        self._events = events
+        self._send = send
+        self._waiting: asyncio.Queue[Event] = asyncio.Queue(MOST_WAITING_EVENTS)
+
+    async def run(self) -> None:
+        """Run until it is cancelled or the supervisor refuses."""
+        receiving = asyncio.get_running_loop().create_task(self._receive_all())
+        sending = asyncio.get_running_loop().create_task(self._send_all())
+        try:
+            await asyncio.wait([receiving, sending], return_when=asyncio.FIRST_COMPLETED)
+            for task in (receiving, sending):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (receiving, sending):
+                task.cancel()
+            await asyncio.gather(receiving, sending, return_exceptions=True)
+
+    async def _receive_all(self) -> None:
+        async with aclosing(self._events) as events:
+            async for event in events:
+                await self._waiting.put(event)
+
+    async def _send_all(self) -> None:
+        while True:
+            event = await self._waiting.get()
+            await self.window.collect()
+            while True:
+                await self.window.wait_for_room()
+                text = frames.frame("event", event, seq=event["seq"], subscription=self._number)
+                await self._send(text)
+                self.window.count_sent(len(text))
+                if self._waiting.empty():
+                    break
+                event = self._waiting.get_nowait()
 
 
 def _session_of(request: Request) -> str | None:
     given = request.data.get("sessionId") if isinstance(request.data, dict) else None
     return given if isinstance(given, str) and len(given) <= 100 else None
-
-
-STREAMS: dict[str, Any] = {"stdout": "out", "stderr": "err"}
-EVENTS = (
-    *("auth", "ping", "ack", "session:create", "session:close"),
-    *("command:execute", "command:cancel", "subscribe", "unsubscribe"),
-    *("terminal:input", "terminal:resize", "terminal:take", "terminal:release"),
-)

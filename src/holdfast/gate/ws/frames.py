@@ -1,13 +1,14 @@
 """The frames of `/ws`: `{event, data, id?}` as text; output and input also as bytes.
 
-Knows how they are written and read, and what each event may carry; does nothing with them.
+Writes and parses frames, and defines the data that each event may carry. It never acts on a frame.
 """
 
 from __future__ import annotations
 
+import base64
 import struct
 import time
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,26 +23,27 @@ STREAM_NAMES = ("stdout", "stderr")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-Id = int | str | None
+RequestId = int | str | None
+T = TypeVar("T")
 
 
 class Request(NamedTuple):
-    """A frame of a client."""
+    """A text frame from a client."""
 
     event: str
     data: Any
-    id: Id
+    id: RequestId
 
 
 class Input(NamedTuple):
-    """What a client types, in a binary frame."""
+    """Keyboard input from a client, sent as a binary frame."""
 
     session: int
     data: bytes
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What an event carries."""
+    """The data of an event."""
 
 
 class Auth(_Data, frozen=True, kw_only=True):
@@ -55,14 +57,14 @@ class Offsets(_Data, frozen=True, kw_only=True):
     stderr: int
 
 
-class Pace(_Data, frozen=True, kw_only=True):
-    """How much may be unacknowledged, in bytes, and how long is collected, in milliseconds."""
+class FlowSettings(_Data, frozen=True, kw_only=True):
+    """How many bytes may be unacknowledged, and for how many milliseconds output is collected."""
 
     buffer_size: int | None = None
     flush_interval: float | None = None
 
 
-class CreateSession(Pace, frozen=True, kw_only=True):
+class CreateSession(FlowSettings, frozen=True, kw_only=True):
     service: str
     cursor: str | None = None
     offset: int | Offsets | None = None
@@ -74,27 +76,35 @@ class CreateSession(Pace, frozen=True, kw_only=True):
     metrics: float | None = None
 
 
-class OneSession(_Data, frozen=True, kw_only=True):
+class SessionData(_Data, frozen=True, kw_only=True):
     session_id: str
 
 
-class TerminalInput(OneSession, frozen=True, kw_only=True):
+class TerminalInput(SessionData, frozen=True, kw_only=True):
     data: str
     encoding: Literal["utf8", "base64"] = "utf8"
 
+    def content(self) -> bytes:
+        if self.encoding == "utf8":
+            return self.data.encode("utf-8", "replace")
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except ValueError as error:
+            raise UsageError(f"terminal:input: data is no base64: {error}") from None
 
-class TerminalSize(OneSession, frozen=True, kw_only=True):
+
+class TerminalSize(SessionData, frozen=True, kw_only=True):
     cols: int
     rows: int
 
 
-class TakeKeyboard(OneSession, frozen=True, kw_only=True):
+class TakeKeyboard(SessionData, frozen=True, kw_only=True):
     cols: int | None = None
     rows: int | None = None
     force: bool = False
 
 
-class Subscribe(Pace, frozen=True, kw_only=True):
+class Subscribe(FlowSettings, frozen=True, kw_only=True):
     since: int | None = None
     services: list[str] = []
 
@@ -114,24 +124,24 @@ class Cancel(_Data, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> Request:
-    """A client's frame; raises UsageError for what is none."""
+    """Parse a client's text frame; raises UsageError if it is malformed."""
     try:
         frame = _decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         hint = 'send {"event": "command:execute", "id": 1, "data": {"command": "status"}}'
         raise UsageError(f"not a frame: {error}", hint) from None
-    identity, event = frame.get("id"), frame.get("event")
-    if not isinstance(identity, int | str | None) or isinstance(identity, bool):
+    request_id, event = frame.get("id"), frame.get("event")
+    if not isinstance(request_id, int | str | None) or isinstance(request_id, bool):
         raise UsageError("an id is a number or a string")
-    if isinstance(identity, str) and len(identity) > 200:
+    if isinstance(request_id, str) and len(request_id) > 200:
         raise UsageError("an id has at most 200 characters")
     if not isinstance(event, str):
         raise UsageError("a frame needs an event", '{"event": "ping"}')
-    return Request(event, frame.get("data"), identity)
+    return Request(event, frame.get("data"), request_id)
 
 
 def parse_input(data: bytes) -> Input:
-    """A client's binary frame; raises UsageError for what is none."""
+    """Parse a client's binary frame; raises UsageError if it is malformed."""
     if len(data) < _INPUT.size or data[0] != INPUT:
         raise UsageError(
             "not a binary frame that is known", "one byte 16, four bytes number, then the input"
@@ -139,30 +149,30 @@ def parse_input(data: bytes) -> Input:
     return Input(_INPUT.unpack_from(data)[1], data[_INPUT.size :])
 
 
-def carried(request: Request, kind: type[Any]) -> Any:
-    """What the event carries, checked; raises UsageError that says what is wrong."""
+def data_of(request: Request, kind: type[T]) -> T:
+    """Return the event's data as this type; raises UsageError that says what is wrong."""
     try:
         return msgspec.convert({} if request.data is None else request.data, kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"{request.event}: {error}") from None
 
 
-def frame(event: str, data: Any, identity: Id = None, **more: Any) -> str:
-    made: dict[str, Any] = {"event": event}
-    if identity is not None:
-        made["id"] = identity
-    return _encode({**made, **more, "data": data}).decode()
+def frame(event: str, data: Any, request_id: RequestId = None, **more: Any) -> str:
+    head: dict[str, Any] = {"event": event}
+    if request_id is not None:
+        head["id"] = request_id
+    return _encode({**head, **more, "data": data}).decode()
 
 
 def message(kind: str, session: str | None, data: Any, **more: Any) -> str:
-    """A stream message: type, sessionId, timestamp, data."""
+    """Write a stream message: type, sessionId, timestamp, data."""
     head = {"type": kind, "sessionId": session, "timestamp": now_ms()}
     return frame(kind, {**head, "data": data, **more})
 
 
-def failure(error: HoldfastError, identity: Id = None, session: str | None = None) -> str:
+def failure(error: HoldfastError, request_id: RequestId = None, session: str | None = None) -> str:
     head = {"type": "error", "sessionId": session, "timestamp": now_ms()}
-    return frame("error", {**head, "data": error.as_fields()}, identity)
+    return frame("error", {**head, "data": error.as_fields()}, request_id)
 
 
 def now_ms() -> int:

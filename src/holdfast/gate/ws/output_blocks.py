@@ -1,7 +1,8 @@
-"""Output as it goes to viewers: read from the log in blocks that end between characters, with
-secrets covered, and written as frames, once for all viewers who take a block whole.
+"""Output on its way to viewers: blocks that end between characters, with secrets covered.
 
-Reading blocks: it is done in threads, by one at a time. Owns no place of any viewer.
+A block is read from the log once. Its frames are written once for all viewers that take it whole.
+Reading waits for the disk, so it happens in threads, one at a time for each reader. Knows nothing
+about any viewer's place.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from holdfast.logbook.reader import Reader
 from holdfast.secrets.redaction import hider
 
 MOST_FRAMES = 32
-"""Frames of a block before the two streams are told one after the other."""
+"""A block that would need more frames is sent one stream after the other."""
 _KINDS = (STDOUT, STDERR)
 _encode = msgspec.json.Encoder().encode
 
 
-class Piece(NamedTuple):
-    """Bytes of one stream that follow each other. `after` is the place behind them."""
+class Span(NamedTuple):
+    """Consecutive bytes of one stream. `after` is the place behind them."""
 
     stream: int
     time: float | None
@@ -37,46 +38,48 @@ class Piece(NamedTuple):
     after: Cursor
 
 
-class Told(NamedTuple):
-    """Something about the log itself."""
+class PlacedNote(NamedTuple):
+    """A note of the log about itself, and its place."""
 
     note: Note
     before: Cursor
     after: Cursor
 
 
-Item = Piece | Told
+Item = Span | PlacedNote
 
 
-class Tail(NamedTuple):
-    """A text frame behind the name of the session."""
+class FrameBody(NamedTuple):
+    """A text frame without its beginning, which names the session."""
 
     event: str
     text: str
 
 
 class Block:
-    """What was read at once. Never changes; its frames are made when first wanted."""
+    """What was read at once. It never changes; its frames are written when first wanted."""
 
-    __slots__ = ("_tails", "end", "is_anew", "items", "size", "start")
+    __slots__ = ("_bodies", "end", "is_anew", "items", "size", "start")
 
     def __init__(self, start: Cursor, end: Cursor, items: list[Item]) -> None:
         self.start = start
         self.end = end
         self.items = items
-        self.size = sum(len(item.data) for item in items if isinstance(item, Piece))
-        self.is_anew = any(isinstance(it, Told) and it.note.kind == "anew" for it in items)
-        self._tails: list[Tail] | None = None
+        self.size = sum(len(item.data) for item in items if isinstance(item, Span))
+        self.is_anew = any(
+            isinstance(item, PlacedNote) and item.note.kind == "anew" for item in items
+        )
+        self._bodies: list[FrameBody] | None = None
 
-    def tails(self) -> list[Tail]:
-        """Its text frames, but for the session's name at their beginning."""
-        if self._tails is None:
-            self._tails = tails_of(self.items, self.start)
-        return self._tails
+    def frame_bodies(self) -> list[FrameBody]:
+        """Return its text frames without their beginning, which names the session."""
+        if self._bodies is None:
+            self._bodies = frame_bodies(self.items, self.start)
+        return self._bodies
 
 
-class Reading:
-    """A way through a log, to its present end and on; secrets are covered."""
+class BlockReader:
+    """Reads a log block by block, to its present end and on, with secrets covered."""
 
     def __init__(
         self, directory: str, service: str, place: Cursor, *, is_terminal: bool = False
@@ -90,16 +93,16 @@ class Reading:
         self._covers: list[StreamCover] = []
         self._rest: Chunk | None = None
         self.is_at_end = False
-        """Whether the last reading came to the present end."""
+        """Whether the last `read` reached the present end."""
 
     @property
     def holds(self) -> bool:
-        """Whether the beginning of a character, or of a line, waits for its end."""
+        """Whether the beginning of a character or of a line waits for the rest of it."""
         return any(cover.held is not None for cover in self._covers)
 
     def read(self, limit: int, *, is_last: bool = False) -> Block | None:
-        """What comes next, about so many bytes; None at the present end. `is_last`: also what
-        waits for an end that did not come."""
+        """Return the next block of about `limit` bytes; None at the present end. With `is_last`
+        the block includes what waits for more output that did not come."""
         if not self._covers:
             self._covers = [self._cover(stream) for stream in range(len(STREAMS))]
         start, items = self.place, list[Item]()
@@ -113,9 +116,9 @@ class Reading:
                 break
             if isinstance(item, Chunk):
                 item = self._shortened(item, max(1, limit - size))
-                pieces = self._pieces(item)
-                size += sum(len(piece.data) for piece in pieces)
-                items += pieces
+                spans = self._spans(item)
+                size += sum(len(span.data) for span in spans)
+                items += spans
                 continue
             items += self._let_go(item.position)
             for cover in self._covers:
@@ -123,7 +126,7 @@ class Reading:
             if item.kind == "anew":
                 start = self._from = cursors.at(item.position)
             before, self.place = self.place, self._at(item.position)
-            items.append(Told(item, before, self.place))
+            items.append(PlacedNote(item, before, self.place))
             size += 1
         return Block(start, self.place, items) if items else None
 
@@ -131,7 +134,7 @@ class Reading:
         self._walk.close()
 
     def _cover(self, stream: int) -> StreamCover:
-        # Whoever begins in the middle of a line or a key is shown no half of it.
+        # A reader that begins inside a line or a key must not show the half of it.
         before = look_back(self._reader, self._from[stream], STREAMS[stream], hider())
         return StreamCover(hider, before, is_terminal=self._is_terminal)
 
@@ -141,37 +144,38 @@ class Reading:
         self._rest = chunk._replace(data=chunk.data[most:], position=chunk.position + most)
         return chunk._replace(data=chunk.data[:most])
 
-    def _pieces(self, chunk: Chunk) -> list[Piece]:
+    def _spans(self, chunk: Chunk) -> list[Span]:
         stream = STREAMS.index(chunk.stream)
-        told = self._covers[stream].feed(chunk)
+        parts = self._covers[stream].feed(chunk)
         self._walked = chunk.end
         self.place = self._at(chunk.end)
-        return self._placed(stream, told, chunk.end)
+        return self._placed(stream, parts, chunk.end)
 
     def _let_go(self, position: int) -> list[Item]:
+        """Return what the covers held back."""
         found: list[Item] = []
         for stream, cover in enumerate(self._covers):
-            if told := cover.rest():
+            if parts := cover.rest():
                 self.place = self._at(position)
-                found += self._placed(stream, told, position)
+                found += self._placed(stream, parts, position)
         return found
 
-    def _placed(self, stream: int, told: list[Part], end: int) -> list[Piece]:
-        """Each with the place behind it, where its viewer goes on without loss."""
+    def _placed(self, stream: int, parts: list[Part], end: int) -> list[Span]:
+        """Give each part the place behind it, where its viewer continues without loss."""
         return [
-            Piece(
+            Span(
                 stream,
                 part.time,
                 part.position,
                 part.data,
-                self.place if number == len(told) else self._behind(stream, told[number], end),
+                self.place if number == len(parts) else self._before(stream, parts[number], end),
             )
-            for number, part in enumerate(told, start=1)
+            for number, part in enumerate(parts, start=1)
         ]
 
-    def _behind(self, stream: int, following: Part, end: int) -> Cursor:
-        """The place at which this part comes next in its stream, with all of the other stream told
-        up to the end."""
+    def _before(self, stream: int, following: Part, end: int) -> Cursor:
+        """Return the place at which this part comes next in its stream and the other stream is
+        sent up to the end."""
         places = list(self._at(end))
         places[stream] = following.position
         return Cursor(*places)
@@ -185,11 +189,11 @@ class Reading:
         return Cursor(out, err)
 
 
-def beyond(items: Iterable[Item], place: Cursor, stream: int | None = None) -> list[Item]:
-    """What of these lies behind a place, and is of the stream, if one is wanted."""
+def items_after(items: Iterable[Item], place: Cursor, stream: int | None = None) -> list[Item]:
+    """Return what lies behind a place; of one stream only, if one is wanted."""
     found: list[Item] = []
     for item in items:
-        if isinstance(item, Told):
+        if isinstance(item, PlacedNote):
             if item.after.start >= place.start:
                 found.append(item)
             continue
@@ -202,20 +206,23 @@ def beyond(items: Iterable[Item], place: Cursor, stream: int | None = None) -> l
     return found
 
 
-def tails_of(items: list[Item], start: Cursor) -> list[Tail]:
+def frame_bodies(items: list[Item], start: Cursor) -> list[FrameBody]:
     groups = list(_groups(items))
-    if len(groups) > MOST_FRAMES and not any(isinstance(item, Told) for item in items):
+    if len(groups) > MOST_FRAMES and not any(isinstance(item, PlacedNote) for item in items):
         groups = _by_stream(items, start)
-    return [_told(group) if isinstance(group, Told) else _tail(group) for group in groups]
+    return [
+        _note_body(group) if isinstance(group, PlacedNote) else _output_body(group)
+        for group in groups
+    ]
 
 
-def _groups(items: list[Item]) -> Iterator[list[Piece] | Told]:
-    group: list[Piece] = []
+def _groups(items: list[Item]) -> Iterator[list[Span] | PlacedNote]:
+    group: list[Span] = []
     for item in items:
-        if group and (isinstance(item, Told) or item.stream != group[0].stream):
+        if group and (isinstance(item, PlacedNote) or item.stream != group[0].stream):
             yield group
             group = []
-        if isinstance(item, Told):
+        if isinstance(item, PlacedNote):
             if item.note.kind != "run":
                 yield item
         else:
@@ -224,17 +231,17 @@ def _groups(items: list[Item]) -> Iterator[list[Piece] | Told]:
         yield group
 
 
-def _by_stream(items: list[Item], start: Cursor) -> list[list[Piece] | Told]:
-    pieces = [item for item in items if isinstance(item, Piece)]
-    out, err = ([piece for piece in pieces if piece.stream == it] for it in (0, 1))
+def _by_stream(items: list[Item], start: Cursor) -> list[list[Span] | PlacedNote]:
+    spans = [item for item in items if isinstance(item, Span)]
+    out, err = ([span for span in spans if span.stream == stream] for stream in (0, 1))
     between = Cursor(out[-1].after.out, start.err)
     out[-1] = out[-1]._replace(after=between)
-    err[-1] = err[-1]._replace(after=pieces[-1].after)
+    err[-1] = err[-1]._replace(after=spans[-1].after)
     return [out, err]
 
 
-def _tail(group: list[Piece]) -> Tail:
-    data = b"".join([piece.data for piece in group]) if len(group) > 1 else group[0].data
+def _output_body(group: list[Span]) -> FrameBody:
+    data = b"".join([span.data for span in group]) if len(group) > 1 else group[0].data
     shown = hider().shortened(data)
     try:
         content, encoding = shown.decode(), "utf8"
@@ -247,15 +254,15 @@ def _tail(group: list[Piece]) -> Tail:
         f'{_encode(content).decode()},"encoding":"{encoding}"}},'
         f'"cursor":"{cursors.encode(group[-1].after)}","bytes":{len(data)}}}}}'
     )
-    return Tail("output", text)
+    return FrameBody("output", text)
 
 
-def _told(item: Told) -> Tail:
-    """A note of the log: bytes that are not there, or that it goes on otherwise."""
-    return gap(item.before, item.after, item.note.lost, item.note.kind, item.note.text)
+def _note_body(item: PlacedNote) -> FrameBody:
+    """A note of the log becomes a gap: bytes are missing, or the log continues elsewhere."""
+    return gap_body(item.before, item.after, item.note.lost, item.note.kind, item.note.text)
 
 
-def gap(before: Cursor, after: Cursor, lost: int | None, reason: str, text: str) -> Tail:
+def gap_body(before: Cursor, after: Cursor, lost: int | None, reason: str, text: str) -> FrameBody:
     data = {
         "timestamp": now_ms(),
         "from": cursors.encode(before),
@@ -265,15 +272,15 @@ def gap(before: Cursor, after: Cursor, lost: int | None, reason: str, text: str)
         "reason": reason,
         "message": text,
     }
-    return Tail("output:gap", _encode(data)[1:].decode() + "}")
+    return FrameBody("output:gap", _encode(data)[1:].decode() + "}")
 
 
-def binary(items: Iterable[Item], number: int) -> Iterator[bytes]:
-    """Binary frames; in each, bytes follow each other without a hole."""
+def binary_frames(items: Iterable[Item], number: int) -> Iterator[bytes]:
+    """Yield binary frames; the bytes of each are consecutive."""
     group: list[bytes] = []
     first = following = kind = 0
     for item in items:
-        if isinstance(item, Told):
+        if isinstance(item, PlacedNote):
             continue
         if group and (_KINDS[item.stream] != kind or item.position != following):
             yield BINARY.pack(kind, number, first) + b"".join(group)

@@ -1,8 +1,9 @@
-"""Who looks at which service: readers of a log share what is read at its end.
+"""Feeds of output: the viewers of a service share what is read at the end of its log.
 
-A feed reads a service's log for all its viewers who keep up, when one of them wants more and
-the shared watch said that there is more. What was read last is kept for those a little behind;
-who is further behind reads for itself. So a slow viewer slows nobody and grows nothing.
+A feed reads a service's log for all viewers that keep up. It reads when one of them wants more
+and the shared watch has said that there is more. It keeps the newest blocks for viewers that are a
+little behind. A viewer that is further behind reads the log for itself, so a slow viewer slows
+nobody down and costs no memory.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, TypeVar
 
 from holdfast.client.channel import Channel
 from holdfast.client.connection import Unreachable
-from holdfast.gate.secrets import learn
-from holdfast.gate.ws.output_blocks import Block, Reading
+from holdfast.gate import secrets
+from holdfast.gate.ws.output_blocks import Block, BlockReader
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, HoldfastError
@@ -26,40 +27,42 @@ from holdfast.vocabulary.errors import Failed, HoldfastError
 BLOCK_BYTES = 32 * 1024
 KEPT_BYTES = 1024 * 1024
 COALESCE_SECONDS = 0.005
-PATIENCE_SECONDS = 0.05
-"""How long the beginning of a line, or of a character, waits for its end."""
+HOLD_SECONDS = 0.05
+"""How long the beginning of a line or of a character waits for the rest of it."""
 RETRY_SECONDS = 0.1
 T = TypeVar("T")
 
 
-class Behind(Exception):
-    """What comes next is not kept any more: read it from the log."""
+class BlockGone(Exception):
+    """The block is no longer kept; read its bytes from the log."""
 
 
-class Feeds:
-    """The feeds of all services that have viewers, over one connection for their watches."""
+class OutputFeeds:
+    """The feeds of all services that have viewers. One connection carries their watches."""
 
     def __init__(self, new_channel: Callable[[], Channel]) -> None:
         self._new_channel = new_channel
         self._watching: Channel | None = None
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, OutputFeed] = {}
         self._users: dict[str, int] = {}
         self._threads = ThreadPoolExecutor(4, "reader")
 
-    def open(self, directory: str, service: str, end: Cursor, *, is_terminal: bool = False) -> Feed:
-        """The feed of a service; each `open` needs its `leave`."""
+    def open(
+        self, directory: str, service: str, end: Cursor, *, is_terminal: bool = False
+    ) -> OutputFeed:
+        """Return the feed of a service; each `open` needs its `leave`."""
         self._users[service] = self._users.get(service, 0) + 1
         feed = self._feeds.get(service)
         if feed is None:
             if self._watching is None:
                 self._watching = self._new_channel()
-            feed = self._feeds[service] = Feed(
+            feed = self._feeds[service] = OutputFeed(
                 self, directory, service, end, is_terminal=is_terminal
             )
             feed.begin(self._watching)
         return feed
 
-    async def leave(self, feed: Feed) -> None:
+    async def leave(self, feed: OutputFeed) -> None:
         self._users[feed.service] -= 1
         if self._users[feed.service]:
             return
@@ -72,7 +75,7 @@ class Feeds:
             await channel.close()
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Read something of a log; raises Failed if it cannot be read."""
+        """Call a function that reads a log; raises Failed if the log cannot be read."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, call, *arguments)
@@ -82,19 +85,25 @@ class Feeds:
             ) from None
 
 
-class Feed:
-    """The end of one service's log."""
+class OutputFeed:
+    """The end of one service's log, for all its viewers."""
 
     def __init__(
-        self, feeds: Feeds, directory: str, service: str, end: Cursor, *, is_terminal: bool = False
+        self,
+        feeds: OutputFeeds,
+        directory: str,
+        service: str,
+        end: Cursor,
+        *,
+        is_terminal: bool = False,
     ) -> None:
         self.service = service
         self.known_end = end.start
-        """How far the log reaches, as far as we were told."""
+        """How far the log reaches, as far as the supervisor has said."""
         self._feeds = feeds
         self._directory = directory
         self._is_terminal = is_terminal
-        self._reading = self._reading_at(end)
+        self._reader = self._reader_at(end)
         self._held_since: float | None = None
         self._blocks: deque[Block] = deque()
         self._kept = 0
@@ -117,15 +126,15 @@ class Feed:
 
     @property
     def head(self) -> Cursor:
-        """Where what was read for all ends."""
-        return self._blocks[-1].end if self._blocks else self._reading.place
+        """Where the shared blocks end."""
+        return self._blocks[-1].end if self._blocks else self._reader.place
 
     @property
     def has_readers(self) -> bool:
         return self._is_reading or bool(self._waiters)
 
     def join(self, place: Cursor) -> int | None:
-        """The number of the block to take next; None if they do not reach back that far."""
+        """Return the number of the block to take next; None if no block reaches back that far."""
         head = self.head
         if place.out >= head.out and place.err >= head.err:
             if place != head and not self.has_readers:
@@ -139,7 +148,7 @@ class Feed:
         return None
 
     async def block(self, number: int) -> Block:
-        """Wait for a block; raises Behind if it was there and is not kept any more."""
+        """Wait for a block; raises BlockGone if it is no longer kept."""
         while number >= self._next:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -149,24 +158,24 @@ class Feed:
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
-        return self.kept(number)
+        return self.kept_block(number)
 
-    def kept(self, number: int) -> Block:
+    def kept_block(self, number: int) -> Block:
         first = self._next - len(self._blocks)
         if not first <= number < self._next:
-            raise Behind
+            raise BlockGone
         return self._blocks[number - first]
 
     def has(self, number: int) -> bool:
         return self._next - len(self._blocks) <= number < self._next
 
     async def read(self, place: Cursor, limit: int) -> Block | None:
-        """What comes after a place, for a viewer who is far from the end."""
+        """Read what comes after a place, for a viewer that is far from the end."""
         return await self._feeds.in_thread(self._read_at, place, limit)
 
-    async def live(self) -> Cursor:
-        """Where somebody goes on who wants to see what is printed now: a little before the
-        end, so that there is something to see."""
+    async def live_place(self) -> Cursor:
+        """Return where a viewer continues that wants to see the newest output: a little before
+        the end, so that there is something to see."""
         if self.has_readers and self._blocks:
             return self._blocks[-1].start
         return await self._feeds.in_thread(Reader(self._directory, self.service).tail, 1)
@@ -175,38 +184,38 @@ class Feed:
         return await self._feeds.in_thread(Reader(self._directory, self.service).end)
 
     def _read_at(self, place: Cursor, limit: int) -> Block | None:
-        reading = self._reading_at(place)
+        reader = self._reader_at(place)
         try:
-            return reading.read(limit, is_last=True)
+            return reader.read(limit, is_last=True)
         finally:
-            reading.close()
+            reader.close()
 
-    def _reading_at(self, place: Cursor) -> Reading:
-        return Reading(self._directory, self.service, place, is_terminal=self._is_terminal)
+    def _reader_at(self, place: Cursor) -> BlockReader:
+        return BlockReader(self._directory, self.service, place, is_terminal=self._is_terminal)
 
     def _begin_at(self, place: Cursor) -> None:
-        self._reading.close()
-        self._reading = self._reading_at(place)
+        self._reader.close()
+        self._reader = self._reader_at(place)
         self._blocks.clear()
         self._kept = 0
-        # Who still waits for the number before is behind now.
+        # A viewer that still waits for the number before finds its block gone.
         self._next += 1
         self._bell.set()
 
     async def _watch(self, channel: Channel) -> None:
-        """Ring when the log has grown; over every end of the supervisor."""
+        """Ring the bell when the log has grown, across every restart of the supervisor."""
         while True:
             try:
                 fields = {"services": [self.service]}
                 async with aclosing(channel.stream("watch", fields, None)) as items:
                     async for item in items:
-                        await learn(channel, item.get("hides", 0))
+                        await secrets.refresh(channel, item.get("hides", 0))
                         self.known_end = max(self.known_end, item.get("position") or 0)
                         self._bell.set()
             except Unreachable:
                 pass
             except HoldfastError:
-                # It is not known any more; what it has printed can be read all the same.
+                # The service was removed; its output can still be read.
                 self._bell.set()
                 await asyncio.sleep(10 * RETRY_SECONDS)
             await asyncio.sleep(RETRY_SECONDS)
@@ -219,8 +228,8 @@ class Feed:
                 continue
             is_last = False
             try:
-                await asyncio.wait_for(self._bell.wait(), patience := self._patience())
-                is_last = patience == 0.0
+                await asyncio.wait_for(self._bell.wait(), seconds := self._hold_seconds())
+                is_last = seconds == 0.0
             except asyncio.TimeoutError:
                 is_last = True
             self._bell.clear()
@@ -229,20 +238,20 @@ class Feed:
                 continue
             self._held_since = None
             self._keep(block)
-            if self._reading.is_at_end:
+            if self._reader.is_at_end:
                 await asyncio.sleep(COALESCE_SECONDS)
             else:
                 self._bell.set()
 
-    def _patience(self) -> float | None:
-        """How long what is held may still wait; None if nothing is."""
-        if not self._reading.holds:
+    def _hold_seconds(self) -> float | None:
+        """Return how long the held bytes may still wait; None if no bytes are held."""
+        if not self._reader.holds:
             self._held_since = None
             return None
         now = asyncio.get_running_loop().time()
         if self._held_since is None:
             self._held_since = now
-        return max(0.0, self._held_since + PATIENCE_SECONDS - now)
+        return max(0.0, self._held_since + HOLD_SECONDS - now)
 
     async def _read(self, *, is_last: bool) -> Block | None:
         self._is_reading = True
@@ -257,12 +266,12 @@ class Feed:
 
     def _step(self, is_last: bool) -> Block | None:
         with self._lock:
-            return self._reading.read(BLOCK_BYTES, is_last=is_last)
+            return self._reader.read(BLOCK_BYTES, is_last=is_last)
 
     def _close(self) -> None:
-        # A thread that was given up may still be reading.
+        # A thread whose task was cancelled may still be reading.
         with self._lock:
-            self._reading.close()
+            self._reader.close()
 
     def _keep(self, block: Block) -> None:
         if block.is_anew:

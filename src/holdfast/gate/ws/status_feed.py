@@ -1,5 +1,7 @@
-"""How services are, for their viewers: made from events that may be told to everybody who was
-granted to follow the service. One stream of events for the whole gate, while anybody looks.
+"""The status of services for their viewers, derived from the supervisor's events.
+
+One stream of events serves the whole gate while anybody looks. It passes on only what every
+caller may see who was granted a service's output.
 """
 
 from __future__ import annotations
@@ -10,40 +12,43 @@ from contextlib import aclosing
 from typing import Any
 
 from holdfast.client.channel import Channel
-from holdfast.gate.events import RETRY_SECONDS, follow
+from holdfast.gate.events import RETRY_SECONDS, follow_events
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.states import STREAM_STATE, State
 
-Condition = dict[str, Any]
-Listener = Callable[[Condition | None], None]
+StatusData = dict[str, Any]
+Listener = Callable[[StatusData | None], None]
+"""Gets each new status; None when the service was removed."""
 _OVER = frozenset({State.STOPPED, State.FAILED, State.BACKOFF, State.EXITED})
 
 
-def condition(
+def status_data(
     status: str, code: int | None = None, signal: str | None = None, reason: str | None = None
-) -> Condition:
-    """Status data: the four states of streams, our own, and how the last run ended."""
+) -> StatusData:
+    """Return the data of a status message: one of the four stream states, Holdfast's own state,
+    and how the last run ended."""
     state = State(status)
-    found: Condition = {"state": STREAM_STATE[state], "status": status}
+    data: StatusData = {"state": STREAM_STATE[state], "status": status}
     if state in _OVER:
-        told = {"exitCode": code, "signal": signal, "reason": reason}
-        found |= {name: value for name, value in told.items() if value is not None}
-    return found
+        end = {"exitCode": code, "signal": signal, "reason": reason}
+        data |= {name: value for name, value in end.items() if value is not None}
+    return data
 
 
-class Conditions:
-    """What is told about every service that has viewers. None: it is not known any more."""
+class StatusFeed:
+    """Tells viewers the status of their services."""
 
     def __init__(self, new_channel: Callable[[], Channel]) -> None:
         self._new_channel = new_channel
         self._listeners: dict[str, set[Listener]] = {}
-        self._newest: dict[str, tuple[int, Condition]] = {}
+        self._newest: dict[str, tuple[int, StatusData]] = {}
         self._ends: dict[str, dict[str, Any]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def listen(self, service: str, seq: int, end: dict[str, Any], listener: Listener) -> None:
-        """Be told what comes after the event of this number; `end` is that of the last run."""
+        """Call the listener for changes after the event with this number; `end` says how the last
+        run ended."""
         self._listeners.setdefault(service, set()).add(listener)
         self._ends.setdefault(service, end)
         if self._task is None:
@@ -65,7 +70,7 @@ class Conditions:
     async def _follow(self, seq: int) -> None:
         while True:
             try:
-                async with aclosing(follow(self._new_channel, None, seq, [])) as events:
+                async with aclosing(follow_events(self._new_channel, None, seq, [])) as events:
                     async for event in events:
                         seq = event["seq"]
                         self._take(event)
@@ -87,10 +92,10 @@ class Conditions:
         elif event["kind"] == Kind.TRANSITION.value:
             end = dict(self._ends.get(service) or {})
             end["reason"] = data.get("reason") or end.get("reason")
-            found = condition(data["to"], **end)
-            self._newest[service] = (event["seq"], found)
-            self._tell(service, found)
+            status = status_data(data["to"], **end)
+            self._newest[service] = (event["seq"], status)
+            self._tell(service, status)
 
-    def _tell(self, service: str, found: Condition | None) -> None:
+    def _tell(self, service: str, status: StatusData | None) -> None:
         for listener in list(self._listeners.get(service, ())):
-            listener(found)
+            listener(status)
