@@ -21,13 +21,12 @@ from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec, TcpTarget
 from holdfast.vocabulary.specs.services import (
     UNLIMITED,
-    Configuration,
-    DoorSpec,
     LogSpec,
     RestartSpec,
     ServiceSpec,
     StopSpec,
 )
+from holdfast.vocabulary.specs.settings import Configuration, DoorSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

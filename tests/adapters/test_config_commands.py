@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.specs.services import Configuration
+from holdfast.vocabulary.specs.settings import Configuration
 from holdfast.vocabulary.specs.workflows import CommandSpec, RecoverySpec, StepSpec
 
 

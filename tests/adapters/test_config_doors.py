@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.specs.services import DoorSpec, HttpSpec
+from holdfast.vocabulary.specs.settings import DoorSpec, HttpSpec
 
 
 def doors(folder: Path, text: str, **environ: str) -> tuple[DoorSpec, HttpSpec]:

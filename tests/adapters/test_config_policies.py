@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.config import load
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.specs.policies import FilterSpec, RateLimit, Window
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 
 def settings(tmp_path: Path, text: str, **environ: str) -> Settings:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.config import load, load_instances
 from holdfast.adapters.config.interpolation import indexed
 from holdfast.vocabulary.errors import ConfigError
-from holdfast.vocabulary.specs.services import Configuration
+from holdfast.vocabulary.specs.settings import Configuration
 
 
 def read(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Configuration:

@@ -20,7 +20,7 @@ from holdfast.system import process_identity, run_marks
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 
 class Link:

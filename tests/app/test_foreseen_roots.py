@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.app.context import Context
 from holdfast.app.handlers import configuration as reloading
 from holdfast.engine.caller import Caller
-from holdfast.vocabulary.specs.services import Configuration
+from holdfast.vocabulary.specs.settings import Configuration
 
 
 def test_reading_a_configuration_looks_its_roots_up(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from holdfast.rules.alerts.changes import applied
 from holdfast.rules.alerts.notices import Notice
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.events import Event, Kind
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 
 class Life:

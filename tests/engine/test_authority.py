@@ -26,7 +26,7 @@ from holdfast.vocabulary.authority import ApprovalInfo
 from holdfast.vocabulary.commands.services import Restart
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.specs.policies import FilterSpec, PolicySpec
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 POLICY = PolicySpec(name="db", effect="confirm", approve_within=5.0)
 

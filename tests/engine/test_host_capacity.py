@@ -11,7 +11,7 @@ from holdfast.engine.admission.host_capacity import HostCapacity
 from holdfast.engine.runner.environment import AdmitAll
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.specs.resources import HostLimits
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 from tests.engine.stage import Stage
 
 

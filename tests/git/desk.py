@@ -25,7 +25,7 @@ from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.codec import command_from
 from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 from holdfast.vocabulary.specs.git import GitSpec
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 OWNER = Actor(Role.OWNER, "owner")
 

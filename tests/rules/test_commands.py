@@ -14,7 +14,7 @@ from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
 from holdfast.vocabulary.custom_commands import COMMAND_TYPES, NAMED, CustomCommand
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.specs.workflows import CommandPolicy, CommandSpec, StepSpec, WorkflowSpec
 
 OWNER = Actor(Role.OWNER, "owner")

@@ -11,7 +11,8 @@ from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec
-from holdfast.vocabulary.specs.services import DoorSpec, ServiceSpec, Settings
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import DoorSpec, Settings
 
 
 def of(env: dict[str, str], settings: Settings | None = None) -> list[str]:

@@ -11,7 +11,7 @@ from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Run
 from holdfast.vocabulary.specs.mcp import McpSpec
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 AGENT = Actor(Role.AGENT, "assistant", None, Door.MCP)
 OWNER = Actor(Role.OWNER, "me")

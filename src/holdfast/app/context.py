@@ -42,7 +42,7 @@ from holdfast.engine.survivors import Survivors
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows.workflows import Workflows
 from holdfast.system.places import CONFIG_NAMES, folder_name
-from holdfast.vocabulary.specs.services import Configuration, HttpSpec
+from holdfast.vocabulary.specs.settings import Configuration, HttpSpec
 
 if TYPE_CHECKING:
     from holdfast.adapters.files.files import Files

@@ -15,7 +15,7 @@ from holdfast.app.application import Application
 from holdfast.engine.gate.listeners import Listener, Listeners, PortTaken
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.specs.services import DoorSpec, Settings
+from holdfast.vocabulary.specs.settings import DoorSpec, Settings
 
 if TYPE_CHECKING:
     from holdfast.doors.tcp import TcpDoor

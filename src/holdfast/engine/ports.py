@@ -22,7 +22,7 @@ from holdfast.engine.runner.environment import Admission, Keeper
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules import ports as rules
 from holdfast.rules.ports import NoPortFree, PortUnavailable
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 STAGE = "port"
 _log = logger("ports")

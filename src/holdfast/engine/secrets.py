@@ -18,7 +18,7 @@ from holdfast.engine.runner.observers import RunObserver, RunObservers
 from holdfast.engine.settings import CurrentSettings
 from holdfast.rules import secrets as hiding
 from holdfast.secrets import redaction
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 _log = logger("hiding")
 

@@ -16,7 +16,8 @@ from holdfast.system.patterns import pattern
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.specs.probes import HttpTarget
-from holdfast.vocabulary.specs.services import ServiceSpec, Settings
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Settings
 
 MOST_VALUES = 500
 LONGEST_VALUE = 4096

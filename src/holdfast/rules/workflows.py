@@ -13,7 +13,7 @@ from holdfast.secrets.redaction import redact, redact_arguments
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.specs.workflows import CommandSpec
 
 SHELL_WORDS = ("/bin/sh", "-c")

@@ -38,7 +38,8 @@ from holdfast.rules.ports import DEFAULT_RANGE
 from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
-from holdfast.vocabulary.specs.services import Configuration, ServiceSpec, Settings, Template
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Configuration, Settings, Template
 
 TARGET = "target"
 TARGET_COMMAND = "SUPERVISOR_TARGET_CMD"

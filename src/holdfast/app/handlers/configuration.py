@@ -29,7 +29,7 @@ from holdfast.vocabulary.commands.configuration import Plan, Reload
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.results import Outcome, PlanResult, PlanStep, ReloadResult
-from holdfast.vocabulary.specs.services import Configuration
+from holdfast.vocabulary.specs.settings import Configuration
 from holdfast.vocabulary.states import Desired, State
 
 LAYER_SECONDS = 30.0

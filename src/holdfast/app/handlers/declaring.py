@@ -28,7 +28,8 @@ from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name, new_run_id
 from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
-from holdfast.vocabulary.specs.services import Configuration, ServiceSpec
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Configuration
 
 EVERY_CODE = tuple(range(256))
 

@@ -36,7 +36,7 @@ from holdfast.vocabulary.custom_commands import CustomCommand
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.results import Done, Result, WorkflowInfo, WorkflowResult, WorkflowsResult
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.specs.workflows import StepSpec
 
 Answer = Awaitable[WorkflowResult] | Followed

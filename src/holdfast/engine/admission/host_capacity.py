@@ -17,7 +17,7 @@ from holdfast.rules import limits
 from holdfast.rules.admission.conditions import Prospect
 from holdfast.rules.limits import HostLoad
 from holdfast.vocabulary.specs.resources import HostLimits
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 LOOK_SECONDS = 2.0
 """Between two looks at the host: only if a limit depends on them."""

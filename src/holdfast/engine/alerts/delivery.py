@@ -30,7 +30,8 @@ from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.alerts import Alert, TargetSpec
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.specs.services import ServiceSpec, Settings
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Settings
 
 SAVED_AS = "alert_target:"
 _BATCH = 200

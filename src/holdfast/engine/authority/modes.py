@@ -19,7 +19,7 @@ from holdfast.rules.authority import modes as rules
 from holdfast.vocabulary.authority import ModeResult
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.policies import MODES, FilterSpec, Mode, PolicySpec
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 VARIABLES = ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE")
 BANNER = "Mode switching…"

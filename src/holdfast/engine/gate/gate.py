@@ -31,13 +31,12 @@ from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.specs.mcp import McpSpec
 from holdfast.vocabulary.specs.services import (
     UNLIMITED,
-    HttpSpec,
     LogSpec,
     RestartSpec,
     ServiceSpec,
-    Settings,
     StopSpec,
 )
+from holdfast.vocabulary.specs.settings import HttpSpec, Settings
 
 NAME = GATE_SERVICE
 RELAYS = "mcp"

@@ -18,7 +18,7 @@ from holdfast.engine.runner.environment import Recorder
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import BROWSER_HOST
-from holdfast.vocabulary.specs.services import HttpSpec
+from holdfast.vocabulary.specs.settings import HttpSpec
 
 if TYPE_CHECKING:
     from holdfast.engine.gate.port_conflicts import PortConflicts

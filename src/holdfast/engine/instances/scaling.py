@@ -13,7 +13,8 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Keeper
-from holdfast.vocabulary.specs.services import Configuration, ServiceSpec, Template
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Configuration, Template
 
 LoadInstances = Callable[[Template, str, int, Mapping[str, str]], dict[str, ServiceSpec]]
 

@@ -23,7 +23,7 @@ from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import limits
 from holdfast.rules.limits import Breach, LimitState, ResourceUse
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 FIRST_LOOK_SECONDS = 1.0
 FRESH_SECONDS = 1.0

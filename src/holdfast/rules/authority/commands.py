@@ -18,7 +18,7 @@ from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, R
 from holdfast.vocabulary.commands.holdfast import Run
 from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 _SHELLS = frozenset(
     {"sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"}

@@ -13,7 +13,7 @@ from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.commands.holdfast import Run
-from holdfast.vocabulary.specs.services import Settings
+from holdfast.vocabulary.specs.settings import Settings
 
 
 def permit_run(actor: Actor, command: Run, settings: Settings) -> Verdict:

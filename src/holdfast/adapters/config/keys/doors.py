@@ -23,7 +23,7 @@ from holdfast.rules.authority import token_strength
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.names import TOOLSETS
 from holdfast.vocabulary.specs.mcp import McpSpec
-from holdfast.vocabulary.specs.services import DoorSpec, HttpSpec
+from holdfast.vocabulary.specs.settings import DoorSpec, HttpSpec
 
 AUTHENTICATION = Block(
     [

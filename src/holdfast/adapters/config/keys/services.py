@@ -81,8 +81,8 @@ from holdfast.vocabulary.specs.services import (
     RestartSpec,
     ServiceSpec,
     StopSpec,
-    Template,
 )
+from holdfast.vocabulary.specs.settings import Template
 
 
 class ServiceOrCommand(Kind):
