@@ -16,11 +16,12 @@ from holdfast.cli.parser.help import reference as command_line
 from holdfast.gate.errors import STATUS, TITLES
 from holdfast.gate.rest.openapi import describe
 from holdfast.rules.lifecycle.table import TABLE
-from holdfast.vocabulary.commands import COMMANDS, Command
-from holdfast.vocabulary.custom_commands import CustomCommand
+from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import MEANING, Event
 from holdfast.vocabulary.states import LABEL, STREAM_STATE, State
+from holdfast.vocabulary.workflows import CustomCommand
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "<!-- Made by scripts/reference.py; do not edit. -->"

@@ -17,9 +17,9 @@ from holdfast.adapters.store.state_store import StateStore
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.app.handlers import history
 from holdfast.engine.event_bus import EventBus
-from holdfast.vocabulary.commands.history import Events
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
+from holdfast.vocabulary.history import Events
 from holdfast.vocabulary.states import Desired, State
 
 Check = Callable[[StateStore, EventBus], Coroutine[Any, Any, None]]

@@ -18,8 +18,8 @@ from holdfast.app.audit.auditor import MOST_REFUSALS, Auditor
 from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.system import process_identity, run_marks
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.holdfast import Shutdown
 from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.holdfast import Shutdown
 from holdfast.vocabulary.specs.settings import Settings
 
 

@@ -18,12 +18,11 @@ from holdfast.app.audit import shares
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.audit.shares import DAY
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.commands.files import ReadFile
-from holdfast.vocabulary.commands.security import CreateToken
-from holdfast.vocabulary.commands.services import Restart, Start
-from holdfast.vocabulary.commands.sessions import CloseSession, OpenSession
-from holdfast.vocabulary.results import Done, Outcome, Outcomes
+from holdfast.vocabulary.command import Done, Door
+from holdfast.vocabulary.files import ReadFile
+from holdfast.vocabulary.security import CreateToken
+from holdfast.vocabulary.services import Outcome, Outcomes, Restart, Start
+from holdfast.vocabulary.sessions import CloseSession, OpenSession
 
 ADMIN = Actor(Role.ADMIN, "token boss", door=Door.REST, token="1")
 ACTORS = (

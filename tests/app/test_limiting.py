@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.app.authority.limited_answers import shown
-from holdfast.vocabulary.results import StatusResult, SupervisorStatus
+from holdfast.vocabulary.services import StatusResult, SupervisorStatus
 
 
 def test_processes_of_no_service_are_not_told() -> None:

@@ -8,13 +8,11 @@ from typing import Any
 from holdfast.app.audit.auditor import MOST_READS, Auditor
 from holdfast.app.audit.coalescing import MOST_NAMES, Minute, Minutes
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.commands.files import ReadFile
-from holdfast.vocabulary.commands.output import Logs, SendInput
-from holdfast.vocabulary.commands.services import Start, Stop
+from holdfast.vocabulary.command import Command, Done, Door
 from holdfast.vocabulary.errors import Failed, NotFound, UnknownService
-from holdfast.vocabulary.results import Done, Outcome, Outcomes
+from holdfast.vocabulary.files import ReadFile
+from holdfast.vocabulary.output import Logs, SendInput
+from holdfast.vocabulary.services import Outcome, Outcomes, Start, Stop
 from tests.app.test_application import Records
 
 ANN = Actor(Role.OPERATOR, "token ann", door=Door.WEBSOCKET)

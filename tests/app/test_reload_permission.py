@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.rules.authority.permissions import permit
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.configuration import Plan, Reload
+from holdfast.vocabulary.configuration import Plan, Reload
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import pytest
 from holdfast.app import idempotency
 from holdfast.app.idempotency import Repeats
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.holdfast import Up
-from holdfast.vocabulary.commands.instances import Scale
-from holdfast.vocabulary.commands.services import Pause, Restart, Resume, Start, Stop
+from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import Failed, OutcomeUnknown, Refused, UsageError
-from holdfast.vocabulary.results import Done
+from holdfast.vocabulary.holdfast import Up
+from holdfast.vocabulary.instances import Scale
+from holdfast.vocabulary.services import Pause, Restart, Resume, Start, Stop
 from tests.engine.stage import FakeClock
 
 ME = Actor(Role.OWNER, "me")

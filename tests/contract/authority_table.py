@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from holdfast.vocabulary.actors import Role, Scopes
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 
 VIEW = frozenset({
     *("hello", "status", "ps", "wait", "logs", "open_output", "watch", "events", "runs", "plan"),

@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed
 
 from holdfast.client.connection import Connection
 from holdfast.gate.rest import routes
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import HoldfastError
 from tests.gate.ws.client import Place, Ws
 from tests.harness import Hold

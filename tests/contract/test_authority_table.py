@@ -13,8 +13,8 @@ import pytest
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.rules.authority.permissions import Circumstances, permit
 from holdfast.vocabulary.actors import Actor, Role, Target
+from holdfast.vocabulary.command import Door, Effect, Permission
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door, Effect, Permission
 from tests.contract import authority_table as table
 from tests.contract.authority_table import LIMITS, expected
 from tests.contract.doors import DOORS, World, offered

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.vocabulary.command import Effect, Permission
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect, Permission
 from tests.contract.cases import CASES, CONFIG, ELSEWHERE, Case
 from tests.contract.doors import DOORS, End, World, by_rest, offered
 from tests.harness import is_alive, wait_for

@@ -13,9 +13,8 @@ from typing import Any
 from holdfast.adapters.processes import Peer
 from holdfast.doors import line
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command, Done, Result
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.results import Done, Result
 
 
 class FakeApplication:

@@ -13,8 +13,9 @@ from holdfast.doors import tcp_answers
 from holdfast.doors.tcp_requests import Request, parse
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.configuration import ReloadResult
 from holdfast.vocabulary.errors import HoldfastError, UsageError
-from holdfast.vocabulary.results import CheckResult, HealthResult, ReloadResult, ServiceHealth
+from holdfast.vocabulary.health import CheckResult, HealthResult, ServiceHealth
 
 SAME: list[tuple[str, str, str, str, set[str]]] = [
     ("status", '"Status"', '{"command": "status"}', "status", set()),

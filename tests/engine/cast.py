@@ -12,7 +12,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.rules.health import Condition
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import Dependency, ServiceSpec
 from holdfast.vocabulary.states import State
 from tests.engine.stage import FakeClock, FakeKeeper, FakeRecorder, Stage

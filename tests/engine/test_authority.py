@@ -23,8 +23,8 @@ from holdfast.engine.authority.modes import Modes
 from holdfast.rules.authority.modes import effective
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.authority import ApprovalInfo
-from holdfast.vocabulary.commands.services import Restart
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
+from holdfast.vocabulary.services import Restart
 from holdfast.vocabulary.specs.policies import FilterSpec, PolicySpec
 from holdfast.vocabulary.specs.settings import Settings
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.adapters.sessions import SessionStore
 from holdfast.engine.sessions.sessions import AGAIN_SECONDS, Sessions
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, State

@@ -15,7 +15,7 @@ from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.service import Service
 from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle.restart import Counters
-from holdfast.vocabulary.results import ServiceStatus
+from holdfast.vocabulary.services import ServiceStatus
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import Desired, ErrorType, State
 from tests.engine.stage import Stage

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from holdfast.system import landlock
+from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, Refused
 from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 from tests.git.desk import Desk

@@ -18,7 +18,7 @@ from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.codec import command_from
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import HoldfastError, Refused
 from holdfast.vocabulary.specs.policies import FilterSpec, PolicySpec
 from tests.app.test_application import Link, NoGate, Records, Unlocked

@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 from holdfast.rules.authority.commands import permit_command, permit_commands
 from holdfast.rules.workflows import Prepared, argv_of, prepare
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
-from holdfast.vocabulary.custom_commands import COMMAND_TYPES, NAMED, CustomCommand
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.specs.workflows import CommandPolicy, CommandSpec, StepSpec, WorkflowSpec
+from holdfast.vocabulary.workflows import (
+    COMMAND_TYPES,
+    NAMED,
+    CustomCommand,
+    CustomRestart,
+    ExecuteCommand,
+    RunWorkflow,
+)
 
 OWNER = Actor(Role.OWNER, "owner")
 OPERATOR = Actor(Role.OPERATOR, "token ci")

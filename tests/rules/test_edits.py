@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules.text import edits, encoding
-from holdfast.vocabulary.commands.files import Edit
 from holdfast.vocabulary.errors import Conflict, Refused, UsageError
+from holdfast.vocabulary.files import Edit
 
 
 def edited(text: str, *given: tuple[str, str] | Edit) -> str:

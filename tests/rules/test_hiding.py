@@ -9,7 +9,7 @@ import pytest
 from holdfast.rules.secrets import MOST_VALUES, may_learn, values_of
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.alerts import TargetSpec
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import DoorSpec, Settings

@@ -6,10 +6,10 @@ import pytest
 
 from holdfast.rules.authority.permissions import GRANTED, permit, role_of
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
+from holdfast.vocabulary.command import Command, Door, Effect, Permission
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
-from holdfast.vocabulary.commands.custom import CustomRestart
-from holdfast.vocabulary.commands.services import Restart
+from holdfast.vocabulary.services import Restart
+from holdfast.vocabulary.workflows import CustomRestart
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from holdfast.rules.authority.policies import (
     why_not_approve,
 )
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
+from holdfast.vocabulary.command import Door, Effect
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.specs.policies import ALL_DAY, PolicySpec, Window
 
 MONDAY = datetime(2024, 1, 1, 12, 0, tzinfo=timezone.utc)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from holdfast.rules.authority.programs import permit_run
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.commands.holdfast import Run
+from holdfast.vocabulary.command import Door
+from holdfast.vocabulary.holdfast import Run
 from holdfast.vocabulary.specs.mcp import McpSpec
 from holdfast.vocabulary.specs.settings import Settings
 

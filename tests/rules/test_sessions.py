@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from holdfast.rules import sessions as rules
 from holdfast.rules.authority.permissions import permit
 from holdfast.vocabulary.actors import Actor, Role, Scopes, Target
+from holdfast.vocabulary.command import Door, Permission
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door, Permission
-from holdfast.vocabulary.commands.services import Restart
 from holdfast.vocabulary.names import TOOLSETS
+from holdfast.vocabulary.services import Restart
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.specs.mcp import McpSpec
 
@@ -56,7 +56,10 @@ def test_what_is_switched_on_is_given_by_name() -> None:
     assert permit(wild, COMMANDS["start"]).is_allowed
 
 
-@pytest.mark.parametrize(("toolset", "command"), [("files", "read_file"), ("git", "git_status")])
+@pytest.mark.parametrize(
+    ("toolset", "command"),
+    [("files", "read_file"), ("git", "git_status"), ("git", "checkpoints")],
+)
 def test_what_is_not_offered_is_not_allowed(toolset: str, command: str) -> None:
     """A toolset that is left out is no way round."""
     rest = tuple(one for one in TOOLSETS if one != toolset)

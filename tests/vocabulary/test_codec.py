@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from holdfast.vocabulary import codec
-from holdfast.vocabulary.commands.services import Status
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.services import Status
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.vocabulary.codec import command_from
-from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.workflows import CustomRestart, ExecuteCommand, RunWorkflow
 
 WITH_NULLS: dict[str, Any] = {
     "pre_commands": [

@@ -15,9 +15,8 @@ from holdfast.logbook.lines import LineAssembler
 from holdfast.logbook.reader import Reader
 from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
-from holdfast.vocabulary.commands.output import Logs
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import LogLine
+from holdfast.vocabulary.output import LogLine, Logs
 
 _BATCH_LINES = 5_000
 _BATCH_BYTES = 512 * 1024

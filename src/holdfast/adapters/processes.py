@@ -15,7 +15,7 @@ import msgspec
 from holdfast.secrets.redaction import redact_arguments
 from holdfast.system import process_identity
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.results import ProcessInfo
+from holdfast.vocabulary.services import ProcessInfo
 
 if sys.platform == "darwin":
     from holdfast.system import darwin

@@ -27,10 +27,8 @@ from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.rules.authority.permissions import Verdict, permit
 from holdfast.rules.authority.policies import next_turn
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.command import Command, Effect, Result
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized, UnknownService
-from holdfast.vocabulary.results import Result
 
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.vocabulary.results import Result
+from holdfast.vocabulary.command import Result
 
 
 class Followed(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.app.authority.approvals import Waiting
 from holdfast.engine.runner.environment import Clock
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import (
     NOTHING_DONE,
     HoldfastError,
@@ -31,7 +31,6 @@ from holdfast.vocabulary.errors import (
     UsageError,
 )
 from holdfast.vocabulary.readers import reader
-from holdfast.vocabulary.results import Result
 
 MOST_RECENT = 64
 """Requests that steer services are remembered, so many of the newest."""

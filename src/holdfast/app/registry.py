@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import COMMANDS, Command
+from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.commands import COMMANDS
 
 Handler = Callable[[Any, Any], Any]
 

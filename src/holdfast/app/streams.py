@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import HoldfastError
 
 Judge = Callable[[Actor, Command], "HoldfastError | None"]

@@ -22,9 +22,8 @@ from holdfast.doors.connection import Connections, LinesConnection
 from holdfast.doors.failures import told
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door, Result
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
-from holdfast.vocabulary.results import Result
 
 MAX_OPEN_REQUESTS = 1000
 BACKLOG = 512

@@ -25,9 +25,8 @@ from holdfast.doors.tcp_requests import Request
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.addresses import is_loopback
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door, Result
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized
-from holdfast.vocabulary.results import Result
 
 MOST_CONNECTIONS = 200
 MOST_OF_TOKEN = 50

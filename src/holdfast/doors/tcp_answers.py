@@ -8,18 +8,14 @@ import msgspec
 
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.authority import ApprovalInfo, ApprovalsResult, ModeResult
+from holdfast.vocabulary.command import Result
+from holdfast.vocabulary.configuration import ReloadResult
 from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.health import HealthResult, ServiceHealth
+from holdfast.vocabulary.output import LogsResult
 from holdfast.vocabulary.printable import printable_lines
 from holdfast.vocabulary.quantities import format_duration
-from holdfast.vocabulary.results import (
-    HealthResult,
-    LogsResult,
-    ReloadResult,
-    Result,
-    ServiceHealth,
-    StatusResult,
-)
-from holdfast.vocabulary.written_status import WrittenStatus
+from holdfast.vocabulary.services import StatusResult, WrittenStatus
 
 
 def of_result(result: Result | dict[str, Any]) -> str:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.vocabulary import command_names
-from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.commands import COMMANDS, canonical_name
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 
@@ -107,7 +106,7 @@ def _from_json(text: bytes) -> Request:
 def _tagged(
     tag: str, fields: dict[str, Any], request_id: int | str | None, token: str | None
 ) -> Request:
-    name = command_names.named(tag)
+    name = canonical_name(tag)
     renamed = _RENAMED.get(name, {})
     known = COMMANDS.get(name)
     if known is None and name not in ("help", "quit"):

@@ -25,11 +25,10 @@ from holdfast.engine.runner.service import ENDED
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.selectors import Selectors
 from holdfast.rules.admission import ordering
-from holdfast.vocabulary.commands.services import START_SECONDS
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.readers import reader
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import START_SECONDS, Outcome
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 

@@ -15,7 +15,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec
 from holdfast.vocabulary.states import Desired, State
 

@@ -21,7 +21,7 @@ from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import ShuttingDown
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.results import ShutdownResult
+from holdfast.vocabulary.holdfast import ShutdownResult
 
 ANSWER_SECONDS = 0.02
 _log = logger("shutdown")

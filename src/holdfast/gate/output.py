@@ -28,8 +28,7 @@ from holdfast.logbook.reader import Reader, Walk
 from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
-from holdfast.vocabulary.log_part import LogPart
-from holdfast.vocabulary.results import LogLine
+from holdfast.vocabulary.output import LogLine, LogPart
 
 RETRY_SECONDS = 0.1
 _BATCH_LINES = 500

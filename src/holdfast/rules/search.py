@@ -12,8 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.vocabulary.commands.search import Search, SearchLogs
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.search import Search, SearchLogs
 
 LONGEST_SHOWN = 400
 """Bytes of a line that are told."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from holdfast.secrets.finder import SHORTEST_VALUE
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.specs.probes import HttpTarget
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Settings

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from holdfast.vocabulary.actors import Scopes
+from holdfast.vocabulary.command import Permission
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Permission
 from holdfast.vocabulary.sessions import Fate, Owner
 from holdfast.vocabulary.specs.mcp import McpSpec
 
@@ -16,42 +15,25 @@ SHORTEST_GRACE, LONGEST_GRACE = 1.0, 7 * 86400.0
 DEFAULT_GRACE = 120.0
 DEFAULT_FATE: Fate = "stop"
 
-_CHANGING: dict[str, tuple[str, ...]] = {
-    "process": ("start", "stop", "restart", "pause", "resume", "signal"),
-    "files": ("write_file", "edit_file", "apply_patch", "undo_files"),
-    "git": ("git_*", "checkpoint", "restore_checkpoint"),
-}
-_READING: dict[str, tuple[str, ...]] = {
-    "files": ("read_file", "list_files", "file_changes"),
-    "search": ("search", "search_logs"),
-    "git": ("git_*",),
-}
-_RUNNING = ("run", "execute_command")
-_SENDING = ("send_input", "resize")
-
 
 @lru_cache(maxsize=16)
 def granted(mcp: McpSpec, *, is_supervised: bool) -> Scopes:
     """What the configuration gives to assistants; to a supervised run only if it says so."""
-    hidden = [
-        pattern
-        for toolset, patterns in _READING.items()
-        if toolset not in mcp.toolsets
-        for pattern in patterns
-    ]
+    readable = (None, "process", *mcp.toolsets)
     commands = [
         name
         for name, command in COMMANDS.items()
-        if command.permission is Permission.VIEW
-        and not any(fnmatchcase(name, pattern) for pattern in hidden)
+        if command.permission is Permission.VIEW and command.toolset in readable
     ]
     if not mcp.read_only and (mcp.supervised or not is_supervised):
-        for toolset in mcp.toolsets:
-            commands += _CHANGING.get(toolset, ())
-        if "process" in mcp.toolsets:
-            commands += _RUNNING if mcp.run else ()
-            commands += _SENDING if mcp.send else ()
-    return Scopes(commands=tuple(dict.fromkeys(commands)))
+        commands += [
+            name
+            for name, command in COMMANDS.items()
+            if command.permission is not Permission.VIEW
+            and command.toolset in mcp.toolsets
+            and (command.mcp_setting is None or getattr(mcp, command.mcp_setting))
+        ]
+    return Scopes(commands=tuple(commands))
 
 
 def grace_of(asked: float | None) -> float:

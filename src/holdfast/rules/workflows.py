@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from holdfast.secrets.redaction import redact, redact_arguments
 from holdfast.system.patterns import pattern
-from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.specs.settings import Settings
 from holdfast.vocabulary.specs.workflows import CommandSpec
+from holdfast.vocabulary.workflows import BINARY, NAMED, SHELL, TOOLS, CustomCommand
 
 SHELL_WORDS = ("/bin/sh", "-c")
 LONGEST_SHOWN = 200

@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 
 
 class Role(str, Enum):

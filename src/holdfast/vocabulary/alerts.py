@@ -1,4 +1,4 @@
-"""Alerts: what is wrong now, or was; and where people want to be told."""
+"""Alerts: what is wrong now or was, where people want to be told, and the command about both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from enum import Enum
 from typing import Literal
 
 import msgspec
+
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
@@ -74,3 +76,43 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The same service and cause is not told again within this."""
     repeat: float = 0.0
     """What is still open is told again after this; 0: never."""
+
+
+class TargetStatus(Result, frozen=True, kw_only=True):
+    """Where alerts are delivered to; never its address."""
+
+    name: str
+    way: str
+    """webhook, command or desktop"""
+    severity: str
+    delivered: int
+    skipped: int
+    failures: int
+    """Failed attempts in a row; 0: the last one arrived, or there was none yet."""
+    failing_since: float | None = None
+    reason: str | None = None
+    last_delivered_at: float | None = None
+
+
+class AlertsResult(Result, frozen=True, kw_only=True):
+    alerts: list[Alert]
+    """The open ones, the most severe first; behind them those that are over."""
+    targets: list[TargetStatus] = []
+
+
+class Alerts(Command, frozen=True, kw_only=True):
+    """Tell what is wrong now; with `history`, also the newest `limit` alerts that are over.
+
+    `targets` is told too: where alerts are delivered to, and whether they arrive.
+    """
+
+    name = "alerts"
+    rest_tag = "trouble"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    answers = AlertsResult
+    route = ("GET", "/api/alerts")
+    is_shared = True
+    services: list[str] = []
+    history: bool = False
+    limit: int = 50

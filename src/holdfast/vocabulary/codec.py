@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.vocabulary.commands import COMMANDS, Command
+from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.names import closest
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.vocabulary.command import Result
 from holdfast.vocabulary.metrics import MetricsResult, ServiceMetrics
-from holdfast.vocabulary.results import Result, ServiceStatus, SupervisorStatus
+from holdfast.vocabulary.services import ServiceStatus, SupervisorStatus
 
 
 class SystemService(

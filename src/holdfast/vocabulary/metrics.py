@@ -1,11 +1,11 @@
-"""What is told about the use of resources. Bytes, seconds, and percent of one core."""
+"""What services use: the command and its answer. Bytes, seconds, and percent of one core."""
 
 from __future__ import annotations
 
 import msgspec
 
 from holdfast.vocabulary.authority import SecurityMetrics
-from holdfast.vocabulary.results import Result
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
 
 
 class ServiceMetrics(Result, frozen=True, kw_only=True):
@@ -133,3 +133,23 @@ class MetricsResult(Result, frozen=True, kw_only=True):
     """By service; only if asked for."""
     security: SecurityMetrics | msgspec.UnsetType = msgspec.UNSET
     """Only in mode advanced."""
+
+
+class Metrics(Command, frozen=True, kw_only=True):
+    """Tell what each service uses over its whole process tree, and all of them together.
+
+    `extras` adds what is dear to ask: memory with shared pages counted fairly (`pss_bytes`) and
+    the ports it listens on. `history` in seconds adds the points of that time; `resolution` is
+    1, 10 or 60 seconds, by default the finest that reaches back far enough.
+    """
+
+    name = "metrics"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    answers = MetricsResult
+    route = ("GET", "/api/metrics")
+    is_shared = True
+    services: list[str] = []
+    extras: bool = False
+    history: float | None = None
+    resolution: int | None = None

@@ -1,8 +1,8 @@
-"""What is told of ports: who listens there, and for whom they are leased."""
+"""Ports: who listens there, and for whom they are leased; the command and its answer."""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.results import Result
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
 
 
 class PortInfo(Result, frozen=True, kw_only=True):
@@ -26,3 +26,20 @@ class PortsResult(Result, frozen=True, kw_only=True):
     ports: list[PortInfo]
     free: bool | None = None
     """Whether the port that was asked about can be listened on."""
+
+
+class ListPorts(Command, frozen=True, kw_only=True):
+    """Tell who listens on a port, or which ports are leased and listened on.
+
+    With `port`: pid and command of who has it, and the service and project if it is one of a
+    Holdfast. Without: the ports of this Holdfast's services; with `all`, every listening
+    process that this user may see, and the leases of the user's other Holdfasts.
+    """
+
+    name = "ports"
+    permission = Permission.VIEW
+    effect = Effect.READS
+    answers = PortsResult
+    route = ("GET", "/api/ports")
+    port: int | None = None
+    all: bool = False

@@ -10,24 +10,22 @@ from typing import Any
 from holdfast.adapters.files.beneath import Opener, best, by_steps
 from holdfast.adapters.files.changer import Origin
 from holdfast.adapters.files.files import Files
-from holdfast.vocabulary.commands.files import (
+from holdfast.vocabulary.files import (
     ApplyPatch,
+    ChangesResult,
     Edit,
     EditFile,
     FileChanges,
-    ListFiles,
-    ReadFile,
-    UndoFiles,
-    WriteFile,
-)
-from holdfast.vocabulary.file_results import (
-    ChangesResult,
     FileContent,
     FileEdited,
     FileListing,
     FileWritten,
+    ListFiles,
     PatchResult,
+    ReadFile,
+    UndoFiles,
     UndoResult,
+    WriteFile,
 )
 from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 

@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.adapters.files import change_store, changer, listing, patch_plan, replacement
 from holdfast.adapters.files.files import Files
-from holdfast.vocabulary.commands.files import UndoFiles, WriteFile
 from holdfast.vocabulary.errors import Conflict, Failed, NotFound, Refused, UsageError
+from holdfast.vocabulary.files import UndoFiles, WriteFile
 from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 from tests.adapters.files.stage import Stage
 

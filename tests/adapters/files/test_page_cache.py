@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.files import page_cache
-from holdfast.vocabulary.commands.files import ReadFile
 from holdfast.vocabulary.errors import NotFound, Refused, UsageError
+from holdfast.vocabulary.files import ReadFile
 from tests.adapters.files.stage import OPENERS, Stage
 from tests.harness import wait_for
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.files.files import Files
-from holdfast.vocabulary.commands.files import ReadFile
+from holdfast.vocabulary.files import ReadFile
 from holdfast.vocabulary.specs.files import FilesSpec, RootSpec
 
 

@@ -15,8 +15,8 @@ from holdfast import cli
 from holdfast.cli.main import main
 from holdfast.cli.parser.help import EXIT_CODES, GROUPS, help_of, overview
 from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, NAMES, PLACES, every_verb
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door
 from holdfast.vocabulary.errors import EXIT_CODES as CODES_OF_ERRORS
 from tests.cli.fake_daemon import FakeDaemon, outcome, service
 

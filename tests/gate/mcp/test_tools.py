@@ -10,8 +10,8 @@ import pytest
 from holdfast.gate.mcp.relays import not_understood
 from holdfast.gate.mcp.server import INSTRUCTIONS
 from holdfast.gate.mcp.tools import TABLE, offered
+from holdfast.vocabulary.command import Door, Effect
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door, Effect
 from holdfast.vocabulary.specs.mcp import McpSpec
 from tests.gate.mcp.conftest import ERAS, McpHold, text_of
 

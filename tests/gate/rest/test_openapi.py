@@ -13,8 +13,8 @@ from holdfast.gate.rest import examples
 from holdfast.gate.rest.arguments import kinds_of
 from holdfast.gate.rest.openapi import describe, offered
 from holdfast.gate.rest.routes import ways
+from holdfast.vocabulary.command import Result
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.results import Result
 from tests.gate.conftest import Gate
 
 DOCUMENT = describe()

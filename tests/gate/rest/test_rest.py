@@ -10,8 +10,8 @@ import socket
 
 import pytest
 
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door
 from tests.gate.conftest import Gate
 from tests.harness import Hold, kill_9, quick
 

@@ -29,24 +29,22 @@ from holdfast.adapters.files.roots import CurrentRoots, Never, Roots
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located, locate
 from holdfast.rules.text import differences, edits, encoding
-from holdfast.vocabulary.commands.files import (
+from holdfast.vocabulary.errors import Conflict, NotFound, Refused, ResourceExceeded, UsageError
+from holdfast.vocabulary.files import (
     ApplyPatch,
+    ChangesResult,
     EditFile,
     FileChanges,
-    ListFiles,
-    ReadFile,
-    UndoFiles,
-    WriteFile,
-)
-from holdfast.vocabulary.errors import Conflict, NotFound, Refused, ResourceExceeded, UsageError
-from holdfast.vocabulary.file_results import (
-    ChangesResult,
     FileContent,
     FileEdited,
     FileListing,
     FileWritten,
+    ListFiles,
     PatchResult,
+    ReadFile,
+    UndoFiles,
     UndoResult,
+    WriteFile,
 )
 from holdfast.vocabulary.specs.files import FilesSpec
 

@@ -12,7 +12,7 @@ from holdfast.adapters.files.roots import Roots
 from holdfast.rules.files import Located
 from holdfast.rules.text import ignore_files
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.file_results import FileEntry
+from holdfast.vocabulary.files import FileEntry
 
 MOST_ENTRIES = 10_000
 MOST_NAMES = 20_000

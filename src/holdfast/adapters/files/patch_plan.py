@@ -13,7 +13,7 @@ from holdfast.rules.files import Located, locate
 from holdfast.rules.text import encoding, patching
 from holdfast.rules.text.unified_diff import FilePatch, parse
 from holdfast.vocabulary.errors import Conflict, HoldfastError, Refused
-from holdfast.vocabulary.file_results import PatchedFile
+from holdfast.vocabulary.files import PatchedFile
 
 MOST_REASONS = 20
 MOST_BYTES = 128 * 1024 * 1024

@@ -19,7 +19,7 @@ from holdfast.adapters.files.replacement import FileSnapshot
 from holdfast.adapters.own_log import logger
 from holdfast.rules.files import Located, Root
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.file_results import ChangedFile, FileChange
+from holdfast.vocabulary.files import ChangedFile, FileChange
 
 PathOf = Callable[[Entry], str]
 _log = logger("files")

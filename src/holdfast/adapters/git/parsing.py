@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.vocabulary.git_results import GitBranch, GitCommitInfo, GitConflict, GitFile
+from holdfast.vocabulary.git import GitBranch, GitCommitInfo, GitConflict, GitFile
 
 CHANGES = {
     "A": "added",

@@ -22,7 +22,7 @@ from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredS
 from holdfast.secrets.redaction import redact, redact_fields
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Event, Kind
-from holdfast.vocabulary.results import RunRecord
+from holdfast.vocabulary.history import RunRecord
 
 MAX_EVENTS = 100_000
 MAX_EVENT_AGE_SECONDS = 30 * 86400.0

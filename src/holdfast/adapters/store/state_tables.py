@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.rules.plan import Trace
+from holdfast.vocabulary.history import RunRecord
 from holdfast.vocabulary.readers import reader
-from holdfast.vocabulary.results import RunRecord
 from holdfast.vocabulary.states import Desired, ErrorType, State
 
 _log = logger("state_tables")

@@ -21,10 +21,11 @@ from holdfast.app.audit.coalescing import MINUTE_SECONDS, Minute, Minutes
 from holdfast.app.audit.shares import Folds, Later, Shares
 from holdfast.secrets.redaction import HIDDEN, redact, redact_arguments, redact_value
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Door, Effect
+from holdfast.vocabulary.command import Command, Door, Effect, Result
+from holdfast.vocabulary.configuration import ReloadResult
 from holdfast.vocabulary.errors import NOTHING_DONE, HoldfastError
-from holdfast.vocabulary.results import Outcomes, ReloadResult, Result, WorkflowResult
+from holdfast.vocabulary.services import Outcomes
+from holdfast.vocabulary.workflows import WorkflowResult
 
 _encode = msgspec.json.Encoder().encode
 _VARIABLES = frozenset({"environment", "env", "env_vars"})

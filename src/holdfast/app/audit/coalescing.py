@@ -16,8 +16,8 @@ import msgspec
 
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.output import Resize, SendInput
+from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.output import Resize, SendInput
 
 MINUTE_SECONDS = 60.0
 MOST_NAMES = 50

@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.adapters import audit_log
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 
 DAY = 86400.0
 FOLD_SECONDS = 3600.0

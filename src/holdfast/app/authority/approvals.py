@@ -15,9 +15,8 @@ from holdfast.app.authority import scoping
 from holdfast.engine.authority.approvals import PendingApproval
 from holdfast.rules.authority.permissions import Verdict
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.results import Result
 
 HUNG_UP = "who asked did not wait for it"
 

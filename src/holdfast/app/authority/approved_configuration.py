@@ -18,7 +18,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.rules.authority.permissions import GRANTED
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.command import Permission
+from holdfast.vocabulary.command import Permission
 from holdfast.vocabulary.errors import Refused
 
 MOST_NAMED = 10

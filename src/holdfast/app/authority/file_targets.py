@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 LONGEST_PATCH = 512 * 1024

@@ -19,7 +19,7 @@ from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.rules.authority.permissions import role_of
 from holdfast.rules.sessions import granted
 from holdfast.vocabulary.actors import Actor, Role, Scopes
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Refused, Unauthorized, UsageError
 
 _LONGEST_CALL = 200

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.vocabulary.alerts import AlertsResult
+from holdfast.vocabulary.command import Result
 from holdfast.vocabulary.errors import UnknownService
 from holdfast.vocabulary.ports import PortsResult
-from holdfast.vocabulary.results import Result, StatusResult, WorkflowsResult
+from holdfast.vocabulary.services import StatusResult, WrittenStatus
 from holdfast.vocabulary.sessions import SessionsResult
-from holdfast.vocabulary.trouble import AlertsResult
-from holdfast.vocabulary.written_status import WrittenStatus
+from holdfast.vocabulary.workflows import WorkflowsResult
 
 Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 MaySee = Callable[[str], bool]

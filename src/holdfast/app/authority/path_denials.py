@@ -17,7 +17,7 @@ from holdfast.rules.authority import policies
 from holdfast.rules.authority.path_scopes import is_covered
 from holdfast.rules.authority.policies import Request
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 
 if TYPE_CHECKING:
     from holdfast.rules.files import Located

@@ -20,11 +20,10 @@ from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.rules.authority.permissions import CALM, Circumstances, Verdict
 from holdfast.system.token_bucket import TokenBucket
 from holdfast.vocabulary.actors import Actor, Role, Target
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.authority import Approve, Reject
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.commands.security import CreateToken
+from holdfast.vocabulary.authority import Approve, Reject
+from holdfast.vocabulary.command import Command, Door
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
+from holdfast.vocabulary.security import CreateToken
 
 MOST_BUCKETS = 1000
 MOST_TOLD_SECONDS = 60.0

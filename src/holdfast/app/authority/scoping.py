@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.roster import Roster
 from holdfast.vocabulary.actors import Actor, Target
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Permission
+from holdfast.vocabulary.command import Command, Permission
 from holdfast.vocabulary.errors import Refused, UnknownService
 
 

@@ -7,9 +7,7 @@ from holdfast.app.context import Context
 from holdfast.engine.alerts.alerts import ALERT_KINDS, alert_of
 from holdfast.engine.alerts.delivery import TargetDelivery
 from holdfast.rules.alerts.delivery import summary
-from holdfast.vocabulary.alerts import SEVERITIES, Alert
-from holdfast.vocabulary.commands.trouble import Alerts
-from holdfast.vocabulary.trouble import AlertsResult, TargetStatus
+from holdfast.vocabulary.alerts import SEVERITIES, Alert, Alerts, AlertsResult, TargetStatus
 
 _MOST = 1000
 

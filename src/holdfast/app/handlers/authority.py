@@ -11,15 +11,13 @@ from holdfast.engine.authority.modes import BANNER, SWITCH_SECONDS
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.authority import (
     ApprovalResult,
-    ApprovalsResult,
-    LockdownResult,
-    ModeResult,
-)
-from holdfast.vocabulary.commands.authority import (
     Approvals,
+    ApprovalsResult,
     Approve,
     GetMode,
     Lockdown,
+    LockdownResult,
+    ModeResult,
     Reject,
     SetMode,
     Unlock,

@@ -6,17 +6,17 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.security import told_of
 from holdfast.app.handlers.status import door_notes
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.browsing import (
+from holdfast.vocabulary.browser import (
     CreateLogin,
     HandOver,
     LogIn,
+    Login,
+    LoginLink,
     LogOut,
     ReportRefusal,
 )
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.credentials import Login, LoginLink
+from holdfast.vocabulary.command import Done, Door
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
-from holdfast.vocabulary.results import Done
 
 LINK_SECONDS = 60.0
 LOGIN_PATH = "/login"

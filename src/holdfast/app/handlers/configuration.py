@@ -25,10 +25,10 @@ from holdfast.rules import plan as plans
 from holdfast.rules.admission import ordering
 from holdfast.rules.plan import Action, Known
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.configuration import Plan, Reload
+from holdfast.vocabulary.configuration import Plan, PlanResult, PlanStep, Reload, ReloadResult
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.results import Outcome, PlanResult, PlanStep, ReloadResult
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.settings import Configuration
 from holdfast.vocabulary.states import Desired, State
 

@@ -23,11 +23,11 @@ from holdfast.engine.runner.declaration import Declaration, environ_digest, reco
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.selectors import Selectors
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.commands.holdfast import Adopt, Run, Up
+from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Failed, Refused, UsageError
+from holdfast.vocabulary.holdfast import Adopt, Run, RunResult, Up, UpResult
 from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name, new_run_id
-from holdfast.vocabulary.results import Outcomes, RunResult, UpResult
+from holdfast.vocabulary.services import Outcomes
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration
 

@@ -16,12 +16,11 @@ from holdfast.app.handlers.last_lines import shown_lines
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.runner import Runner
 from holdfast.secrets.redaction import redact, redact_arguments, redact_value, shown_environment
-from holdfast.vocabulary.commands.trouble import Explain
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.specs.services import ServiceSpec
-from holdfast.vocabulary.trouble import (
+from holdfast.vocabulary.explain import (
     ConfigurationChange,
+    Explain,
     ExplainResult,
     Explanation,
     FieldChange,
@@ -29,6 +28,7 @@ from holdfast.vocabulary.trouble import (
     LastEnding,
     PortHolder,
 )
+from holdfast.vocabulary.specs.services import ServiceSpec
 
 if TYPE_CHECKING:
     from holdfast.rules.explain.explanation import Facts, Holder

@@ -14,25 +14,23 @@ from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.files import (
+from holdfast.vocabulary.command import Command
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.files import (
     ApplyPatch,
+    ChangesResult,
     EditFile,
     FileChanges,
-    ListFiles,
-    ReadFile,
-    UndoFiles,
-    WriteFile,
-)
-from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.file_results import (
-    ChangesResult,
     FileContent,
     FileEdited,
     FileListing,
     FileWritten,
+    ListFiles,
     PatchResult,
+    ReadFile,
+    UndoFiles,
     UndoResult,
+    WriteFile,
 )
 
 

@@ -7,8 +7,7 @@ import asyncio
 from holdfast.adapters.probes import Finding
 from holdfast.app.context import Context
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.commands.health import HealthCheck
-from holdfast.vocabulary.results import CheckResult, HealthResult, ServiceHealth
+from holdfast.vocabulary.health import CheckResult, HealthCheck, HealthResult, ServiceHealth
 from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.states import ALIVE
 

@@ -9,10 +9,9 @@ import msgspec
 
 from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
-from holdfast.vocabulary.commands.history import Events, Runs
 from holdfast.vocabulary.errors import UnknownService
 from holdfast.vocabulary.events import known_place
-from holdfast.vocabulary.results import EventsResult, RunRecord, RunsResult
+from holdfast.vocabulary.history import Events, EventsResult, RunRecord, Runs, RunsResult
 
 _BATCH = 500
 _MOST = 10_000

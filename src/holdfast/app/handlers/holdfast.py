@@ -14,10 +14,17 @@ from holdfast.app.context import Context
 from holdfast.rules.authority.token_limits import is_given as is_given_to
 from holdfast.rules.secrets import may_learn
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.holdfast import Hello, Prune, Shutdown, Upgrade
+from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import Refused
-from holdfast.vocabulary.hello import HelloResult
-from holdfast.vocabulary.results import Done, PruneResult, ShutdownResult
+from holdfast.vocabulary.holdfast import (
+    Hello,
+    HelloResult,
+    Prune,
+    PruneResult,
+    Shutdown,
+    ShutdownResult,
+    Upgrade,
+)
 
 PROTOCOL = 1
 

@@ -12,10 +12,10 @@ from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.engine import caller
 from holdfast.engine.runner.declaration import Declaration, environ_digest
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.instances import RollingRestart, Scale
 from holdfast.vocabulary.errors import Refused, UnknownService, UsageError
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.results import Outcome, RollingResult, ScaleResult
+from holdfast.vocabulary.instances import RollingRestart, RollingResult, Scale, ScaleResult
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import MOST_INSTANCES, ServiceSpec
 from holdfast.vocabulary.states import Desired
 

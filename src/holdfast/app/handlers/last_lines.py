@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 
 _log = logger("last_lines")
 LAST_LINES = 10

@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from holdfast.app.context import Context
 from holdfast.app.handlers.chosen import named
 from holdfast.engine.runner.runner import Runner
-from holdfast.vocabulary.commands.services import Pause, Resume, Signal
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal, signal_name
-from holdfast.vocabulary.results import Outcome, Outcomes
+from holdfast.vocabulary.services import Outcome, Outcomes, Pause, Resume, Signal
 
 
 async def pause(context: Context, command: Pause) -> Outcomes:

@@ -13,12 +13,12 @@ from holdfast.adapters.metrics.rings import RESOLUTIONS, Point
 from holdfast.app.context import Context
 from holdfast.app.handlers.authority import security_metrics
 from holdfast.engine.metrics.monitor import Gauge
-from holdfast.vocabulary.commands.metrics import Metrics
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.metrics import (
     Aggregate,
     HostMetrics,
     MetricPoint,
+    Metrics,
     MetricsResult,
     OwnMetrics,
     ServiceMetrics,

@@ -16,9 +16,18 @@ from holdfast.adapters.search.matcher import Matcher
 from holdfast.app.context import Context
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
-from holdfast.vocabulary.commands.output import Logs, OpenOutput, Resize, SendInput, Watch
+from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import NotFound, UsageError
-from holdfast.vocabulary.results import Done, LogLine, LogsResult, OutputGrant
+from holdfast.vocabulary.output import (
+    LogLine,
+    Logs,
+    LogsResult,
+    OpenOutput,
+    OutputGrant,
+    Resize,
+    SendInput,
+    Watch,
+)
 
 _MOST_LINES = 10_000
 

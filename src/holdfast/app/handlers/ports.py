@@ -9,9 +9,8 @@ from holdfast.adapters.ports import registry as port_registry
 from holdfast.adapters.ports.holders import ListeningPort
 from holdfast.app.context import Context
 from holdfast.rules.ports import Lease
-from holdfast.vocabulary.commands.ports import ListPorts
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.ports import PortInfo, PortsResult
+from holdfast.vocabulary.ports import ListPorts, PortInfo, PortsResult
 
 
 async def ports(context: Context, command: ListPorts) -> PortsResult:

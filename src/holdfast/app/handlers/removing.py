@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.app.context import Context
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 
 
 async def stop_and_forget(

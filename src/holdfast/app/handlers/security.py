@@ -13,10 +13,18 @@ from holdfast.adapters.tokens import Token
 from holdfast.app.context import Context
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
-from holdfast.vocabulary.commands.security import Audit, CreateToken, ListTokens, RevokeToken
-from holdfast.vocabulary.credentials import TokenInfo, TokenResult, TokensResult
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import AuditResult, AuditVerdict
+from holdfast.vocabulary.security import (
+    Audit,
+    AuditResult,
+    AuditVerdict,
+    CreateToken,
+    ListTokens,
+    RevokeToken,
+    TokenInfo,
+    TokenResult,
+    TokensResult,
+)
 
 _MOST_RECORDS = 10_000
 

@@ -9,9 +9,8 @@ from holdfast.app.handlers.removing import stop_and_forget
 from holdfast.app.handlers.requests import note_request, note_stop
 from holdfast.engine.runner.declaration import Overrides
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.services import Remove, Restart, Start, Stop
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import Outcomes
+from holdfast.vocabulary.services import Outcomes, Remove, Restart, Start, Stop
 
 
 async def start(context: Context, command: Start, actor: Actor) -> Outcomes:

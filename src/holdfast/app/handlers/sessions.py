@@ -11,16 +11,14 @@ from holdfast.app.context import Context
 from holdfast.engine.sessions.sessions import Session
 from holdfast.rules.sessions import granted
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.sessions import (
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.sessions import (
+    ClosedSession,
     CloseSession,
     HoldSession,
     ListSessions,
     OpenSession,
     RenewSession,
-)
-from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.sessions import (
-    ClosedSession,
     SessionInfo,
     SessionResult,
     SessionsResult,

@@ -12,10 +12,8 @@ import holdfast
 from holdfast.adapters import processes
 from holdfast.app.context import Context
 from holdfast.engine.runner import views
-from holdfast.vocabulary.commands.services import Ps, Status
 from holdfast.vocabulary.errors import Failed
-from holdfast.vocabulary.results import PsResult, SupervisorStatus
-from holdfast.vocabulary.written_status import WrittenStatus
+from holdfast.vocabulary.services import Ps, PsResult, Status, SupervisorStatus, WrittenStatus
 
 
 def status(context: Context, command: Status) -> WrittenStatus | Awaitable[WrittenStatus]:

@@ -15,9 +15,8 @@ from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
 from holdfast.secrets.log_redaction import LineCover
 from holdfast.secrets.redaction import hider
-from holdfast.vocabulary.commands.services import Wait
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import WaitResult
+from holdfast.vocabulary.services import Wait, WaitResult
 from holdfast.vocabulary.states import State
 
 _ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)

@@ -23,21 +23,24 @@ from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep
 from holdfast.engine.workflows.workflows import Activity, Procedure
 from holdfast.rules import workflows as rules
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands import COMMANDS, Command
-from holdfast.vocabulary.commands.custom import (
+from holdfast.vocabulary.command import Command, Done, Result
+from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.services import Restart
+from holdfast.vocabulary.specs.settings import Settings
+from holdfast.vocabulary.specs.workflows import StepSpec
+from holdfast.vocabulary.workflows import (
     CancelWorkflow,
+    CustomCommand,
     CustomRestart,
     ExecuteCommand,
     RunWorkflow,
+    WorkflowInfo,
+    WorkflowResult,
     Workflows,
+    WorkflowsResult,
 )
-from holdfast.vocabulary.commands.services import Restart
-from holdfast.vocabulary.custom_commands import CustomCommand
-from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.names import closest
-from holdfast.vocabulary.results import Done, Result, WorkflowInfo, WorkflowResult, WorkflowsResult
-from holdfast.vocabulary.specs.settings import Settings
-from holdfast.vocabulary.specs.workflows import StepSpec
 
 Answer = Awaitable[WorkflowResult] | Followed
 

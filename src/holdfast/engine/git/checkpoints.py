@@ -22,7 +22,7 @@ from holdfast.engine.git.git import CHANGE_SECONDS, Git, Output, failure_of
 from holdfast.rules import git as safety
 from holdfast.rules.git import Entry
 from holdfast.vocabulary.errors import Failed, NotFound
-from holdfast.vocabulary.git_results import Checkpoint, GitFile
+from holdfast.vocabulary.git import Checkpoint, GitFile
 
 REFS = "refs/holdfast/checkpoints/"
 MOST_KEPT = 200

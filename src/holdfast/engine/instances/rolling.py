@@ -16,7 +16,8 @@ from holdfast.engine.admission.admission import Admission
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Recorder
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.results import Outcome, RollingResult
+from holdfast.vocabulary.instances import RollingResult
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.states import Desired, State
 
 UP = (State.RUNNING, State.PAUSED)

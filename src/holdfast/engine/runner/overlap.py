@@ -21,7 +21,7 @@ from holdfast.rules import health
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State
 

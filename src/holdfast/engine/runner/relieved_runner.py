@@ -18,7 +18,7 @@ from holdfast.engine.runner.service import Report
 from holdfast.engine.runner.service_runner import ServiceRunner
 from holdfast.rules.lifecycle.restart import Again, Counters
 from holdfast.rules.lifecycle.table import Cause
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.states import Desired, State
 
 

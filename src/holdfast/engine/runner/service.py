@@ -24,7 +24,7 @@ from holdfast.rules.lifecycle.restart import Counters, Ending
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.readers import reader
-from holdfast.vocabulary.results import Outcome, ServiceStatus
+from holdfast.vocabulary.services import Outcome, ServiceStatus
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import Desired, ErrorType, State

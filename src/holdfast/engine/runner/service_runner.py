@@ -26,7 +26,7 @@ from holdfast.rules.lifecycle.restart import Counters, Ending
 from holdfast.rules.lifecycle.table import Cause, next_state
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import new_run_id
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.states import ALIVE, Desired, State
 
 

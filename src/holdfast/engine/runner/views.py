@@ -21,7 +21,7 @@ from holdfast.rules.plan import Trace
 from holdfast.secrets.redaction import redact, redact_arguments
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.errors import ResourceExceeded
-from holdfast.vocabulary.results import Outcome, ServiceStatus
+from holdfast.vocabulary.services import Outcome, ServiceStatus
 from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import LABEL, Desired, ErrorType, State
 

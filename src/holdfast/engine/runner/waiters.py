@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.vocabulary.results import Outcome
+from holdfast.vocabulary.services import Outcome
 
 NewFuture = Callable[[], "asyncio.Future[Any]"]
 

@@ -18,11 +18,13 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.engine.tasks import Task, TaskResult, Tasks
 from holdfast.secrets.redaction import hider, redact
-from holdfast.vocabulary.commands.command import Command
+from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import HoldfastError
+from holdfast.vocabulary.instances import RollingResult
 from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import format_duration
-from holdfast.vocabulary.results import Outcome, Result, RollingResult, StepResult, WaitResult
+from holdfast.vocabulary.services import Outcome, WaitResult
+from holdfast.vocabulary.workflows import StepResult
 
 if TYPE_CHECKING:
     from holdfast.logbook.covering import Part, StreamCover

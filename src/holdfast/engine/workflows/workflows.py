@@ -23,7 +23,7 @@ from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import NotFound, Refused
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import format_duration, signal_name
-from holdfast.vocabulary.results import StepResult, UnderWay, WorkflowResult
+from holdfast.vocabulary.workflows import StepResult, UnderWay, WorkflowResult
 
 MOST_UNDER_WAY = 64
 _log = logger("workflows")

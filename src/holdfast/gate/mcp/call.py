@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.client.channel import Caller, Channel
+from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.specs.mcp import McpSpec
 
 LONGEST_SECONDS = 50.0

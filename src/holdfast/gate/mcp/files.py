@@ -11,8 +11,8 @@ from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import Call
 from holdfast.gate.mcp.processes import MaxBytes
-from holdfast.vocabulary.commands.files import Edit
 from holdfast.vocabulary.errors import Refused, UsageError
+from holdfast.vocabulary.files import Edit
 
 Etag = Annotated[str, Meta(description="refuse if the file is no longer this one")]
 _CURSOR = Meta(description="read on from here")

@@ -15,8 +15,8 @@ from holdfast.gate.mcp import files, git, processes, running
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments, schema_of
 from holdfast.gate.mcp.call import Call
+from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.specs.mcp import McpSpec
 
 

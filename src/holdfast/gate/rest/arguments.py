@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import UsageError
 
 JSON = "application/json"

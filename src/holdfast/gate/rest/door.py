@@ -23,7 +23,7 @@ from holdfast.gate.rest.arguments import JSON, fields_of, is_whole
 from holdfast.gate.rest.coalescing import Sharing
 from holdfast.gate.rest.event_streams import EVENT_STREAM, Stories, response
 from holdfast.gate.rest.routes import Table, Way, ways
-from holdfast.vocabulary.commands.command import Effect
+from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 PATIENCE_SECONDS = 0.1

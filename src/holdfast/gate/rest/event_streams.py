@@ -18,7 +18,7 @@ from starlette.responses import StreamingResponse
 from holdfast.client.channel import Caller, Channel
 from holdfast.gate.events import follow_events
 from holdfast.gate.output import follow_lines
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, UsageError
 from holdfast.vocabulary.events import known_place
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.gate.rest.arguments import kinds_of
-from holdfast.vocabulary.commands import Command
+from holdfast.vocabulary.command import Command
 
 ASKED: dict[str, dict[str, Any]] = {
     "adopt": {"service": "legacy", "pid": 4711},

@@ -13,9 +13,9 @@ from holdfast.gate.rest.arguments import JSON, is_list, kinds_of
 from holdfast.gate.rest.event_streams import EVENT_STREAM
 from holdfast.gate.rest.pages import CURSOR, METRICS_TYPE
 from holdfast.gate.rest.routes import Way, ways
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.command import Effect
-from holdfast.vocabulary.log_part import LogPart
+from holdfast.vocabulary.command import Command, Effect
+from holdfast.vocabulary.commands import subject_of
+from holdfast.vocabulary.output import LogPart
 
 _REFERENCE = "#/components/schemas/{name}"
 _TEXT = {"type": "string"}
@@ -88,7 +88,7 @@ def describe() -> dict[str, Any]:
 
 
 def _tag(command: type[Command]) -> str:
-    return command.__module__.rpartition(".")[2]
+    return command.rest_tag or subject_of(command)
 
 
 def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

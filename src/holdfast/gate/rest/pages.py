@@ -25,7 +25,7 @@ from holdfast.gate.output import extract, open_log
 from holdfast.gate.rest.arguments import converted, kinds_of
 from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError
-from holdfast.vocabulary.log_part import LogPart
+from holdfast.vocabulary.output import LogPart
 
 CURSOR = "X-Holdfast-Cursor"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

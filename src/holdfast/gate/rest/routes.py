@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast.gate.rest import legacy_answers
-from holdfast.vocabulary.commands import COMMANDS, Command
-from holdfast.vocabulary.commands.command import Door
+from holdfast.vocabulary.command import Command, Door, Result
+from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.dashboard import SystemMetrics, SystemStatus
 from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.results import Result, ServiceStatus
+from holdfast.vocabulary.services import ServiceStatus
 
 _PARAMETER = re.compile(r"{(\w+)}")
 Fields = dict[str, Any]

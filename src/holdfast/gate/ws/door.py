@@ -28,8 +28,8 @@ from holdfast.gate.ws.flow_control import RequestRate
 from holdfast.gate.ws.output_feeds import OutputFeeds
 from holdfast.gate.ws.status_feed import StatusFeed
 from holdfast.gate.ws.viewer import Keyboards
+from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests, Unauthorized, UsageError
 
 DOOR = "websocket"

@@ -13,12 +13,20 @@ from holdfast.rules.authority.programs import permit_run
 from holdfast.rules.workflows import argv_of, kind_of, unknown_name
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import Actor, Role
-from holdfast.vocabulary.commands.command import Command
-from holdfast.vocabulary.commands.custom import CustomRestart, ExecuteCommand, RunWorkflow
-from holdfast.vocabulary.commands.holdfast import Run
-from holdfast.vocabulary.custom_commands import BINARY, NAMED, SHELL, TOOLS, CustomCommand
+from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.holdfast import Run
 from holdfast.vocabulary.specs.settings import Settings
+from holdfast.vocabulary.workflows import (
+    BINARY,
+    NAMED,
+    SHELL,
+    TOOLS,
+    CustomCommand,
+    CustomRestart,
+    ExecuteCommand,
+    RunWorkflow,
+)
 
 _SHELLS = frozenset(
     {"sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"}

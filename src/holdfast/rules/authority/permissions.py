@@ -17,7 +17,7 @@ from holdfast.rules.authority import policies
 from holdfast.rules.authority.path_scopes import PathTarget, is_covered, shown
 from holdfast.rules.authority.policies import Local, Request
 from holdfast.vocabulary.actors import Actor, Role, Target
-from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
+from holdfast.vocabulary.command import Command, Door, Effect, Permission
 from holdfast.vocabulary.specs.policies import PolicySpec
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.vocabulary.actors import Actor, Role, Target
-from holdfast.vocabulary.commands.command import Command, Effect
+from holdfast.vocabulary.command import Command, Effect
 from holdfast.vocabulary.specs.policies import PolicySpec, Window
 
 Local = Callable[[str | None], datetime]

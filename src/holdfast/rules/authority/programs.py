@@ -11,8 +11,8 @@ import os
 from holdfast.rules.authority.permissions import ALLOWED_BY_SETTINGS, Verdict
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.command import Door
-from holdfast.vocabulary.commands.holdfast import Run
+from holdfast.vocabulary.command import Door
+from holdfast.vocabulary.holdfast import Run
 from holdfast.vocabulary.specs.settings import Settings
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.security import CreateToken
+from holdfast.vocabulary.security import CreateToken
 
 
 def why_wider(actor: Actor, asked: CreateToken) -> str | None:

@@ -24,7 +24,6 @@ from holdfast.adapters.config.kinds.scalars import (
 from holdfast.adapters.config.sources import resolved
 from holdfast.rules.lifecycle.recovery import LIVE_CAUSES
 from holdfast.rules.workflows import SHELL_WORDS
-from holdfast.vocabulary.custom_commands import BINARY, SHELL, TOOLS
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.workflows import (
@@ -34,6 +33,7 @@ from holdfast.vocabulary.specs.workflows import (
     StepSpec,
     WorkflowSpec,
 )
+from holdfast.vocabulary.workflows import BINARY, SHELL, TOOLS
 
 SECONDS = Duration("s", is_zero_allowed=False)
 TYPES = Choice(SHELL, BINARY, *TOOLS)

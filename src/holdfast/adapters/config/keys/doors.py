@@ -110,13 +110,13 @@ def _commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
     """As the registry calls them; what is none would silently allow nothing."""
     if "allowed_commands" not in security:
         return None
-    from holdfast.vocabulary import command_names
+    from holdfast.vocabulary.commands import canonical_name, why_unknown
 
     given: tuple[str, ...] = security["allowed_commands"]
     where = security.at("allowed_commands"), security.path_of("allowed_commands")
-    for wrong in filter(None, map(command_names.why_unknown, given)):
+    for wrong in filter(None, map(why_unknown, given)):
         reading.note(*where, *wrong)
-    return tuple(map(command_names.named, given))
+    return tuple(map(canonical_name, given))
 
 
 def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> HttpSpec:

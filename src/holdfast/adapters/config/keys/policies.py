@@ -23,9 +23,8 @@ from holdfast.adapters.config.kinds.scalars import (
 )
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.actors import Role
-from holdfast.vocabulary.command_names import named, why_unknown
-from holdfast.vocabulary.commands import COMMANDS
-from holdfast.vocabulary.commands.command import Door, Effect
+from holdfast.vocabulary.command import Door, Effect
+from holdfast.vocabulary.commands import COMMANDS, canonical_name, why_unknown
 from holdfast.vocabulary.specs.policies import ALL_DAY, FilterSpec, PolicySpec, RateLimit, Window
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -172,7 +171,7 @@ def _check_commands(values: Values, given: Mapping[str, Any], reading: Reading) 
     for name in given.get("commands", ()):
         known = COMMANDS.get(name)
         if known is None and not set(name) & set("*?["):
-            wrong = why_unknown(name) or (f'no command "{name}"', f'write "{named(name)}"')
+            wrong = why_unknown(name) or (f'no command "{name}"', f'write "{canonical_name(name)}"')
             reading.note(*where, *wrong)
         elif known is not None and given["effect"] == "confirm" and known.effect is Effect.READS:
             message = f"{name} changes nothing, so nobody confirms it"

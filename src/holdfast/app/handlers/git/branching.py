@@ -19,9 +19,8 @@ from holdfast.app.handlers.git.reading import SETTLE
 from holdfast.engine.git.git import Output, failure_of
 from holdfast.engine.git.status_cache import STATUS
 from holdfast.rules import git as safety
-from holdfast.vocabulary.commands.git import GitStash, GitSwitch, GitTag
 from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
-from holdfast.vocabulary.git_results import GitChangeResult, GitFile
+from holdfast.vocabulary.git import GitChangeResult, GitFile, GitStash, GitSwitch, GitTag
 
 _NO_RENAMES = (("merge.renames", "false"), ("merge.directoryRenames", "false"))
 """A stash changes the paths that it names, not what they were renamed to since."""

@@ -28,13 +28,15 @@ from holdfast.engine.git.checkpoints import would_be_lost
 from holdfast.engine.git.git import CHANGE_SECONDS, Output, failure_of
 from holdfast.engine.git.status_cache import STATUS
 from holdfast.rules import git as safety
-from holdfast.vocabulary.commands.git import (
+from holdfast.vocabulary.errors import Failed, NotFound, Refused
+from holdfast.vocabulary.git import (
     GitAdd,
+    GitChangeResult,
     GitCommit,
+    GitConflict,
+    GitFile,
     GitRestore,
 )
-from holdfast.vocabulary.errors import Failed, NotFound, Refused
-from holdfast.vocabulary.git_results import GitChangeResult, GitConflict, GitFile
 
 MOST_FILES = 200
 _MOST_IN_THE_WAY = 2000

@@ -12,15 +12,16 @@ from holdfast.app.context import Context
 from holdfast.app.handlers.git.reading import chosen, files_told, named
 from holdfast.engine.git.git import NoGit
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands import Command
-from holdfast.vocabulary.commands.checkpoints import (
+from holdfast.vocabulary.command import Command, Result
+from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
+from holdfast.vocabulary.git import (
+    Checkpoint,
     Checkpoints,
+    CheckpointsResult,
     MakeCheckpoint,
     RestoreCheckpoint,
+    RestoredResult,
 )
-from holdfast.vocabulary.errors import Failed, HoldfastError, NotFound, Refused, UsageError
-from holdfast.vocabulary.git_results import Checkpoint, CheckpointsResult, RestoredResult
-from holdfast.vocabulary.results import Result
 
 
 async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) -> Checkpoint:

@@ -19,20 +19,18 @@ from holdfast.rules import git as safety
 from holdfast.rules.files import Denials, Located
 from holdfast.rules.text import excerpts
 from holdfast.rules.text.excerpts import Excerpt
-from holdfast.vocabulary.commands.git import (
+from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
+from holdfast.vocabulary.git import (
     GitBlame,
     GitBranches,
-    GitDiff,
-    GitLog,
-    GitShow,
-    GitStatus,
-)
-from holdfast.vocabulary.errors import Failed, NotFound, Refused, UsageError
-from holdfast.vocabulary.git_results import (
     GitBranchesResult,
     GitConflict,
+    GitDiff,
     GitFile,
+    GitLog,
     GitLogResult,
+    GitShow,
+    GitStatus,
     GitStatusResult,
     GitTextResult,
 )

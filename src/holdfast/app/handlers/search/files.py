@@ -18,9 +18,8 @@ from holdfast.rules import search as rules
 from holdfast.rules.files import REPOSITORIES, Located
 from holdfast.rules.search import FilePlace
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.commands.search import Search
 from holdfast.vocabulary.errors import HoldfastError, NotFound, Refused
-from holdfast.vocabulary.search_results import FileCount, Hit, SearchResult
+from holdfast.vocabulary.search import FileCount, Hit, Search, SearchResult
 
 _HIT_OVERHEAD = 16
 _WINDOW = 2 * rules.LONGEST_SHOWN

@@ -29,8 +29,7 @@ from holdfast.rules.search import LogPlace
 from holdfast.secrets import private_keys
 from holdfast.secrets.private_keys import Span
 from holdfast.secrets.redaction import hider, redact
-from holdfast.vocabulary.commands.search import SearchLogs
-from holdfast.vocabulary.search_results import LogHit, LogSearchResult
+from holdfast.vocabulary.search import LogHit, LogSearchResult, SearchLogs
 
 _MOST_FILES = 200
 _WINDOW = 2 * rules.LONGEST_SHOWN

@@ -1,10 +1,32 @@
-"""Commands between a browser, the gate that serves it, and whoever lets it in."""
+"""Commands between a browser, the gate that serves it and the owner who lets it in."""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.commands.command import LOCAL, Command, Door, Effect, Permission
-from holdfast.vocabulary.credentials import Login, LoginLink
-from holdfast.vocabulary.results import Done
+from holdfast.vocabulary.command import LOCAL, Command, Done, Door, Effect, Permission, Result
+from holdfast.vocabulary.security import TokenInfo
+
+
+class LoginLink(Result, frozen=True, kw_only=True):
+    """A link that logs one browser in, once; its secret stands behind the `#`."""
+
+    url: str
+    role: str
+    valid_for: float
+    """Seconds in which it must be opened."""
+    session_seconds: float
+    """How long the browser stays logged in."""
+    fingerprint: str | None = None
+    """SHA-256 of the certificate that the browser will ask about."""
+
+
+class Login(Result, frozen=True, kw_only=True):
+    """Who is logged in now. `text` goes into the cookie, `page` to the page's own scripts."""
+
+    token: TokenInfo
+    text: str
+    page: str
+    """Without it the cookie may look at most: a page of another port may have the cookie."""
+
 
 TWELVE_HOURS = 12 * 3600.0
 THROUGH_THE_GATE = frozenset({Door.REST})

@@ -1,20 +1,72 @@
-"""Commands about Holdfast itself, and those that bring services into it."""
+"""Holdfast itself, and what brings services into it: commands and their answers."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from holdfast.vocabulary.commands.command import LOCAL, Command, Door, Effect, Permission
-from holdfast.vocabulary.commands.services import START_SECONDS
-from holdfast.vocabulary.hello import HelloResult
-from holdfast.vocabulary.results import (
-    Done,
-    Outcomes,
-    PruneResult,
-    RunResult,
-    ShutdownResult,
-    UpResult,
-)
+import msgspec
+
+from holdfast.vocabulary.command import LOCAL, Command, Done, Door, Effect, Permission, Result
+from holdfast.vocabulary.services import START_SECONDS, Outcome, Outcomes
+
+
+class HelloResult(Result, frozen=True, kw_only=True):
+    """Versions, who asks, and how this Holdfast is reached."""
+
+    version: str
+    protocol: int
+    pid: int
+    keeper_pid: int
+    keeper_version: str
+    project: str
+    state: str
+    actor: str = ""
+    """Who asked, as the audit calls them."""
+    role: str = ""
+    doors: dict[str, str] = {}
+    """Where each open network door listens."""
+    fingerprint: str | None = None
+    """SHA-256 of the certificate that HTTPS shows."""
+    no_assistants: str | None = None
+    """Why assistants cannot connect here, if so."""
+    runtime_mode: str = "proxy"
+    lockdown: dict[str, Any] | None = None
+    """The emergency lockdown in force: `reason`, `by`, `since`."""
+    hidden: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """The `values` that must not be shown, and the `number` under which they are known; only for
+    who reads logs from their files, and if asked for."""
+
+
+class UpResult(Result, frozen=True, kw_only=True):
+    services: dict[str, Outcome]
+    added: list[str]
+    changed: list[str]
+    """Services whose declaration differs from what runs; `reload` applies it."""
+    removed: list[str]
+    stays_stopped: list[str] = []
+    """Services that were stopped by hand and are left so, as was asked."""
+    is_level_given: bool = False
+    """Whether a level of Holdfast's own log was chosen, by whatever means."""
+
+
+class RunResult(Result, frozen=True, kw_only=True):
+    service: str
+    outcome: Outcome
+
+
+class PruneResult(Result, frozen=True, kw_only=True):
+    deleted_bytes: int
+    deleted_runs: int
+    services: list[str]
+
+
+class ShutdownResult(Result, frozen=True, kw_only=True):
+    """`kept`: services that go on, with a keeper that holds them."""
+
+    message: str
+    kept: list[str] = []
+    stuck: list[str] = []
+    """Of these, who should have been stopped and could not be."""
 
 
 class Hello(Command, frozen=True, kw_only=True):
@@ -71,6 +123,8 @@ class Run(Command, frozen=True, kw_only=True):
     """
 
     name = "run"
+    toolset = "process"
+    mcp_setting = "run"
     path_fields = frozenset({"working_dir"})
     carries_commands = True
     permission = Permission.ADMINISTER
@@ -114,6 +168,7 @@ class Prune(Command, frozen=True, kw_only=True):
     output of a live run stay."""
 
     name = "prune"
+    repeatable = True
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = PruneResult

@@ -1,10 +1,58 @@
-"""Commands about who may pass, and about the record of who did what."""
+"""Tokens and the audit: commands and their answers."""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.credentials import TokenResult, TokensResult
-from holdfast.vocabulary.results import AuditResult
+from typing import Any
+
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
+
+
+class TokenInfo(Result, frozen=True, kw_only=True):
+    """A token, without its text. `kind`: token, link (logs in once) or browser (a cookie)."""
+
+    id: str
+    name: str
+    role: str
+    kind: str = "token"
+    created_at: float
+    expires_at: float | None = None
+    scopes: dict[str, Any] = {}
+    by: str | None = None
+    """The token that it was made with, and ends with; None: the owner made it."""
+
+
+class TokenResult(Result, frozen=True, kw_only=True):
+    """`text` is the token itself; it is told only when it is made."""
+
+    token: TokenInfo
+    text: str | None = None
+    also: list[str] = []
+    """Names of the tokens that were made with a revoked one, and are revoked as well."""
+    sessions: list[str] = []
+    """Sessions that were opened with any of them, and are closed."""
+
+
+class TokensResult(Result, frozen=True, kw_only=True):
+    tokens: list[TokenInfo]
+
+
+class AuditVerdict(Result, frozen=True, kw_only=True):
+    """Whether the audit is whole, and where it is not."""
+
+    whole: bool
+    records: int
+    first: int
+    last: int
+    problem: str | None = None
+    anchors: list[dict[str, Any]] = []
+    """Where the head is written as well, and whether each place was compared."""
+
+
+class AuditResult(Result, frozen=True, kw_only=True):
+    records: list[dict[str, Any]]
+    last: int
+    """The newest number: ask again with `since` = last."""
+    verdict: AuditVerdict | None = None
 
 
 class CreateToken(Command, frozen=True, kw_only=True):

@@ -1,11 +1,71 @@
-"""Commands about what services print and read."""
+"""What services print and read: commands and their answers."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.vocabulary.commands.command import Command, Door, Effect, Permission
-from holdfast.vocabulary.results import Done, LogsResult, OutputGrant
+import msgspec
+
+from holdfast.vocabulary.command import Command, Done, Door, Effect, Permission, Result
+
+
+class LogLine(Result, frozen=True, kw_only=True):
+    """A line of output. `encoding` says whether `text` is utf8 or base64."""
+
+    time: float
+    stream: str
+    run: int
+    text: str
+    encoding: Literal["utf8", "base64"] = "utf8"
+    partial: bool = False
+    note: str | None = None
+
+
+class LogsResult(Result, frozen=True, kw_only=True):
+    service: str
+    lines: list[LogLine]
+    cursor: str
+    """Where to read on."""
+    more: bool = False
+    """Whether something is there already."""
+
+
+class OutputGrant(Result, frozen=True, kw_only=True):
+    """Where the log of a service lies and how far it reaches, and how the service is now."""
+
+    service: str
+    directory: str
+    beginning: str
+    """The cursor of the oldest byte that is kept."""
+    end: str
+    terminal: bool
+    status: str
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+    seq: int
+    """Events with larger numbers tell what changed since."""
+    hides: int = 0  # another number when other values must be hidden in what is read
+
+
+class LogPart(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is given must agree; without anything, the whole log up to now is meant."""
+
+    cursor: str | None = None
+    """From here on, as an answer gave it."""
+    until_cursor: str | None = None
+    """Up to here."""
+    since: float | None = None
+    """Unix seconds: what was printed from then on."""
+    until: float | None = None
+    """Unix seconds: what was printed before."""
+    run: int | None = None
+    """Of this run only; -1 is the last."""
+    tail: int | None = None
+    """The last lines only."""
+    stream: Literal["out", "err"] | None = None
+    format: Literal["raw", "text"] = "raw"
+    """raw: the bytes as they were printed; text: without control sequences."""
 
 
 class Logs(Command, frozen=True, kw_only=True):
@@ -19,6 +79,7 @@ class Logs(Command, frozen=True, kw_only=True):
     """
 
     name = "logs"
+    toolset = "process"
     permission = Permission.VIEW
     effect = Effect.READS
     answers = LogsResult
@@ -77,6 +138,8 @@ class SendInput(Command, frozen=True, kw_only=True):
     """Write to a service's terminal or standard input; `data` is base64."""
 
     name = "send_input"
+    toolset = "process"
+    mcp_setting = "send"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = Done
@@ -91,6 +154,8 @@ class Resize(Command, frozen=True, kw_only=True):
     """Set the size of a service's terminal."""
 
     name = "resize"
+    toolset = "process"
+    mcp_setting = "send"
     permission = Permission.OPERATE
     effect = Effect.CHANGES
     answers = Done

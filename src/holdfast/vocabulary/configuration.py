@@ -1,9 +1,46 @@
-"""Commands about the configuration while services run."""
+"""The configuration while services run: commands and their answers."""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.results import PlanResult, ReloadResult
+from typing import Any, Literal
+
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
+from holdfast.vocabulary.services import Outcome
+
+
+class PlanStep(Result, frozen=True, kw_only=True):
+    """What a reload does to one service, and because of what."""
+
+    action: Literal["add", "remove", "restart", "change", "unchanged"]
+    fields: list[str] = []
+    """Names of what differs, as `argv`, `stop.grace`, `env.NAME`; never values."""
+    at_next_start: bool = False
+    """Nothing of it runs and it is not started now; what differs counts when it is."""
+    overrides: dict[str, Any] | None = None
+    """What a restart with other arguments or variables changed; a restart ends it."""
+    follows: list[str] = []
+    """It is restarted with these, because its `depends_on` says `restart: true`."""
+
+
+class PlanResult(Result, frozen=True, kw_only=True):
+    config: str | None
+    services: dict[str, PlanStep]
+    settings: list[str] = []
+    """Names of what differs beyond the services."""
+    scaled: dict[str, str] = {}
+    """Services whose number of instances was set by `scale` and is kept, in words."""
+    changes: bool = False
+    """Whether a reload would do anything."""
+
+
+class ReloadResult(Result, frozen=True, kw_only=True):
+    """`plan` is what was to be done, `services` what became of each that was touched."""
+
+    config: str | None
+    plan: dict[str, PlanStep]
+    services: dict[str, Outcome]
+    settings: list[str] = []
+    changes: bool = False
 
 
 def check_path(path: str | None) -> None:

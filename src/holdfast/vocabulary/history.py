@@ -1,9 +1,39 @@
-"""Commands about what happened."""
+"""What happened: commands about events and runs, and their answers."""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.results import EventsResult, RunsResult
+from typing import Any
+
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
+
+
+class RunRecord(Result, frozen=True, kw_only=True):
+    """A run, live or past."""
+
+    run_id: str
+    service: str
+    number: int
+    pid: int
+    started_at: float
+    ended_at: float | None
+    duration: float | None
+    exit_code: int | None
+    signal: str | None
+    unknown: bool
+    reason: str | None
+    log_bytes: int
+    rusage: dict[str, Any] | None
+    error_type: str | None = None
+
+
+class RunsResult(Result, frozen=True, kw_only=True):
+    runs: list[RunRecord]
+
+
+class EventsResult(Result, frozen=True, kw_only=True):
+    events: list[dict[str, Any]]
+    last: int
+    """The newest sequence number: ask again with `since` = last."""
 
 
 class Events(Command, frozen=True, kw_only=True):

@@ -1,32 +1,10 @@
-"""What is answered about trouble: alerts, their targets, and explanations."""
+"""Why a service is in its state: the command and its answer."""
 
 from __future__ import annotations
 
 from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.authority import LockdownInfo
-from holdfast.vocabulary.results import Result
-
-
-class TargetStatus(Result, frozen=True, kw_only=True):
-    """Where alerts are delivered to; never its address."""
-
-    name: str
-    way: str
-    """webhook, command or desktop"""
-    severity: str
-    delivered: int
-    skipped: int
-    failures: int
-    """Failed attempts in a row; 0: the last one arrived, or there was none yet."""
-    failing_since: float | None = None
-    reason: str | None = None
-    last_delivered_at: float | None = None
-
-
-class AlertsResult(Result, frozen=True, kw_only=True):
-    alerts: list[Alert]
-    """The open ones, the most severe first; behind them those that are over."""
-    targets: list[TargetStatus] = []
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
 
 
 class Happening(Result, frozen=True, kw_only=True):
@@ -119,3 +97,22 @@ class ExplainResult(Result, frozen=True, kw_only=True):
     """Services about which there is nothing to explain."""
     lockdown: LockdownInfo | None = None
     """While one is in force: why every change is refused."""
+
+
+class Explain(Command, frozen=True, kw_only=True):
+    """Say in words why a service is in its state, since when, what happened before and what
+    comes next; with exit code, last lines, environment (no secrets) and what changed.
+
+    Without `service`, every one that is not fine (of `services`, or of all) is told in a
+    sentence.
+    """
+
+    name = "explain"
+    rest_tag = "trouble"
+    reads_content = True
+    permission = Permission.VIEW
+    effect = Effect.READS
+    answers = ExplainResult
+    route = ("GET", "/api/services/{service}/explain")
+    service: str | None = None
+    services: list[str] = []

@@ -1,9 +1,27 @@
-"""Commands about services that have several instances."""
+"""Services that have several instances: commands and their answers."""
 
 from __future__ import annotations
 
-from holdfast.vocabulary.commands.command import Command, Effect, Permission
-from holdfast.vocabulary.results import RollingResult, ScaleResult
+from holdfast.vocabulary.command import Command, Effect, Permission, Result
+from holdfast.vocabulary.services import Outcome
+
+
+class ScaleResult(Result, frozen=True, kw_only=True):
+    """What became of each instance that was added or removed."""
+
+    services: dict[str, Outcome]
+    instances: dict[str, int]
+    """How many there are now, by service."""
+
+
+class RollingResult(Result, frozen=True, kw_only=True):
+    """What became of each service, in the order in which it was done."""
+
+    services: dict[str, Outcome]
+    remaining: list[str] = []
+    """Those that were not touched, because one before them failed."""
+    reason: str | None = None
+    """Why it ended early."""
 
 
 class Scale(Command, frozen=True, kw_only=True):
