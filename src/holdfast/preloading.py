@@ -27,10 +27,10 @@ def preload() -> None:
     from holdfast.app.authority import limited_answers  # noqa: F401
     from holdfast.doors import tcp  # noqa: F401
     from holdfast.engine.gate import port_conflicts  # noqa: F401
-    from holdfast.logbook import covering  # noqa: F401
     from holdfast.rules import plan, schedule  # noqa: F401
     from holdfast.rules.authority import commands  # noqa: F401
     from holdfast.rules.explain import diagnosis, event_sentences  # noqa: F401
+    from holdfast.secrets import log_redaction  # noqa: F401
 
     processes.preload()
     http_client.preload()

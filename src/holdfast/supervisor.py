@@ -59,7 +59,7 @@ from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Clock, Environment
 from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.schedules import Schedules
-from holdfast.engine.secrets import Hiding
+from holdfast.engine.secrets import ConfiguredSecrets
 from holdfast.engine.sessions.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
@@ -149,7 +149,7 @@ class Supervisor:
             groups=lambda: settings.now.groups,
         )
         self._subscriptions = OutputSubscriptions(link, lambda: self._roster.runners)
-        self._hiding = Hiding(self._roster, settings, self._observers, loop.call_soon)
+        self._secrets = ConfiguredSecrets(self._roster, settings, self._observers, loop.call_soon)
 
     def _build_monitors(self) -> None:
         """Who accompanies the runs; told of everything in this order."""
@@ -239,7 +239,7 @@ class Supervisor:
             resources=self._resources,
             host_capacity=self._host_capacity,
             settings=self._settings,
-            hiding=self._hiding,
+            secrets=self._secrets,
             scaling=Scaling(self._link, self._roster),
             rolling=Rolling(self._roster, self._admission, self._store),
             schedules=self._schedules,

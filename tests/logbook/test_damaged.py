@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.adapters.search import log_files
 from holdfast.keeper.recording import log_directory
-from holdfast.logbook import cursors, index, offsets, segments
+from holdfast.logbook import cursors, index, segments
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
@@ -108,7 +108,7 @@ def read_everything(log: Path) -> list[Line | Note]:
     for view in reader.views():
         for stream_number in (0, 1):
             for offset in (0, 1, 1000, 1 << 40):
-                spot = offsets.spot(view, stream_number, offset)
+                spot = view.origin(stream_number, offset)
                 assert spot is None or 0 <= spot.position <= index.LARGEST_POSITION
     follower = LineFollower(reader, cursors.BEGINNING)
     found = [*follower.wake(), *follower.finish()]

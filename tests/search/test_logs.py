@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.logbook import offsets
 from holdfast.logbook.cursors import decode
 from holdfast.logbook.entries import STREAMS, Chunk, Line
 from holdfast.logbook.reader import Reader
@@ -146,10 +145,10 @@ def test_positions_and_offsets_agree(stage: Stage) -> None:
     for view in Reader(stage.directory, "web").views():
         for stream in (0, 1):
             for offset in range(view.ends()[stream]):
-                spot = offsets.spot(view, stream, offset)
-                assert spot is not None
-                assert offsets.bytes_before(view, stream, spot.position) == offset
-            assert offsets.spot(view, stream, view.ends()[stream]) is None
+                origin = view.origin(stream, offset)
+                assert origin is not None
+                assert view.bytes_before(stream, origin.position) == offset
+            assert view.origin(stream, view.ends()[stream]) is None
 
 
 def test_a_line_that_two_segments_share(stage: Stage, desk: Desk) -> None:

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from holdfast.secrets.finder import Hider
+from holdfast.secrets.redaction import Redactor
 from tests.secrets.private_keys import KEYS
 
-HIDER = Hider()
+REDACTOR = Redactor()
 PIECE = 8
 
 
@@ -102,7 +102,7 @@ def test_hidden(name: str, line: str) -> None:
     printed, secret = SECRETS[name]
     if printed.startswith("Authorization") and line not in ("{}", "x=1 {}\n"):
         return  # a header ends its line
-    shown = HIDER.mask(line.replace("{}", printed.format(secret)).encode()).decode()
+    shown = REDACTOR.mask(line.replace("{}", printed.format(secret)).encode()).decode()
     pieces = {secret[at : at + PIECE] for at in range(len(secret) - PIECE + 1)}
     assert not [piece for piece in pieces if piece in shown], shown
 
@@ -142,7 +142,7 @@ def test_hidden(name: str, line: str) -> None:
 )  # fmt: skip
 def test_visible(line: str) -> None:
     """Hashes, identifiers, images, long names, tracebacks and words that begin alike."""
-    assert HIDER.mask(line.encode()).decode() == line
+    assert REDACTOR.mask(line.encode()).decode() == line
 
 
 HOSTILE = [
@@ -159,6 +159,6 @@ def test_no_line_keeps_it_busy(word: str) -> None:
     for count in (50_000, 200_000):
         data = (word * (count // len(word))).encode()
         began = time.process_time()
-        HIDER.mask(data)
+        REDACTOR.mask(data)
         spent.append(time.process_time() - began)
     assert spent[1] < 8 * max(spent[0], 0.02)

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.logbook.covering import StreamCover
 from holdfast.logbook.cursors import Cursor, at
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Stream
 from holdfast.logbook.lines import lines
-from holdfast.logbook.lookback import look_back
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.finder import Hider
-from holdfast.secrets.log_redaction import LineCover, covered
+from holdfast.secrets.log_redaction import LineRedactor, StreamMask, state_at
+from holdfast.secrets.redaction import Redactor
 from tests.logbook.stage import Stage
 from tests.secrets.private_keys import KEYS, body, told
 
-HIDER = Hider()
+REDACTOR = Redactor()
 PLAIN = "\n".join(
     f"request {number} was answered in 12 ms by worker {number % 5}" for number in range(30)
 )
@@ -27,33 +25,31 @@ TEXTS = {name: "\n".join([PLAIN, *key, PLAIN, ""]).encode() for name, key in KEY
 
 
 def by_lines(reader: Reader, start: Cursor) -> bytes:
-    cover = LineCover(HIDER)
-    cover.begin_at(reader, start)
-    found = covered(lines(reader, start), cover)
+    line_redactor = LineRedactor()
+    line_redactor.begin_at(reader, start)
+    found = line_redactor.redact_all(lines(reader, start))
     return b"\n".join(entry.data for entry in found if isinstance(entry, Line))
 
 
 def by_bytes(reader: Reader, start: Cursor, size: int, *, is_terminal: bool = False) -> bytes:
     """Every chunk in pieces of this size."""
     shown = b""
-    covers = {
-        stream: StreamCover(
-            lambda: HIDER, look_back(reader, place, stream, HIDER), is_terminal=is_terminal
-        )
+    masks = {
+        stream: StreamMask(state_at(reader, place, stream), is_terminal=is_terminal)
         for stream, place in zip(STREAMS, start, strict=True)
     }
     with reader.chunks(start) as walk:
         for item in walk:
             if not isinstance(item, Chunk):
-                for cover in covers.values():
-                    cover.pass_note(item)
+                for mask in masks.values():
+                    mask.pass_note(item)
                 continue
             for first in range(0, len(item.data), size):
                 piece = item._replace(
                     data=item.data[first : first + size], position=item.position + first
                 )
-                shown += b"".join(part.data for part in covers[item.stream].feed(piece))
-    return shown + b"".join(part.data for cover in covers.values() for part in cover.rest())
+                shown += b"".join(part.data for part in masks[item.stream].feed(piece))
+    return shown + b"".join(part.data for mask in masks.values() for part in mask.flush())
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -81,18 +77,18 @@ def test_wherever_reading_begins(stage: Stage, name: str) -> None:
     st.booleans(),
 )
 def test_however_it_is_cut(name: str, sizes: list[int], impatient: bool) -> None:
-    """The same is covered as in one piece; who cannot wait for the end of a line sees no more."""
-    cover, text = StreamCover(lambda: HIDER), TEXTS[name]
+    """The same is masked as in one piece; who cannot wait for the end of a line sees no more."""
+    mask, text = StreamMask(), TEXTS[name]
     shown, place = b"", 0
     for size in [*sizes, len(text)]:
         piece = text[place : place + size]
-        shown += b"".join(part.data for part in cover.feed(Chunk(1.0, "out", piece, place, 1)))
-        shown += b"".join(part.data for part in cover.rest()) if impatient else b""
+        shown += b"".join(part.data for part in mask.feed(Chunk(1.0, "out", piece, place, 1)))
+        shown += b"".join(part.data for part in mask.flush()) if impatient else b""
         place += len(piece)
-    shown += b"".join(part.data for part in cover.rest())
+    shown += b"".join(part.data for part in mask.flush())
     assert not told(shown)
     if not impatient:
-        assert shown == HIDER.mask(text)
+        assert shown == REDACTOR.mask(text)
 
 
 @pytest.mark.parametrize("name", ["rsa", "prefix", "json"])
@@ -102,9 +98,9 @@ def test_over_batches_of_lines(stage: Stage, name: str, size: int) -> None:
     stage.say(TEXTS[name])
     stage.recorder.flush()
     entries = list(lines(stage.reader))
-    cover, shown = LineCover(HIDER), list[bytes]()
+    line_redactor, shown = LineRedactor(), list[bytes]()
     for first in range(0, len(entries), size):
-        some = cover.cover(entries[first : first + size])
+        some = line_redactor.redact(entries[first : first + size])
         shown += [one.data for one in some if isinstance(one, Line)]
     assert b"\n".join(shown) == by_lines(stage.reader, at(0))
 
@@ -175,11 +171,11 @@ def test_a_key_without_an_end_hides_no_more_than_it_must() -> None:
     """A block ends by itself, at the latest after 64 KiB."""
     log = b"".join(b"request %d was answered\n" % number for number in range(9000))
     for begun in (b"-----BEGIN PRIVATE KEY-----\n", "\n".join(KEYS["unfinished"]).encode() + b"\n"):
-        shown = HIDER.mask(begun + log)
+        shown = REDACTOR.mask(begun + log)
         assert not told(shown)
         assert shown.endswith(log[2000:])
     keys = "\n".join(body(99, 300_000)).encode()
-    shown = HIDER.mask(b"-----BEGIN PRIVATE KEY-----\n" + keys)
+    shown = REDACTOR.mask(b"-----BEGIN PRIVATE KEY-----\n" + keys)
     assert shown.endswith(keys[65 * 1024 :])
     assert keys[60 * 1024 : 60 * 1024 + 70] not in shown
 
@@ -199,7 +195,7 @@ def test_a_key_without_an_end_hides_no_more_than_it_must() -> None:
 def test_what_only_speaks_of_keys(line: str) -> None:
     """Opens no block: what follows stays, also if it looks like a key."""
     following = "\n".join(body(98)).encode() + b"\n"
-    assert HIDER.mask(line.encode() + b"\n" + following).endswith(following)
+    assert REDACTOR.mask(line.encode() + b"\n" + following).endswith(following)
 
 
 def test_looking_back_is_bounded(stage: Stage) -> None:
@@ -207,4 +203,4 @@ def test_looking_back_is_bounded(stage: Stage) -> None:
     stage.say(b"-----BEGIN PRIVATE KEY-----\n" + random.Random(3).randbytes(1 << 19) + b"\n")
     stage.recorder.flush()
     end = max(stage.reader.end())
-    assert look_back(stage.reader, end, "out", HIDER).block is None
+    assert state_at(stage.reader, end, "out").block is None

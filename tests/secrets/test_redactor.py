@@ -1,4 +1,4 @@
-"""Secrets in bytes are found by shape, name and value; what is covered keeps its place."""
+"""Secrets in bytes are found by shape, name and value; what is masked keeps its place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.secrets.finder import HIDDEN, Hider
+from holdfast.secrets import private_keys
+from holdfast.secrets.redaction import HIDDEN, Redactor
 
 VALUES = [f"value-{number}-of-Many" for number in range(100)]
 TEXTS = st.lists(
@@ -21,27 +22,27 @@ TEXTS = st.lists(
 @given(TEXTS)
 def test_covering_moves_nothing(data: bytes) -> None:
     """As many bytes as before, and every line end where it was."""
-    covered = Hider(["hunter2-secret"]).mask(data)
-    assert len(covered) == len(data)
-    assert covered.count(b"\n") == data.count(b"\n")
-    assert b"hunter2-secret" not in covered
+    masked = Redactor(["hunter2-secret"]).mask(data)
+    assert len(masked) == len(data)
+    assert masked.count(b"\n") == data.count(b"\n")
+    assert b"hunter2-secret" not in masked
 
 
 @given(TEXTS, st.integers(0, 99), TEXTS)
 def test_one_of_many_values(before: bytes, number: int, after: bytes) -> None:
     """Many values are sought in one pass."""
     value = VALUES[number].encode()
-    assert value not in Hider(VALUES).mask(before + value + after)
+    assert value not in Redactor(VALUES).mask(before + value + after)
 
 
 @given(st.lists(TEXTS.map(lambda data: data.replace(b"\n", b"")), max_size=20))
 def test_lines_stay_lines(lines: list[bytes]) -> None:
     """However many are looked at together, each comes out as its own."""
-    hider = Hider(["hunter2-secret"])
-    shown = hider.lines(lines)
+    redactor = Redactor(["hunter2-secret"])
+    shown = redactor.redact_lines(lines)
     assert len(shown) == len(lines)
     for line, data in zip(shown, lines, strict=True):
-        if hider.replace(data) == data:
+        if redactor.redact(data) == data:
             assert line == data
 
 
@@ -66,8 +67,8 @@ def test_lines_stay_lines(lines: list[bytes]) -> None:
 )
 def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:
     """In JSON, in JSON within JSON, between colours, in addresses."""
-    (found,) = Hider().lines([line])
-    assert found == shown if shown is not None else HIDDEN in found
+    (found,) = Redactor().redact_lines([line])
+    assert found == shown if shown is not None else HIDDEN.encode() in found
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_where_secrets_stand(line: bytes, shown: bytes | None) -> None:
 )
 def test_what_is_no_secret(line: bytes) -> None:
     """Plain lines of logs stay as they are."""
-    assert Hider().mask(line) == line
+    assert Redactor().mask(line) == line
 
 
 @pytest.mark.parametrize(
@@ -111,36 +112,36 @@ def test_what_is_no_secret(line: bytes) -> None:
 )
 def test_a_working_folder_is_no_secret(line: bytes, is_shown: bool) -> None:
     """PWD and OLDPWD are shown where they name a folder; other names that end so are hidden."""
-    assert (Hider().replace(line) == line) is is_shown
+    assert (Redactor().redact(line) == line) is is_shown
 
 
 def test_a_private_key_is_hidden_line_by_line() -> None:
     """Over several lines, and also if its end never comes."""
     key = b"-----BEGIN RSA PRIVATE KEY-----\nMIIEow0BAAKCAQEA\nabcdefgh\n"
     for text in (key, key + b"-----END RSA PRIVATE KEY-----\nnext: line"):
-        covered = Hider().mask(text)
-        assert b"MII" not in covered
-        assert b"abcdefgh" not in covered
-        assert covered.count(b"\n") == text.count(b"\n")
-    assert Hider().open_block(key, len(key))[1] is not None
+        masked = Redactor().mask(text)
+        assert b"MII" not in masked
+        assert b"abcdefgh" not in masked
+        assert masked.count(b"\n") == text.count(b"\n")
+    assert private_keys.open_at(key, len(key))[1] is not None
     ended = key + b"-----END RSA PRIVATE KEY-----"
-    assert Hider().open_block(ended, len(ended)) == (len(ended), None)
+    assert private_keys.open_at(ended, len(ended)) == (len(ended), None)
 
 
 def test_in_a_terminal_only_what_is_known_for_sure() -> None:
     """What is typed behind `password=` is on the screen; a token and a value are not."""
-    hider = Hider(["configured-value"])
+    redactor = Redactor(["configured-value"])
     text = b"password=typed configured-value ghp_" + b"a1" * 20
-    covered = hider.mask(text, is_terminal=True)
-    assert b"password=typed " in covered
-    assert b"configured" not in covered
-    assert b"ghp_a1" not in covered
+    masked = redactor.mask(text, is_terminal=True)
+    assert b"password=typed " in masked
+    assert b"configured" not in masked
+    assert b"ghp_a1" not in masked
 
 
 def test_the_beginning_of_a_value() -> None:
     """What may become one when more is printed."""
-    hider = Hider(["hunter2-secret", "hunting"])
-    assert hider.beginning(b"say hunt") == 4
-    assert hider.beginning(b"say hunter2-sec") == 11
-    assert hider.beginning(b"hunter2-secret") == 0
-    assert hider.beginning(b"say hu") == 0
+    redactor = Redactor(["hunter2-secret", "hunting"])
+    assert redactor.unfinished_value(b"say hunt") == 4
+    assert redactor.unfinished_value(b"say hunter2-sec") == 11
+    assert redactor.unfinished_value(b"hunter2-secret") == 0
+    assert redactor.unfinished_value(b"say hu") == 0

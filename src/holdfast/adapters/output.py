@@ -13,8 +13,7 @@ from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.lines import LineAssembler
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.log_redaction import LineCover
-from holdfast.secrets.redaction import hider
+from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.output import LogLine, Logs
 
@@ -47,8 +46,8 @@ class LogQuery:
         self.place = start
         """Where to read on after the last batch."""
         self._assembler = LineAssembler(start)
-        self._cover = LineCover(hider())
-        self._cover.begin_at(reader, start)
+        self._redactor = LineRedactor()
+        self._redactor.begin_at(reader, start)
         only = span.run if span is not None else None
         self._walk = reader.chunks(start, command.stream, until, only)
 
@@ -61,14 +60,14 @@ class LogQuery:
             size += 0 if isinstance(item, Note) else len(item.data)
             if size >= _BATCH_BYTES or len(found) >= _BATCH_LINES:
                 self.place = self._assembler.cursor()
-                return self._cover.cover(found)
+                return self._redactor.redact(found)
         self.is_done = True
         self.place = self._assembler.cursor()
-        return self._cover.cover(found)
+        return self._redactor.redact(found)
 
     def unfinished(self) -> list[Line | Note]:
         """Lines whose end has not come yet: shown, but read again when it has."""
-        return self._cover.cover(list(self._assembler.finish()))
+        return self._redactor.redact(list(self._assembler.finish()))
 
     def close(self) -> None:
         self._walk.close()
@@ -104,13 +103,13 @@ def last_lines(
     """The newest lines of a run, for an answer that has to say why it failed."""
     reader = Reader(directory, service)
     found: list[str] = []
-    assembler, cover = LineAssembler(), LineCover(hider())
+    assembler, line_redactor = LineAssembler(), LineRedactor()
     start = reader.tail(count, stream)
-    cover.begin_at(reader, start)
+    line_redactor.begin_at(reader, start)
     with reader.chunks(start, stream) as walk:
         for item in walk:
-            found += _texts(cover.cover(list(assembler.feed(item))), run)
-    found += _texts(cover.cover(list(assembler.finish())), run)
+            found += _texts(line_redactor.redact(list(assembler.feed(item))), run)
+    found += _texts(line_redactor.redact(list(assembler.finish())), run)
     return found[-count:]
 
 

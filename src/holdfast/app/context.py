@@ -34,7 +34,7 @@ from holdfast.engine.output.log_sizes import LogSizes
 from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.roster import Roster
 from holdfast.engine.schedules import Schedules
-from holdfast.engine.secrets import Hiding
+from holdfast.engine.secrets import ConfiguredSecrets
 from holdfast.engine.sessions.sessions import Sessions
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.shutdown import Shutdown
@@ -71,7 +71,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False, dict=True, weakref=True):
     resources: ResourceMonitor
     host_capacity: HostCapacity
     settings: CurrentSettings
-    hiding: Hiding
+    secrets: ConfiguredSecrets
     scaling: Scaling
     rolling: Rolling
     schedules: Schedules

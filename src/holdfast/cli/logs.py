@@ -18,8 +18,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk, Line, Note, Stream
 from holdfast.logbook.lines import lines
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.log_redaction import LineCover, covered
-from holdfast.secrets.redaction import hider
+from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, UsageError
 from holdfast.vocabulary.names import OWN_NAMES
@@ -161,7 +160,7 @@ def _past(
     call: Call, part: Part, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
     """What is there now; when lines are chosen by pattern or run, the tail counts those."""
-    found = covered(lines(part.reader, part.start, stream, part.end, part.run), _cover(part))
+    found = _redactor(part).redact_all(lines(part.reader, part.start, stream, part.end, part.run))
     entries = (entry for entry in found if printer.matches(entry))
     tail: int | None = call.options.get("tail")
     if tail is not None:
@@ -169,10 +168,10 @@ def _past(
     return ((part.service, entry) for entry in entries)
 
 
-def _cover(part: Part) -> LineCover:
-    cover = LineCover(hider())
-    cover.begin_at(part.reader, part.start)
-    return cover
+def _redactor(part: Part) -> LineRedactor:
+    line_redactor = LineRedactor()
+    line_redactor.begin_at(part.reader, part.start)
+    return line_redactor
 
 
 def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | None) -> int:
@@ -230,7 +229,7 @@ def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | Non
     if call.options.get("grep") is None or call.options.get("tail") is None:
         return part.start
     end = part.reader.end()
-    found = covered(lines(part.reader, part.start, stream, end.start), _cover(part))
+    found = _redactor(part).redact_all(lines(part.reader, part.start, stream, end.start))
     shown = deque((e for e in found if printer.matches(e)), maxlen=call.options["tail"])
     for entry in shown:
         printer.show(part.service, entry)

@@ -1,14 +1,15 @@
-"""Which values are hidden now: learnt from the declarations and settings in force.
+"""The configured values that are redacted now, from the declarations and settings in force.
 
-Kept in memory only. Whoever reads logs beside us (the gate, the owner's command line) asks for
-them, and again when the number under which they are known is another.
+They are kept in memory only. Processes that read logs themselves (the gate, the owner's command
+line) ask for them, and again when their number has changed.
 """
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,15 +17,18 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.observers import RunObserver, RunObservers
 from holdfast.engine.settings import CurrentSettings
-from holdfast.rules import secrets as hiding
+from holdfast.rules.secrets import MOST_VALUES, values_of
 from holdfast.secrets import redaction
 from holdfast.vocabulary.specs.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.engine.runner.runner import Runner
 
 _log = logger("hiding")
 
 
-class Hiding(RunObserver):
-    """The configured secrets of this Holdfast."""
+class ConfiguredSecrets(RunObserver):
+    """The configured secrets of this Holdfast. Sets them for this process, too."""
 
     def __init__(
         self,
@@ -45,58 +49,55 @@ class Hiding(RunObserver):
 
     @property
     def number(self) -> int:
-        """Another one whenever there are other values, also those of another supervisor."""
-        self._learn()
+        """Changes with the values, and from one supervisor to the next."""
+        self._refresh()
         return self._number
 
     @property
     def values(self) -> list[str]:
-        self._learn()
+        self._refresh()
         return self._values
 
-    def declared(self, runner: Any) -> None:
-        self._learn_soon()
+    def declared(self, runner: Runner) -> None:
+        self._refresh_soon()
 
-    def spawning(self, runner: Any, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
         if runner.overrides is not None:
-            self._learn()
+            self._refresh()
 
     def _on_settings(self, settings: Settings) -> None:
-        self._learn_soon()
+        self._refresh_soon()
 
-    def _learn_soon(self) -> None:
+    def _refresh_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._call_soon(self._learn)
+            self._call_soon(self._refresh)
 
-    def _learn(self) -> None:
+    def _refresh(self) -> None:
         self._is_due = False
-        runners, settings = self._roster.runners.values(), self._settings.now
-        # The very objects: none of them is ever changed, only replaced.
-        basis = (settings, *(part for it in runners for part in (it.declaration, it.overrides)))
+        settings = self._settings.now
+        pairs = [(runner.declaration, runner.overrides) for runner in self._roster.runners.values()]
+        # Compared by identity: these objects are never changed, only replaced.
+        basis = (settings, *(part for pair in pairs for part in pair))
         known = self._basis
-        if known is not None and len(known) == len(basis) and all(map(_is_same, known, basis)):
+        if known is not None and len(known) == len(basis) and all(map(operator.is_, known, basis)):
             return
         self._basis = basis
-        environs = {it.declaration.environ_key: it.declaration.environ for it in runners}
-        overrides = [it.overrides.env_vars for it in runners if it.overrides is not None]
-        specs = [it.declaration.spec for it in runners]
+        specs = [declaration.spec for declaration, _ in pairs]
+        environs = {declaration.environ_key: declaration.environ for declaration, _ in pairs}
+        variables = [overrides.env_vars for _, overrides in pairs if overrides is not None]
         specs += [
-            msgspec.structs.replace(it.declaration.spec, argv=it.overrides.args)
-            for it in runners
-            if it.overrides is not None and it.overrides.args
+            msgspec.structs.replace(declaration.spec, argv=overrides.args)
+            for declaration, overrides in pairs
+            if overrides is not None and overrides.args
         ]
-        values = hiding.values_of(specs, [*overrides, *environs.values()], settings)
+        values = values_of(specs, [*variables, *environs.values()], settings)
         if self._number and values == self._values:
             return
-        if len(values) >= hiding.MOST_VALUES > len(self._values):
+        if len(values) >= MOST_VALUES > len(self._values):
             _log.warning(
                 "more than %d values are secrets; the rest is hidden by name and shape only",
-                hiding.MOST_VALUES,
+                MOST_VALUES,
             )
         self._values, self._number = values, time.time_ns()
-        redaction.learn(values)
-
-
-def _is_same(one: object, other: object) -> bool:
-    return one is other
+        redaction.set_values(values)

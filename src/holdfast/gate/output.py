@@ -18,15 +18,19 @@ from holdfast.client.channel import Caller, Channel
 from holdfast.client.connection import Unreachable
 from holdfast.gate import secrets
 from holdfast.logbook import cursors
-from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
-from holdfast.logbook.lookback import BEFORE_BYTES, look_back
 from holdfast.logbook.plain import PlainText, TextDecoder
 from holdfast.logbook.reader import Reader, Walk
-from holdfast.secrets.log_redaction import LineCover
-from holdfast.secrets.redaction import hider
+from holdfast.secrets.log_redaction import (
+    REMEMBERED_BYTES,
+    LineRedactor,
+    Part,
+    StreamMask,
+    state_at,
+)
+from holdfast.secrets.redaction import shorten_masks
 from holdfast.vocabulary.errors import Failed, NotFound, UsageError
 from holdfast.vocabulary.output import LogLine, LogPart
 
@@ -75,13 +79,12 @@ async def follow_lines(
     elif start is None:
         tail = fields.get("tail")
         start = await _in_thread(reader.tail, 100 if tail is None else max(0, tail), stream)
-    follower, cover = LineFollower(reader, start, stream), LineCover(hider())
-    await _in_thread(cover.begin_at, reader, start)
+    follower, line_redactor = LineFollower(reader, start, stream), LineRedactor()
+    await _in_thread(line_redactor.begin_at, reader, start)
     try:
         async for _ in _growth(new_channel, reader.service, caller):
             added: Iterator[Line | Note] = follower.wake()
-            cover.hides = hider()
-            while batch := await _in_thread(_batch, added, cover):
+            while batch := await _in_thread(_batch, added, line_redactor):
                 for entry in batch:
                     place = entry.cursor if isinstance(entry, Line) else follower.cursor
                     if isinstance(entry, Line) or entry.kind != "run":
@@ -90,8 +93,8 @@ async def follow_lines(
         await asyncio.to_thread(follower.close)
 
 
-def _batch(added: Iterator[Line | Note], cover: LineCover) -> list[Line | Note]:
-    return cover.cover(list(islice(added, _BATCH_LINES)))
+def _batch(added: Iterator[Line | Note], line_redactor: LineRedactor) -> list[Line | Note]:
+    return line_redactor.redact(list(islice(added, _BATCH_LINES)))
 
 
 async def _growth(
@@ -146,7 +149,7 @@ class Extract(NamedTuple):
     async def pieces(self, *, is_plain: bool) -> AsyncIterator[bytes]:
         """Yield its bytes in bounded pieces; plain text has no control sequences."""
         # Read a little further, because a secret is only recognised as a whole.
-        last = self.end + BEFORE_BYTES
+        last = self.end + REMEMBERED_BYTES
         walk = self.reader.chunks(self.start, self.stream, last, self.run)
         redacted = _RedactedStreams(self.reader, self.start, self.end, is_plain=is_plain)
         try:
@@ -208,18 +211,18 @@ class _RedactedStreams:
 
     def __init__(self, reader: Reader, start: Cursor, end: int, *, is_plain: bool) -> None:
         self._end = end
-        self._covers = {
-            stream: StreamCover(hider, look_back(reader, place, stream, hider()))
+        self._masks = {
+            stream: StreamMask(state_at(reader, place, stream))
             for stream, place in zip(STREAMS, start, strict=True)
         }
         self._plain = {name: (TextDecoder(), PlainText()) for name in STREAMS if is_plain}
 
     def feed(self, item: Chunk | Note) -> list[bytes]:
         if isinstance(item, Chunk):
-            return self._cut(item.stream, self._covers[item.stream].feed(item))
+            return self._cut(item.stream, self._masks[item.stream].feed(item))
         found = [] if item.kind == "replaced" else self._let_go()
-        for cover in self._covers.values():
-            cover.pass_note(item)
+        for mask in self._masks.values():
+            mask.pass_note(item)
         return found
 
     def rest(self) -> list[bytes]:
@@ -229,15 +232,15 @@ class _RedactedStreams:
         return found
 
     def _let_go(self) -> list[bytes]:
-        """Return what the covers held back."""
+        """Return what the masks held back."""
         return [
-            data for name, cover in self._covers.items() for data in self._cut(name, cover.rest())
+            data for name, mask in self._masks.items() for data in self._cut(name, mask.flush())
         ]
 
     def _cut(self, stream: Stream, parts: list[Part]) -> list[bytes]:
         found = []
         for part in parts:
-            data = hider().shortened(part.data[: max(0, self._end - part.position)])
+            data = shorten_masks(part.data[: max(0, self._end - part.position)])
             if self._plain:
                 decoder, text = self._plain[stream]
                 data = text.feed(decoder.feed(data)).encode()

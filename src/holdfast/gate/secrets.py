@@ -1,7 +1,7 @@
-"""The secret values that the gate must hide, as the supervisor knows them.
+"""The values that the gate must redact: asked of the supervisor, kept in this process's memory.
 
-A grant to read a log carries the number of the current set of values. When the number changes,
-the gate asks for the new values before it shows anything. They stay in this process's memory.
+The supervisor sends a number with every permission to read a log. Another number means other
+values, which are asked for before anything is shown.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from holdfast.secrets import redaction
 from holdfast.vocabulary.errors import UsageError
 
 
-class _Known:
+class _Current:
     number = 0
-    asking: asyncio.Lock | None = None
+    lock: asyncio.Lock | None = None
 
 
 async def refresh(channel: Channel, number: int) -> None:
-    """Make sure that the values of this number are hidden; raises the supervisor's refusal."""
-    if number == _Known.number:
+    """Redact the values with this number from now on; raises what the supervisor refuses."""
+    if number == _Current.number:
         return
-    if _Known.asking is None:
-        _Known.asking = asyncio.Lock()
-    async with _Known.asking:
-        if number == _Known.number:
+    if _Current.lock is None:
+        _Current.lock = asyncio.Lock()
+    async with _Current.lock:
+        if number == _Current.number:
             return
         try:
             hello = await channel.ask("hello", {"secrets": True}, None, is_repeatable=True)
         except UsageError:
-            return  # an older supervisor, which is being replaced, does not know this field
+            return  # an older supervisor, which is being replaced, does not know the question
         hidden = hello.get("hidden") or {}
-        redaction.learn(hidden.get("values") or ())
-        # The values may have changed again; then the next number says so.
-        _Known.number = hidden.get("number") or number
+        redaction.set_values(hidden.get("values") or ())
+        # The values may have changed again; then the next number is another one.
+        _Current.number = hidden.get("number") or number

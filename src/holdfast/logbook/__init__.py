@@ -1,4 +1,4 @@
-"""The log's format and its readers: segments, index, cursors, lines, follow, search.
+"""The log's format and its readers: segments, index, cursors, lines, following.
 
-Standard library only; imports nothing of ours. The only writer is the keeper.
+Standard library only. The only writer is the keeper.
 """

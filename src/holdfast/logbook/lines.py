@@ -119,14 +119,14 @@ class LineAssembler:
 
 
 def torn_bytes(data: bytes) -> int:
-    """How many bytes at the end belong to a UTF-8 character that is not complete."""
+    """Return how many bytes at the end belong to an incomplete UTF-8 character."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte < 0x80:
             return 0
         if byte >= 0xC0:
             need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return back if need > back else 0
+            return back if need > back and byte < 0xF8 else 0
     return 0
 
 

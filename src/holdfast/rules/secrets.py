@@ -1,8 +1,8 @@
-"""Which values of a configuration are secrets that must not be told, wherever they stand. Pure.
+"""Which values of a configuration are secrets, to be redacted wherever they appear. Pure.
 
-A value counts by the name it is given under, or because the configuration names it. What would
-hide half of every log (a path, a short number, a word such as `enabled`) does not count; behind
-a name that tells what it is, it is hidden all the same.
+A value counts because of its name, or because the configuration lists it. A value that would hide
+half of every log (a path, a short number, a word such as `enabled`) does not count. Next to a name
+that reveals it, the finder redacts it all the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from holdfast.secrets.finder import SHORTEST_VALUE
+from holdfast.secrets.redaction import SHORTEST_VALUE
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Door
@@ -31,7 +31,7 @@ _NAME = pattern(
 _ADDRESS = pattern(r"[a-z][a-z0-9+.-]*://(?:([^\s/@]*)@)?[^\s/?#@]*([^\s]*)", re.IGNORECASE)
 _SECRET_ADDRESS = pattern(r"webhook|dsn|secret|token|credential|connection", re.IGNORECASE)
 _FOLDER = "PWD"
-"""Where a shell is: its name looks like a password's, and its path may hold blanks."""
+"""The working directory of a shell. The name looks like a password's; the path may have blanks."""
 _FLAG = pattern(r"[\w.]{1,60}")
 _PATH = pattern(r"(?:/|\./|\.\./|~/)[^\s]*")
 _WORDS = frozenset({
@@ -40,9 +40,10 @@ _WORDS = frozenset({
 })  # fmt: skip
 
 
-def may_learn(actor: Actor) -> bool:
-    """Whether it reads logs from their files and must know what to hide in them: the gate for
-    itself, and the owner, who could read the configuration as well; no caller, of any role."""
+def may_read_values(actor: Actor) -> bool:
+    """Return whether an actor gets the secret values, because it reads logs from their files and
+    must redact them: the gate for itself, and the owner, who could read the configuration as well.
+    Nobody else does, whatever their role."""
     if actor.door is Door.GATE:
         return True
     return actor.door is Door.CLI and actor.role is Role.OWNER
@@ -51,12 +52,12 @@ def may_learn(actor: Actor) -> bool:
 def values_of(
     specs: Iterable[ServiceSpec], environments: Iterable[Mapping[str, str]], settings: Settings
 ) -> list[str]:
-    """Every value to hide, without repetition; at most so many, those of the settings first."""
+    """Return every value to redact once, at most MOST_VALUES, those of the settings first."""
     specs, environments = list(specs), list(environments)
     given = [*environments, *(spec.env for spec in specs)]
     given += [command.env for command in settings.commands.values()]
     found: dict[str, None] = {}
-    for value in dict.fromkeys(_raw(specs, given, settings)):
+    for value in dict.fromkeys(_candidates(specs, given, settings)):
         for form in _forms(value):
             if SHORTEST_VALUE <= len(form) <= LONGEST_VALUE:
                 found.setdefault(form)
@@ -65,7 +66,7 @@ def values_of(
     return list(found)[:MOST_VALUES]
 
 
-def _raw(
+def _candidates(
     specs: Iterable[ServiceSpec], given: Iterable[Mapping[str, str]], settings: Settings
 ) -> Iterator[str]:
     if settings.door is not None and settings.door.token:
@@ -90,7 +91,7 @@ def _raw(
 
 
 def _of_arguments(words: Sequence[str]) -> Iterator[str]:
-    """What stands behind a flag such as `--token`, as a word of its own or with an equals sign."""
+    """Yield the values of flags such as `--token`, as the next word or behind an equals sign."""
     for word, following in zip(words, (*words[1:], "-"), strict=False):
         if not word.startswith("-"):
             continue
@@ -107,12 +108,12 @@ def _of_arguments(words: Sequence[str]) -> Iterator[str]:
 def _of_variable(name: str, value: str) -> Iterator[str]:
     if _ADDRESS.fullmatch(value):
         yield from _of_address(name, value)
-    elif not _is_told_openly(name, value):
+    elif not _is_no_secret(name, value):
         yield value
 
 
 def _of_address(name: str, address: str) -> Iterator[str]:
-    """An address is a secret if it holds one: of its user, or where its name says so."""
+    """Yield an address with a password, or one whose name says that it is a secret."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return
@@ -137,14 +138,14 @@ def _of_headers(headers: Mapping[str, str]) -> Iterator[str]:
                 yield credentials
 
 
-def _is_told_openly(name: str, value: str) -> bool:
+def _is_no_secret(name: str, value: str) -> bool:
     if _PATH.fullmatch(value) or value.lower() in _WORDS or value.lower() in name.lower():
         return True
     return value.isdigit() and len(value) < 10
 
 
 def _forms(value: str) -> Iterator[str]:
-    """As it is written, in JSON, in an address, and each of its longer lines."""
+    """Yield the value as it is, as in JSON, as in an address, and each of its longer lines."""
     from urllib.parse import quote
 
     value = value.strip()

@@ -1,21 +1,21 @@
 """Private keys that take several lines: where one begins, goes on and ends.
 
-A key is hidden by lines, not by its characters: log prefixes, timestamps, colours, indentation
-and lines of other threads may stand between its lines, and its last line may be as short as a
-word. So everything counts as part of a block from its BEGIN line on:
+A key is hidden by whole lines, not by its characters. Log prefixes, timestamps, colours,
+indentation and lines of other threads may be mixed into its lines, and its last line may be as
+short as a word. So everything from its BEGIN line on counts as part of a block:
 
 - A block ends behind its END line. Another BEGIN line inside it needs another END line.
-- A block without an END line ends by itself: with the first line end at which no key material
-  came for `IDLE_BYTES` (`FIRST_BYTES` before the first), and after `LONGEST_BLOCK` in any case.
-  Key material is a run of at least 40 base64 characters with both cases.
+- A block without an END line ends by itself: at the first line end after `IDLE_BYTES` without key
+  material (`FIRST_BYTES` before the first material), and after `LONGEST_BLOCK` in any case.
+  Key material is a sequence of at least 40 base64 characters in both cases.
 - A BEGIN line that goes on as a sentence («expected -----BEGIN PRIVATE KEY----- in x.pem») opens
   no block.
-- Where the beginning of the log is gone, it is a guess: lines that are nothing but base64
-  characters are hidden until the first other line.
+- Where the beginning of the log is gone, a key is guessed: lines of nothing but base64 characters
+  are hidden until the first other line.
 
-What is open at a place depends on the last `LONGEST_BLOCK` bytes before it alone. A reader that
-begins in the middle looks back so far, and hides what a reader from the start hides. Pure.
-Standard library only.
+The block that is open at a place depends only on the last `LONGEST_BLOCK` bytes before it. A reader
+that begins in the middle looks back that far, and hides the same bytes as a reader from the start.
+Pure. Standard library only.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _LONGEST_SENTENCE = 300
 Span = tuple[int, int]
 
 
-class Block(NamedTuple):
-    """A private key whose end has not come."""
+class KeyBlock(NamedTuple):
+    """A private key whose end has not been seen."""
 
     size: int
     """Bytes since its BEGIN line."""
@@ -60,18 +60,18 @@ class Block(NamedTuple):
     is_guess: bool = False
 
 
-GUESS = Block(0, 0, is_guess=True)
-"""At the first byte after a hole: this may be the middle of a key."""
+GUESS = KeyBlock(0, 0, is_guess=True)
+"""The state behind a hole: the next byte may be in the middle of a key."""
 
 
 def may_hold(data: bytes) -> bool:
-    """Whether a block may begin here."""
+    """Return whether a block may begin in these bytes."""
     return b"BEGIN" in data or _PUTTY_BEGIN in data
 
 
-def scan(data: bytes, block: Block | None = None) -> tuple[list[Span], Block | None]:
-    """The spans of these bytes that belong to blocks, and the block that is open at their end.
-    `block` is the one that is open at their beginning."""
+def scan(data: bytes, block: KeyBlock | None = None) -> tuple[list[Span], KeyBlock | None]:
+    """Return the spans of these bytes that belong to blocks, and the block that is open at their
+    end. `block` is the one that is open at their beginning."""
     spans: list[Span] = []
     start = place = 0
     if block is None and not may_hold(data):
@@ -87,7 +87,7 @@ def scan(data: bytes, block: Block | None = None) -> tuple[list[Span], Block | N
                 spans.append((start, line_end))
                 place = line_end
                 continue
-            block = Block(place - start, 0)
+            block = KeyBlock(place - start, 0)
         if block.is_guess:
             start, place, block = _guess(data, place, block)
         else:
@@ -98,8 +98,19 @@ def scan(data: bytes, block: Block | None = None) -> tuple[list[Span], Block | N
     return [span for span in spans if span[0] < span[1]], block
 
 
-def uncut(data: bytes, place: int) -> int:
-    """This place, or where the marker begins that would be cut in two there."""
+def open_at(data: bytes, place: int, block: KeyBlock | None = None) -> tuple[int, KeyBlock | None]:
+    """Return a place of these bytes and the block that is open there. The place is moved back to
+    the beginning of a BEGIN or END marker that it would cut in two."""
+    place = _uncut(data, place)
+    return place, scan(data[:place], block)[1]
+
+
+def behind_hole(block: KeyBlock | None) -> KeyBlock:
+    """Return the block that may be open behind missing bytes."""
+    return GUESS if block is None else block
+
+
+def _uncut(data: bytes, place: int) -> int:
     low = max(0, place - LONGEST_MARKER)
     if b"-" not in data[low:place]:
         return place
@@ -109,8 +120,8 @@ def uncut(data: bytes, place: int) -> int:
     return place
 
 
-def _go_on(data: bytes, place: int, block: Block) -> tuple[int, Block | None]:
-    """Follow an open block from here to its end, or to the end of the bytes."""
+def _go_on(data: bytes, place: int, block: KeyBlock) -> tuple[int, KeyBlock | None]:
+    """Follow an open block from a place to its end, or to the end of the bytes."""
     while place < len(data):
         line_end = _line_end(data, place)
         is_ended = data[line_end : line_end + 1] == b"\n"
@@ -124,7 +135,7 @@ def _go_on(data: bytes, place: int, block: Block) -> tuple[int, Block | None]:
         for run in _MATERIAL.finditer(data, place, stop):
             if _is_mixed(run[0]):
                 idle, has_material = stop - run.end(), True
-        block = Block(block.size + stop - place, idle, depth, has_material)
+        block = KeyBlock(block.size + stop - place, idle, depth, has_material)
         place = stop
         is_idle = idle > (IDLE_BYTES if has_material else FIRST_BYTES)
         if block.size >= LONGEST_BLOCK or (is_ended and is_idle):
@@ -132,10 +143,10 @@ def _go_on(data: bytes, place: int, block: Block) -> tuple[int, Block | None]:
     return place, block
 
 
-def _guess(data: bytes, place: int, block: Block) -> tuple[int, int, Block | None]:
-    """From where to where lines are nothing but base64, and the guess if it goes on. A first line
-    that is too short to tell anything of a key is shown, because it is most often a word; the
-    key's other lines may follow it."""
+def _guess(data: bytes, place: int, block: KeyBlock) -> tuple[int, int, KeyBlock | None]:
+    """Return where lines of nothing but base64 begin and end, and the guess if it goes on. A first
+    line that is too short to reveal a key is shown, because most often it is a word. Other lines
+    of the key may follow it."""
     begin = start = place
     while place < len(data):
         line_end = _line_end(data, place)
@@ -158,7 +169,7 @@ def _is_guessed(run: bytes, *, follows: bool) -> bool:
 
 
 def _is_sentence(data: bytes, place: int, line_end: int) -> bool:
-    """Whether the BEGIN line only speaks of a key."""
+    """Return whether the BEGIN line only mentions a key."""
     rest = data[place : min(line_end, place + _LONGEST_SENTENCE)]
     if _HEADER.match(rest) or _END.search(rest) or any(map(_is_mixed, _MATERIAL.findall(rest))):
         return False
@@ -170,7 +181,7 @@ def _is_mixed(run: bytes) -> bool:
 
 
 def _line_end(data: bytes, place: int) -> int:
-    """Where the line ends, or as far as a block may reach."""
+    """Return the end of the line, or the furthest place that a block may reach."""
     last = min(len(data), place + LONGEST_BLOCK)
     end = data.find(b"\n", place, last)
     return last if end < 0 else end

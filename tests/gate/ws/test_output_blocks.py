@@ -25,9 +25,10 @@ from holdfast.gate.ws.output_blocks import (
 )
 from holdfast.gate.ws.output_feeds import OutputFeeds
 from holdfast.logbook import cursors
-from holdfast.logbook.covering import HELD_BYTES, unfinished
 from holdfast.logbook.cursors import BEGINNING, Cursor
 from holdfast.logbook.entries import STREAMS
+from holdfast.logbook.lines import torn_bytes
+from holdfast.secrets.log_redaction import HELD_BYTES
 from holdfast.vocabulary.errors import Failed
 from tests.logbook.stage import SERVICE, Stage
 
@@ -53,13 +54,13 @@ def told(text: str) -> tuple[int, bytes, Cursor]:
 def test_an_unfinished_character_is_recognised(text: str, cut: int) -> None:
     """Whatever is cut off, the rest is text."""
     part = text.encode("utf-8", "ignore")[:cut]
-    part[: len(part) - unfinished(part)].decode()
+    part[: len(part) - torn_bytes(part)].decode()
 
 
 @given(st.binary(max_size=20))
 def test_what_waits_is_short(data: bytes) -> None:
     """At most the bytes of a character but its last."""
-    assert 0 <= unfinished(data) <= 3
+    assert 0 <= torn_bytes(data) <= 3
 
 
 @given(CHUNKS, st.integers(0, 500), st.integers(0, 500))

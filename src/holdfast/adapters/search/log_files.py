@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from holdfast.logbook import segments
 from holdfast.logbook.entries import STREAMS, Stream
-from holdfast.logbook.offsets import bytes_before
 from holdfast.logbook.reader import Reader
 
 LONGEST_HALF = 64 * 1024
@@ -63,8 +62,8 @@ def parts(
             if not segments.is_file(path):
                 continue
             number = STREAMS.index(name)
-            first = bytes_before(view, number, start) if start > view.base else 0
-            last = bytes_before(view, number, end) if end is not None and end < extent else None
+            first = view.bytes_before(number, start) if start > view.base else 0
+            last = view.bytes_before(number, end) if end is not None and end < extent else None
             if last is None or last > first:
                 found.append(Part(path, view.number, name, first, last))
     return found

@@ -12,7 +12,7 @@ import holdfast
 from holdfast.adapters import keeper_memory
 from holdfast.app.context import Context
 from holdfast.rules.authority.token_limits import is_given as is_given_to
-from holdfast.rules.secrets import may_learn
+from holdfast.rules.secrets import may_read_values
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Done
 from holdfast.vocabulary.errors import Refused
@@ -49,13 +49,13 @@ def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
         doors=context.doors if is_given else {},
         fingerprint=context.gate.door.fingerprint,
         no_assistants=context.gate.shut,
-        hidden=_hidden(context) if command.secrets and may_learn(actor) else msgspec.UNSET,
+        hidden=_hidden(context) if command.secrets and may_read_values(actor) else msgspec.UNSET,
     )
 
 
 def _hidden(context: Context) -> dict[str, Any]:
     """For who reads the files of logs itself, and must not show these."""
-    return {"number": context.hiding.number, "values": context.hiding.values}
+    return {"number": context.secrets.number, "values": context.secrets.values}
 
 
 async def prune(context: Context, command: Prune) -> PruneResult:

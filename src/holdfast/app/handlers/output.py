@@ -156,7 +156,7 @@ async def _grant(context: Context, command: OpenOutput) -> OutputGrant:
         signal=status.signal,
         reason=status.reason,
         seq=seq,
-        hides=context.hiding.number,
+        hides=context.secrets.number,
     )
 
 
@@ -173,7 +173,7 @@ async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, An
             begun = [item["service"] for item in items if item.keys() == {"service"}]
             ends = await context.in_thread(ends_of, context.logs, begun) if begun else {}
             for item in items:
-                item["hides"] = context.hiding.number
+                item["hides"] = context.secrets.number
                 if item.get("service") in ends:
                     item["position"] = ends[item["service"]]
                 yield item

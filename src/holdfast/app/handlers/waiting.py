@@ -13,8 +13,7 @@ from holdfast.engine.output.subscriptions import SILENCE_SECONDS, Subscription
 from holdfast.engine.runner.runner import Runner
 from holdfast.logbook.entries import Line, Note
 from holdfast.rules.health import HEALTHY
-from holdfast.secrets.log_redaction import LineCover
-from holdfast.secrets.redaction import hider
+from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.services import Wait, WaitResult
 from holdfast.vocabulary.states import State
@@ -125,17 +124,18 @@ async def _until_line(context: Context, runner: Runner, expression: str) -> str 
     check_expression(expression)
     number = max(runner.number, 1)
     lines = await context.in_thread(RunLines, context.logs, runner.name, number)
-    subscription, cover = context.subscriptions.subscribe([runner.name]), LineCover(hider())
+    subscription = context.subscriptions.subscribe([runner.name])
+    line_redactor = LineRedactor()
     is_silent = False
     try:
         async with context.searches, Matcher(context.link, expression) as matcher:
             while True:
                 is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
-                # Covered first: nobody finds out a secret by asking what it is like.
+                # Redacted first: nobody can find out a secret by asking what it matches.
                 added: list[Line | Note] = [*await context.in_thread(lines.batch, is_over)]
                 is_all, rest = not added, lines.unfinished()
                 is_silent = is_silent and is_all
-                shown = cover.glimpse(rest) if is_silent else cover.cover(added)
+                shown = line_redactor.preview(rest) if is_silent else line_redactor.redact(added)
                 batch = [line for line in shown if isinstance(line, Line)]
                 if found := await matcher.matches([line.data for line in batch]):
                     return batch[found[0]].text

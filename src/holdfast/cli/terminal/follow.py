@@ -15,7 +15,7 @@ from holdfast.cli.terminal.signals import patience
 from holdfast.client.connection import Connection, ConnectionLost, error_from
 from holdfast.client.discovery import Outlived, SupervisorAway
 from holdfast.client.keeper_connection import KeeperConnection
-from holdfast.secrets.redaction import learn
+from holdfast.secrets.redaction import set_values
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut, UsageError
 
 KEEPER_SECONDS = 2.0
@@ -41,7 +41,7 @@ def _learn(connection: Connection) -> int:
         hidden = connection.ask("hello", secrets=True).get("hidden") or {}
     except UsageError:
         return 0  # an older one does not know the question
-    learn(hidden.get("values") or ())
+    set_values(hidden.get("values") or ())
     return int(hidden.get("number") or 0)
 
 

@@ -17,8 +17,7 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
 from holdfast.logbook.follow import LineFollower
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.log_redaction import LineCover, covered
-from holdfast.secrets.redaction import hider
+from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.printable import printable_colours
 
@@ -150,7 +149,7 @@ class Followed:
         self._printer = printer
         self._stream = stream
         self._followers: dict[str, LineFollower] = {}
-        self._covers: dict[str, LineCover] = {}
+        self._redactors: dict[str, LineRedactor] = {}
         self._starts: dict[str, Cursor] = {}
         """Where each begins, until it is read for the first time."""
 
@@ -161,7 +160,7 @@ class Followed:
     def add(self, service: str, cursor: Cursor = cursors.BEGINNING) -> None:
         reader = Reader(self._directory, service)
         self._followers[service] = LineFollower(reader, cursor, self._stream)
-        self._covers[service] = LineCover(hider())
+        self._redactors[service] = LineRedactor()
         self._starts[service] = cursor
 
     def wake(self, service: str) -> None:
@@ -189,18 +188,17 @@ class Followed:
         self.wake(service)
         if service not in self._followers:
             return
-        for line in covered(self._followers[service].finish(), self._covers[service]):
+        for line in self._redactors[service].redact_all(self._followers[service].finish()):
             self._printer.show(service, line)
         self._printer.end_line(service)
         self._printer.flush()
 
     def _added(self, service: str) -> Iterator[Line | Note]:
-        cover = self._covers[service]
-        cover.hides = hider()
+        line_redactor = self._redactors[service]
         start = self._starts.pop(service, cursors.BEGINNING)
         if start != cursors.BEGINNING:
-            cover.begin_at(Reader(self._directory, service), start)
-        return covered(self._followers[service].wake(), cover)
+            line_redactor.begin_at(Reader(self._directory, service), start)
+        return line_redactor.redact_all(self._followers[service].wake())
 
     def finish_all(self) -> None:
         self.wake_all()

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.engine.tasks import Task, TaskResult, Tasks
-from holdfast.secrets.redaction import hider, redact
+from holdfast.secrets.redaction import redact, shorten_masks
 from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.instances import RollingResult
@@ -27,9 +27,9 @@ from holdfast.vocabulary.services import Outcome, WaitResult
 from holdfast.vocabulary.workflows import StepResult
 
 if TYPE_CHECKING:
-    from holdfast.logbook.covering import Part, StreamCover
     from holdfast.logbook.entries import Stream
     from holdfast.rules.workflows import Prepared
+    from holdfast.secrets.log_redaction import Part, StreamMask
 
 OnOutput = Callable[[str, bytes], None]
 Perform = Callable[[Command], Awaitable[Result]]
@@ -110,7 +110,7 @@ class CommandStep(Step):
             environ=around.environ,
             user=around.user,
             beneath=self._beneath,
-            on_output=(told := CoveredOutput(on_output)).add,
+            on_output=(told := MaskedOutput(on_output)).add,
             run_id=self.run_id,
         )
         try:
@@ -128,23 +128,23 @@ class CommandStep(Step):
         )
 
 
-class CoveredOutput:
-    """What a command prints on its way to who follows, without secrets."""
+class MaskedOutput:
+    """Passes the output of a command to those who follow it, without secrets."""
 
     def __init__(self, on_output: OnOutput) -> None:
-        from holdfast.logbook.covering import StreamCover
         from holdfast.logbook.entries import STREAMS
+        from holdfast.secrets.log_redaction import StreamMask
 
         self._on_output = on_output
-        self._covers: dict[Stream, StreamCover] = {name: StreamCover(hider) for name in STREAMS}
+        self._masks: dict[Stream, StreamMask] = {name: StreamMask() for name in STREAMS}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, stream: str, data: bytes) -> None:
         from holdfast.logbook.entries import Chunk
 
         name: Stream = "out" if stream == "out" else "err"
-        self._tell(name, self._covers[name].feed(Chunk(None, name, data, 0, 0)))
-        if self._timer is None and self._covers[name].held is not None:
+        self._tell(name, self._masks[name].feed(Chunk(None, name, data, 0, 0)))
+        if self._timer is None and self._masks[name].held is not None:
             # The rest of the line may complete a secret; but a line may stay without an end.
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_PATIENCE_SECONDS, self.finish)
@@ -153,13 +153,13 @@ class CoveredOutput:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for name, cover in self._covers.items():
-            self._tell(name, cover.rest())
+        for name, mask in self._masks.items():
+            self._tell(name, mask.flush())
 
     def _tell(self, stream: Stream, parts: list[Part]) -> None:
         if parts:
             data = b"".join([part.data for part in parts])
-            self._on_output(stream, hider().shortened(data))
+            self._on_output(stream, shorten_masks(data))
 
 
 class OwnStep(Step):

@@ -1,4 +1,4 @@
-"""Output on its way to viewers: blocks that end between characters, with secrets covered.
+"""Output on its way to viewers: blocks that end between characters, with secrets masked.
 
 A block is read from the log once. Its frames are written once for all viewers that take it whole.
 Reading waits for the disk, so it happens in threads, one at a time for each reader. Knows nothing
@@ -15,12 +15,11 @@ import msgspec
 
 from holdfast.gate.ws.frames import BINARY, STDERR, STDOUT, STREAM_NAMES, now_ms
 from holdfast.logbook import cursors
-from holdfast.logbook.covering import Part, StreamCover
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import STREAMS, Chunk, Note
-from holdfast.logbook.lookback import look_back
 from holdfast.logbook.reader import Reader
-from holdfast.secrets.redaction import hider
+from holdfast.secrets.log_redaction import Part, StreamMask, state_at
+from holdfast.secrets.redaction import shorten_masks
 
 MOST_FRAMES = 32
 """A block that would need more frames is sent one stream after the other."""
@@ -79,7 +78,7 @@ class Block:
 
 
 class BlockReader:
-    """Reads a log block by block, to its present end and on, with secrets covered."""
+    """Reads a log block by block, to its present end and on, with secrets masked."""
 
     def __init__(
         self, directory: str, service: str, place: Cursor, *, is_terminal: bool = False
@@ -90,7 +89,7 @@ class BlockReader:
         self._reader = Reader(directory, service)
         self._walk = self._reader.chunks(place)
         self._is_terminal = is_terminal
-        self._covers: list[StreamCover] = []
+        self._masks: list[StreamMask] = []
         self._rest: Chunk | None = None
         self.is_at_end = False
         """Whether the last `read` reached the present end."""
@@ -98,13 +97,13 @@ class BlockReader:
     @property
     def holds(self) -> bool:
         """Whether the beginning of a character or of a line waits for the rest of it."""
-        return any(cover.held is not None for cover in self._covers)
+        return any(mask.held is not None for mask in self._masks)
 
     def read(self, limit: int, *, is_last: bool = False) -> Block | None:
         """Return the next block of about `limit` bytes; None at the present end. With `is_last`
         the block includes what waits for more output that did not come."""
-        if not self._covers:
-            self._covers = [self._cover(stream) for stream in range(len(STREAMS))]
+        if not self._masks:
+            self._masks = [self._mask(stream) for stream in range(len(STREAMS))]
         start, items = self.place, list[Item]()
         size = 0
         while size < limit or not items:
@@ -121,8 +120,8 @@ class BlockReader:
                 items += spans
                 continue
             items += self._let_go(item.position)
-            for cover in self._covers:
-                cover.pass_note(item)
+            for mask in self._masks:
+                mask.pass_note(item)
             if item.kind == "anew":
                 start = self._from = cursors.at(item.position)
             before, self.place = self.place, self._at(item.position)
@@ -133,10 +132,10 @@ class BlockReader:
     def close(self) -> None:
         self._walk.close()
 
-    def _cover(self, stream: int) -> StreamCover:
+    def _mask(self, stream: int) -> StreamMask:
         # A reader that begins inside a line or a key must not show the half of it.
-        before = look_back(self._reader, self._from[stream], STREAMS[stream], hider())
-        return StreamCover(hider, before, is_terminal=self._is_terminal)
+        state = state_at(self._reader, self._from[stream], STREAMS[stream])
+        return StreamMask(state, is_terminal=self._is_terminal)
 
     def _shortened(self, chunk: Chunk, most: int) -> Chunk:
         if len(chunk.data) <= most:
@@ -146,16 +145,16 @@ class BlockReader:
 
     def _spans(self, chunk: Chunk) -> list[Span]:
         stream = STREAMS.index(chunk.stream)
-        parts = self._covers[stream].feed(chunk)
+        parts = self._masks[stream].feed(chunk)
         self._walked = chunk.end
         self.place = self._at(chunk.end)
         return self._placed(stream, parts, chunk.end)
 
     def _let_go(self, position: int) -> list[Item]:
-        """Return what the covers held back."""
+        """Return what the masks held back."""
         found: list[Item] = []
-        for stream, cover in enumerate(self._covers):
-            if parts := cover.rest():
+        for stream, mask in enumerate(self._masks):
+            if parts := mask.flush():
                 self.place = self._at(position)
                 found += self._placed(stream, parts, position)
         return found
@@ -183,8 +182,8 @@ class BlockReader:
     def _at(self, position: int) -> Cursor:
         # A reader may come with one stream read further than the other.
         out, err = (
-            max(position, known) if cover.held is None else cover.held
-            for cover, known in zip(self._covers, self._from, strict=True)
+            max(position, known) if mask.held is None else mask.held
+            for mask, known in zip(self._masks, self._from, strict=True)
         )
         return Cursor(out, err)
 
@@ -242,7 +241,7 @@ def _by_stream(items: list[Item], start: Cursor) -> list[list[Span] | PlacedNote
 
 def _output_body(group: list[Span]) -> FrameBody:
     data = b"".join([span.data for span in group]) if len(group) > 1 else group[0].data
-    shown = hider().shortened(data)
+    shown = shorten_masks(data)
     try:
         content, encoding = shown.decode(), "utf8"
     except UnicodeDecodeError:

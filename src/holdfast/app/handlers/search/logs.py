@@ -19,16 +19,16 @@ from holdfast.adapters.search.events import Event, EventReader
 from holdfast.adapters.search.log_files import Part, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.search.files import window_text
-from holdfast.logbook import cursors, offsets
+from holdfast.logbook import cursors
 from holdfast.logbook.entries import STREAMS
-from holdfast.logbook.lookback import look_back_in
 from holdfast.logbook.reader import Reader
-from holdfast.logbook.segment_view import SegmentView
+from holdfast.logbook.segment_view import Origin, SegmentView
 from holdfast.rules import search as rules
 from holdfast.rules.search import LogPlace
 from holdfast.secrets import private_keys
+from holdfast.secrets.log_redaction import StreamState, state_in_segment
 from holdfast.secrets.private_keys import Span
-from holdfast.secrets.redaction import hider, redact
+from holdfast.secrets.redaction import redact, redactor, shorten_masks
 from holdfast.vocabulary.search import LogHit, LogSearchResult, SearchLogs
 
 _MOST_FILES = 200
@@ -263,15 +263,19 @@ def _outside_keys(
 
 
 def _is_within_key(reader: Reader, view: SegmentView, found: _Found) -> bool:
-    event, known = found.event, hider()
+    event = found.event
     data, place = event.data, event.offset
     if not event.is_whole:
         data, place = event.match, place + (event.start or 0)
-    before = look_back_in(reader, view, found.part.stream, place, known)
-    covered = known.mask(before.line + data, block=before.block)[len(before.line) :]
+    state = state_in_segment(reader, view, found.part.stream, place)
     if not event.is_whole:
-        return covered != data
-    return before.block is not None and bool(private_keys.scan(data, before.block)[0])
+        return _mask_behind(state, data) != data
+    return state.block is not None and bool(private_keys.scan(data, state.block)[0])
+
+
+def _mask_behind(state: StreamState, data: bytes) -> bytes:
+    """Mask bytes that follow a place in a stream with this state."""
+    return redactor().mask(state.line + data, block=state.block)[len(state.line) :]
 
 
 def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, list[Span]]:
@@ -291,7 +295,7 @@ def _keys_in(directory: str, service: str, parts: Sequence[Part]) -> dict[str, l
 def _keys_of(reader: Reader, view: SegmentView, part: Part) -> list[Span]:
     spans: list[Span] = []
     stream = STREAMS.index(part.stream)
-    block = look_back_in(reader, view, part.stream, 0, hider()).block
+    block = state_in_segment(reader, view, part.stream, 0).block
     place, rest = 0, b""
     while piece := view.read(stream, place + len(rest), _PIECE_BYTES):
         text = rest + piece
@@ -316,10 +320,10 @@ def _placed(
         try:
             hits = []
             for part, event in found:
-                spot = offsets.spot(view, STREAMS.index(part.stream), event.offset)
-                if spot is not None:  # else it is being written at this moment
+                origin = view.origin(STREAMS.index(part.stream), event.offset)
+                if origin is not None:  # else it is being written at this moment
                     around = _around(reader, view, part, event)
-                    hits.append((spot.position, _hit(service, part, event, spot, around)))
+                    hits.append((origin.position, _hit(service, part, event, origin, around)))
             placed += sorted(hits, key=lambda item: item[0])
         finally:
             view.close()
@@ -330,23 +334,23 @@ def is_about_hidden(event: Event) -> bool:
     """Whether all that matches is hidden, in part or whole: such a line is not told, as if it
     were not there. Else whoever may search could find out a secret piece by piece."""
     if not event.is_whole:
-        return hider().mask(event.match) != event.match
-    covered = hider().mask(event.data)
-    return covered != event.data and all(
-        covered[start:end] != event.data[start:end] for start, end in event.spans
+        return redactor().mask(event.match) != event.match
+    masked = redactor().mask(event.data)
+    return masked != event.data and all(
+        masked[start:end] != event.data[start:end] for start, end in event.spans
     )
 
 
-def _hit(service: str, part: Part, event: Event, spot: offsets.Spot, around: str | None) -> LogHit:
-    shown = rules.shown_line(hider().mask(event.data), event.start or 0)
+def _hit(service: str, part: Part, event: Event, origin: Origin, around: str | None) -> LogHit:
+    shown = rules.shown_line(redactor().mask(event.data), event.start or 0)
     text, is_cut = shown.text, shown.is_cut or not event.is_whole
     return LogHit(
         service=service,
-        time=spot.time,
+        time=origin.time,
         stream=part.stream,
-        run=spot.run,
-        text=redact(hider().shortened((around or text).encode()).decode()),
-        cursor=cursors.encode(cursors.at(spot.position)),
+        run=origin.run,
+        text=redact(shorten_masks((around or text).encode()).decode()),
+        cursor=cursors.encode(cursors.at(origin.position)),
         cut=True if is_cut else msgspec.UNSET,
     )
 
@@ -360,6 +364,5 @@ def _around(reader: Reader, view: SegmentView, part: Part, event: Event) -> str 
     first = max(0, event.start - rules.LONGEST_SHOWN // 3)
     place = event.offset + first
     data = view.read(STREAMS.index(part.stream), place, _WINDOW)
-    before = look_back_in(reader, view, part.stream, place, hider())
-    shown = hider().mask(before.line + data, block=before.block)[len(before.line) :]
+    shown = _mask_behind(state_in_segment(reader, view, part.stream, place), data)
     return window_text(data, event, first, shown)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.rules.secrets import MOST_VALUES, may_learn, values_of
+from holdfast.rules.secrets import MOST_VALUES, may_read_values, values_of
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.command import Door
@@ -131,4 +131,4 @@ def test_there_are_not_endlessly_many() -> None:
 def test_who_is_told(role: Role, door: Door) -> None:
     """The gate for itself and the owner at this machine; no caller, not even an admin."""
     is_told = door is Door.GATE or (door is Door.CLI and role is Role.OWNER)
-    assert may_learn(Actor(role, "x", None, door)) is is_told
+    assert may_read_values(Actor(role, "x", None, door)) is is_told
