@@ -80,9 +80,9 @@ def test_a_package_has_a_level(path: Path) -> None:
 
 def test_a_group_of_modules_has_a_level(path: Path) -> None:
     """`health=trace` means the modules with that word, in whatever package."""
-    importlib.import_module("holdfast.engine.health.run_health")
+    importlib.import_module("holdfast.engine.health.monitor")
     own_log.set_level("health=trace")
-    assert at("engine.health") == own_log.TRACE
+    assert at("engine.health.health") == own_log.TRACE
     assert at("engine.roster") == logging.INFO
 
 

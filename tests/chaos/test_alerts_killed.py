@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from holdfast.rules.alerts import folding as rules
-from holdfast.rules.alerts.changes import Key, applied
+from holdfast.rules.alerts.folding import Key, applied
 from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.events import Event
 from tests.harness import Hold, wait_for

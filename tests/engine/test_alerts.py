@@ -19,7 +19,7 @@ from holdfast.engine.event_bus import EventBus
 from holdfast.engine.runner.environment import Clock
 from holdfast.rules.alerts import delivery as delivery_rules
 from holdfast.rules.alerts import folding as rules
-from holdfast.rules.alerts.changes import applied
+from holdfast.rules.alerts.folding import applied
 from holdfast.rules.alerts.notices import Notice
 from holdfast.vocabulary.alerts import TargetSpec
 from holdfast.vocabulary.events import Event, Kind

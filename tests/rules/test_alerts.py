@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.rules.alerts import folding as rules
-from holdfast.rules.alerts.changes import Key, applied, key_of
+from holdfast.rules.alerts.folding import Key, applied, key_of
 from holdfast.vocabulary.alerts import Alert
 from holdfast.vocabulary.events import Event, Kind
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.authority.programs import permit_run
+from holdfast.rules.authority.commands import permit_run
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.holdfast import Run

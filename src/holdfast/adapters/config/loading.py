@@ -33,7 +33,7 @@ from holdfast.adapters.config.kinds.blocks import Values
 from holdfast.adapters.config.kinds.kind import Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
 from holdfast.adapters.config.sources import content_of, note_source, remedy_for
-from holdfast.rules.authority import token_strength
+from holdfast.rules.authority import tokens
 from holdfast.rules.ports import DEFAULT_RANGE
 from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
@@ -300,8 +300,8 @@ def _choose(
 ) -> None:
     if name == "token":
         chosen[name] = text
-        if weakness := token_strength.why_weak(text):
-            reading.problems.append(_outside(key, weakness, token_strength.HINT, where))
+        if weakness := tokens.why_weak(text):
+            reading.problems.append(_outside(key, weakness, tokens.HINT, where))
         return
     kind = ROOT.keys[name].kind
     assert isinstance(kind, ScalarKind)

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority import file_targets, scoping
-from holdfast.rules.authority import filters, policies, token_limits
+from holdfast.rules.authority import filters, policies, tokens
 from holdfast.rules.authority.path_scopes import PathTarget
 from holdfast.rules.authority.permissions import CALM, Circumstances, Verdict
 from holdfast.system.token_bucket import TokenBucket
@@ -106,7 +106,7 @@ class Scrutiny:
         """What else stands against a request that is allowed so far."""
         if isinstance(command, Approve | Reject):
             return self._may_decide(actor, command, verdict)
-        if isinstance(command, CreateToken) and (wider := token_limits.why_wider(actor, command)):
+        if isinstance(command, CreateToken) and (wider := tokens.why_wider(actor, command)):
             return Verdict(False, wider, "scope", "limit the new one as well")
         advanced = self._context.authority.advanced
         if advanced is None or (actor.door is Door.CLI and actor.role is Role.OWNER):

@@ -11,7 +11,7 @@ import msgspec
 import holdfast
 from holdfast.adapters import keeper_memory
 from holdfast.app.context import Context
-from holdfast.rules.authority.token_limits import is_given as is_given_to
+from holdfast.rules.authority.tokens import is_given as is_given_to
 from holdfast.rules.secrets import may_read_values
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Done

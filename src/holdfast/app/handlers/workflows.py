@@ -18,9 +18,8 @@ from holdfast.app.context import Context
 from holdfast.app.followed import Followed
 from holdfast.app.handlers.chosen import the_service
 from holdfast.engine import caller
-from holdfast.engine.workflows.followers import Follower
 from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep, Step
-from holdfast.engine.workflows.workflows import Activity, Procedure
+from holdfast.engine.workflows.workflows import Activity, Follower, Procedure
 from holdfast.rules import workflows as rules
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Done, Result

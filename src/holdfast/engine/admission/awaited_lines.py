@@ -30,12 +30,12 @@ class AwaitedLines(RunObserver):
         self,
         directory: str,
         matcher: SharedMatcher,
-        watches: OutputSubscriptions,
+        subscriptions: OutputSubscriptions,
         on_found: Callable[[str], None],
     ) -> None:
         self._directory = directory
         self._matcher = matcher
-        self._watches = watches
+        self._subscriptions = subscriptions
         self._on_found = on_found
         self._found: dict[Awaited, str | None] = {}
         self._looking: dict[Awaited, tuple[str | None, asyncio.Task[None]]] = {}
@@ -75,7 +75,7 @@ class AwaitedLines(RunObserver):
         service, pattern = awaited
         search = RunSearch(self._directory, service, number, self._matcher, _in_thread)
         more = asyncio.Event()
-        stop = self._watches.ring(service, more.set)
+        stop = self._subscriptions.call_on_growth(service, more.set)
         try:
             while True:
                 more.clear()

@@ -17,7 +17,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_store import StateStore
 from holdfast.engine.event_bus import EventBus
 from holdfast.rules.alerts import folding as rules
-from holdfast.rules.alerts.changes import Change, Key, applied, key_of
+from holdfast.rules.alerts.folding import Change, Key, applied, key_of
 from holdfast.vocabulary.alerts import SEVERITIES, Alert
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Event, Kind

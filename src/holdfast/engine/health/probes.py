@@ -1,7 +1,7 @@
-"""How probes ask: HTTP, TCP, a command, a line of the log. One question, one task of the loop.
+"""How probes ask: over HTTP, TCP, with a command, or for a line of the log.
 
-Owns what they share: threads that read logs, and how many connections and commands there
-may be at once. Decides nothing about the answers.
+Each question is one task of the loop. Owns what the questions share: the threads that read logs,
+and the limits on connections and commands at once. Decides nothing about the answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +19,6 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.search.matcher import SharedMatcher
-from holdfast.engine.health.probe_watch import Check, Then
 from holdfast.engine.output.subscriptions import OutputSubscriptions
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.tasks import Task, Tasks
@@ -36,23 +35,47 @@ from holdfast.vocabulary.specs.probes import (
 MOST_COMMANDS = 32
 MOST_CONNECTIONS = 128
 LINE_FOUND = "a line matches"
-"""And not which: what a service prints is no part of events."""
+"""The line itself is left out: events hold nothing that a service prints."""
+Then = Callable[[Finding], None]
 _log = logger("probes")
 
 
+class Check(Protocol):
+    """How one probe asks about one run; at most one question at a time."""
+
+    def begin(self) -> None:
+        """Prepare: the probe is asked from now on."""
+
+    def ask(self, then: Then) -> None:
+        """Ask, and call `then` with the answer, now or later."""
+
+    def drop(self) -> None:
+        """Cancel the question under way; `then` is not called."""
+
+    def close(self) -> None:
+        """Release everything: the run is over."""
+
+
+class Prober(Protocol):
+    """Opens checks. Tests answer with their own."""
+
+    def open(self, runner: Runner, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
+        """Return how to ask; it calls `on_answer` when there is an answer before the time."""
+
+
 class ProbeChecks:
-    """Opens inquiries."""
+    """The real prober: opens the check that fits the target of a probe."""
 
     def __init__(
         self,
         tasks: Tasks,
-        watches: OutputSubscriptions,
+        subscriptions: OutputSubscriptions,
         matcher: SharedMatcher,
         loop: asyncio.AbstractEventLoop,
         logs: str,
     ) -> None:
         self.tasks = tasks
-        self.watches = watches
+        self.subscriptions = subscriptions
         self.loop = loop
         self.logs = logs
         self.matcher = matcher
@@ -60,20 +83,20 @@ class ProbeChecks:
         self.connections = asyncio.Semaphore(MOST_CONNECTIONS)
         self._threads = ThreadPoolExecutor(2, "probe")
 
-    def open(self, runner: Runner, probe: ProbeSpec, on_told: Callable[[], None]) -> Check:
+    def open(self, runner: Runner, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
         match probe.target:
             case HttpTarget() as target:
-                return _Http(self, probe, target)
+                return _HttpCheck(self, probe, target)
             case TcpTarget() as target:
-                return _Tcp(self, probe, target)
+                return _TcpCheck(self, probe, target)
             case ExecTarget() as target:
-                return _Exec(self, probe, target, runner)
+                return _ExecCheck(self, probe, target, runner)
             case LogTarget() as target if "liveness" in probe.roles:
-                return _RecentLine(self, probe, target, runner)
+                return _RecentLineCheck(self, probe, target, runner)
             case LogTarget() as target:
-                return _LineOfRun(self, target, runner, on_told)
+                return _LineCheck(self, target, runner, on_answer)
             case NotifyTarget():
-                raise AssertionError("what a service says is not asked for")
+                raise AssertionError("notify is answered by the monitor")
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return await self.loop.run_in_executor(self._threads, call, *arguments)
@@ -82,21 +105,21 @@ class ProbeChecks:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class _Question:
-    """A check that takes its time, with a deadline for the whole of it."""
+class _TaskCheck:
+    """A check that runs as a task, with a deadline for the whole of it."""
 
-    def __init__(self, probing: ProbeChecks, probe: ProbeSpec) -> None:
-        self.probing = probing
+    def __init__(self, checks: ProbeChecks, probe: ProbeSpec) -> None:
+        self.checks = checks
         self.probe = probe
         self.began = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Nothing is needed before the first question."""
+        """Do nothing: the first question needs no preparation."""
 
     def ask(self, then: Then) -> None:
         self.began = time.monotonic()
-        self._task = self.probing.loop.create_task(self._ask(then))
+        self._task = self.checks.loop.create_task(self._ask(then))
 
     def drop(self) -> None:
         if self._task is not None:
@@ -108,7 +131,7 @@ class _Question:
 
     @abstractmethod
     async def answer(self) -> Finding:
-        """What is found; may be cancelled at any time."""
+        """Return the finding; may be cancelled at any time."""
 
     async def _ask(self, then: Then) -> None:
         try:
@@ -122,7 +145,10 @@ class _Question:
         then(replace(finding, seconds=time.monotonic() - self.began))
 
     async def within(self, work: Awaitable[Finding]) -> Finding:
-        """The finding, or that it took too long. A task of its own would double the costs."""
+        """Return the finding, or that it took too long.
+
+        It cancels its own task at the deadline: a second task would double the cost.
+        """
         task, is_late = self._task, False
 
         def end() -> None:
@@ -131,7 +157,7 @@ class _Question:
             if task is not None:
                 task.cancel()
 
-        timer = self.probing.loop.call_later(self.probe.timeout, end)
+        timer = self.checks.loop.call_later(self.probe.timeout, end)
         try:
             return await work
         except asyncio.CancelledError:
@@ -144,43 +170,43 @@ class _Question:
             timer.cancel()
 
 
-class _Http(_Question):
-    def __init__(self, probing: ProbeChecks, probe: ProbeSpec, target: HttpTarget) -> None:
-        super().__init__(probing, probe)
+class _HttpCheck(_TaskCheck):
+    def __init__(self, checks: ProbeChecks, probe: ProbeSpec, target: HttpTarget) -> None:
+        super().__init__(checks, probe)
         self._target = target
 
     async def answer(self) -> Finding:
         from holdfast.adapters.probes import http
 
-        async with self.probing.connections:
+        async with self.checks.connections:
             self.began = time.monotonic()
-            search = self.probing.matcher.is_in
+            search = self.checks.matcher.is_in
             return await self.within(http.check(self._target, self.probe.timeout, search))
 
 
-class _Tcp(_Question):
-    def __init__(self, probing: ProbeChecks, probe: ProbeSpec, target: TcpTarget) -> None:
-        super().__init__(probing, probe)
+class _TcpCheck(_TaskCheck):
+    def __init__(self, checks: ProbeChecks, probe: ProbeSpec, target: TcpTarget) -> None:
+        super().__init__(checks, probe)
         self._target = target
 
     async def answer(self) -> Finding:
         from holdfast.adapters.probes import tcp
 
-        async with self.probing.connections:
+        async with self.checks.connections:
             self.began = time.monotonic()
             return await self.within(tcp.check(self._target))
 
 
-class _Exec(_Question):
+class _ExecCheck(_TaskCheck):
     def __init__(
-        self, probing: ProbeChecks, probe: ProbeSpec, target: ExecTarget, runner: Runner
+        self, checks: ProbeChecks, probe: ProbeSpec, target: ExecTarget, runner: Runner
     ) -> None:
-        super().__init__(probing, probe)
+        super().__init__(checks, probe)
         self._target = target
         self._runner = runner
 
     async def answer(self) -> Finding:
-        """Its own deadline: a command over it is killed with all that it started."""
+        """Run the command; it is killed with all its processes at its deadline."""
         declaration, overrides = self._runner.declaration, self._runner.overrides
         spec = declaration.spec
         inherits = spec.environment == "inherit"
@@ -193,29 +219,29 @@ class _Exec(_Question):
             environ=keeper_memory.environ(declaration.environ_key) if inherits else None,
             user=spec.user,
         )
-        async with self.probing.commands:
+        async with self.checks.commands:
             self.began = time.monotonic()
-            result = await self.probing.tasks.run(task)
+            result = await self.checks.tasks.run(task)
         if result.is_success:
             return Finding(True, "exit code 0")
         return Finding(False, result.reason)
 
 
-class _RecentLine(_Question):
-    """At least one line in each interval."""
+class _RecentLineCheck(_TaskCheck):
+    """Passes while each interval has at least one matching line."""
 
     def __init__(
-        self, probing: ProbeChecks, probe: ProbeSpec, target: LogTarget, runner: Runner
+        self, checks: ProbeChecks, probe: ProbeSpec, target: LogTarget, runner: Runner
     ) -> None:
         from holdfast.adapters.probes.log import RecentSearch
 
-        super().__init__(probing, probe)
+        super().__init__(checks, probe)
         self._target = target
         name = runner.declaration.spec.name
-        self._search = RecentSearch(probing.logs, name, probing.matcher, probing.in_thread)
+        self._search = RecentSearch(checks.logs, name, checks.matcher, checks.in_thread)
 
     def begin(self) -> None:
-        self._task = self.probing.loop.create_task(self._search.begin())
+        self._task = self.checks.loop.create_task(self._search.begin())
 
     def close(self) -> None:
         super().close()
@@ -229,24 +255,24 @@ class _RecentLine(_Question):
         return Finding(False, f'no line matches "{self._target.pattern}" for {interval:g} s')
 
 
-class _LineOfRun:
-    """One line anywhere in the run: looked for whenever the log grew."""
+class _LineCheck:
+    """Passes once a line of the run matches; it searches whenever the log grew."""
 
     def __init__(
         self,
-        probing: ProbeChecks,
+        checks: ProbeChecks,
         target: LogTarget,
         runner: Runner,
-        on_told: Callable[[], None],
+        on_answer: Callable[[], None],
     ) -> None:
         from holdfast.adapters.probes.log import RunSearch
 
-        self._probing = probing
+        self._checks = checks
         self._target = target
-        self._on_told = on_told
+        self._on_answer = on_answer
         self._service = runner.name
         self._search = RunSearch(
-            probing.logs, runner.name, runner.number, probing.matcher, probing.in_thread
+            checks.logs, runner.name, runner.number, checks.matcher, checks.in_thread
         )
         self._stop: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -255,7 +281,7 @@ class _LineOfRun:
         self._trouble = self._slow = ""
 
     def begin(self) -> None:
-        self._stop = self._probing.watches.ring(self._service, self._on_growth)
+        self._stop = self._checks.subscriptions.call_on_growth(self._service, self._on_growth)
 
     def ask(self, then: Then) -> None:
         if self._line is not None:
@@ -267,7 +293,7 @@ class _LineOfRun:
                 self._on_growth()
 
     def drop(self) -> None:
-        """The question is answered at once, so nothing is under way."""
+        """Do nothing: every question is answered at once."""
 
     def close(self) -> None:
         self._is_closed = True
@@ -280,7 +306,7 @@ class _LineOfRun:
     def _on_growth(self) -> None:
         self._has_grown = True
         if self._task is None and not self._is_closed:
-            self._task = self._probing.loop.create_task(self._look())
+            self._task = self._checks.loop.create_task(self._look())
 
     async def _look(self) -> None:
         try:
@@ -299,6 +325,6 @@ class _LineOfRun:
             self._task = None
         if self._line is not None and not self._is_closed:
             self.close()
-            self._on_told()
+            self._on_answer()
         elif self._is_closed:
             self._search.close()

@@ -1,8 +1,9 @@
-"""Who wants to know that a service printed more. Told positions, never bytes.
+"""Tells subscribers that a service printed more: positions, never bytes.
 
-Asks the keeper for notices only while somebody watches. A watcher is told of each service
-once the keeper has confirmed the watch, so who looks at every item misses nothing. What a
-slow watcher did not take yet is merged: one entry a service at most.
+Asks the keeper for notices only while somebody is subscribed. A subscriber gets a first item for
+each service when the keeper has confirmed the request, so a subscriber that reads the log at
+every item misses nothing. Items that a slow subscriber has not taken yet are merged: it has at
+most one entry for each service.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 from holdfast.engine.runner.environment import Keeper, Reply
 
 SILENCE_SECONDS = 0.2
-"""After so long without a byte an unfinished line may be all that comes: a prompt."""
+"""After this time without a byte, an unfinished line may be a prompt."""
 
 
 class Subscription:
-    """One watcher. `services` empty: all of them, also those that come later."""
+    """One subscriber. Without `services` it is told of all, also of those added later."""
 
     def __init__(self, services: frozenset[str], close: Callable[[Subscription], None]) -> None:
         self.services = services
@@ -39,7 +40,7 @@ class Subscription:
         self._bell.set()
 
     async def next(self) -> list[dict[str, Any]]:
-        """What happened since the last call; waits until there is something."""
+        """Wait until something happened since the last call, and return it."""
         await self._bell.wait()
         self._bell.clear()
         items, self._items = self._items, {}
@@ -50,29 +51,31 @@ class Subscription:
 
 
 class OutputSubscriptions:
-    """All watchers, and what the keeper was asked to tell."""
+    """All subscribers, and what the keeper was asked to report."""
 
     def __init__(self, keeper: Keeper, known: Callable[[], Iterable[str]]) -> None:
         self._keeper = keeper
         self._known = known
         self._subscriptions: set[Subscription] = set()
         self._asked: set[str] = set()
-        self._bells: dict[str, list[Callable[[], None]]] = {}
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
 
-    def ring(self, service: str, bell: Callable[[], None]) -> Callable[[], None]:
-        """Call `bell` when the watch is in force and whenever the service printed more, until
-        the answer is called."""
-        self._bells.setdefault(service, []).append(bell)
+    def call_on_growth(self, service: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the keeper has confirmed, and whenever the service printed more.
+
+        Returns a function that ends this.
+        """
+        self._callbacks.setdefault(service, []).append(callback)
         self._asked.add(service)
-        self._watch(service, on=True)
+        self._request(service, on=True)
 
         def stop() -> None:
-            bells = self._bells.get(service, [])
-            if bell in bells:
-                bells.remove(bell)
-                if not bells:
-                    del self._bells[service]
-                    self._leave(service)
+            callbacks = self._callbacks.get(service, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+                if not callbacks:
+                    del self._callbacks[service]
+                    self._end_if_unused(service)
 
         return stop
 
@@ -81,21 +84,21 @@ class OutputSubscriptions:
         self._subscriptions.add(subscription)
         known = [service for service in self._known() if subscription.wants(service)]
         self._asked.update(known)
-        # Also what is watched already: only the answer to this request tells that it is.
+        # Ask for every service, also for those asked for already: the reply is the confirmation.
         for service in known:
-            self._watch(service, on=True)
+            self._request(service, on=True)
         return subscription
 
     def update(self) -> None:
-        """Ask the keeper for what is watched now; called when services come and go."""
-        wanted = set(self._bells)
+        """Ask the keeper for what is wanted now. Called when services are added or removed."""
+        wanted = set(self._callbacks)
         if self._subscriptions:
             known = set(self._known())
             for subscription in self._subscriptions:
                 wanted |= known & subscription.services if subscription.services else known
         before, self._asked = self._asked, wanted
         for service in wanted ^ before:
-            self._watch(service, on=service in wanted)
+            self._request(service, on=service in wanted)
 
     def on_grew(self, service: str, position: int) -> None:
         self._tell(service, position=position)
@@ -103,7 +106,7 @@ class OutputSubscriptions:
     def on_exit(self, service: str) -> None:
         self._tell(service, exited=True)
 
-    def _watch(self, service: str, *, on: bool) -> None:
+    def _request(self, service: str, *, on: bool) -> None:
         def then(reply: Reply) -> None:
             if on:
                 self._tell(service)
@@ -114,14 +117,14 @@ class OutputSubscriptions:
         for subscription in self._subscriptions:
             if subscription.wants(service):
                 subscription.add(service, **facts)
-        for bell in list(self._bells.get(service, ())):
-            bell()
+        for callback in list(self._callbacks.get(service, ())):
+            callback()
 
-    def _leave(self, service: str) -> None:
-        """Nobody rings for it any more."""
+    def _end_if_unused(self, service: str) -> None:
+        """Ask for no more notices if nobody else wants them."""
         if not any(subscription.wants(service) for subscription in self._subscriptions):
             self._asked.discard(service)
-            self._watch(service, on=False)
+            self._request(service, on=False)
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)

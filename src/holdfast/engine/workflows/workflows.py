@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -17,7 +18,6 @@ import msgspec
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Clock, Keeper, Recorder
-from holdfast.engine.workflows.followers import Follower
 from holdfast.engine.workflows.steps import Step, output_item
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import NotFound, Refused
@@ -26,6 +26,7 @@ from holdfast.vocabulary.quantities import format_duration, signal_name
 from holdfast.vocabulary.workflows import StepResult, UnderWay, WorkflowResult
 
 MOST_UNDER_WAY = 64
+MOST_FOLLOWER_BYTES = 8 * 1024 * 1024
 _log = logger("workflows")
 
 
@@ -65,6 +66,40 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     facts: dict[str, Any] = {}
     """More for its events."""
+
+
+class Follower:
+    """The items that one listener has not taken yet, in order and bounded.
+
+    A listener that does not keep up misses output and is told how much. It never misses a step or
+    the result.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[dict[str, Any], int]] = deque()
+        self._bytes = 0
+        self._lost = 0
+        self._bell = asyncio.Event()
+
+    def add(self, item: dict[str, Any]) -> None:
+        size = len(item.get("text") or item.get("data") or "") if item["kind"] == "output" else 0
+        if size and self._bytes + size > MOST_FOLLOWER_BYTES:
+            self._lost += size
+            return
+        if self._lost:
+            self._items.append(({"kind": "lost", "bytes": self._lost}, 0))
+            self._lost = 0
+        self._items.append((item, size))
+        self._bytes += size
+        self._bell.set()
+
+    async def next(self) -> dict[str, Any]:
+        while not self._items:
+            self._bell.clear()
+            await self._bell.wait()
+        item, size = self._items.popleft()
+        self._bytes -= size
+        return item
 
 
 class Activity:

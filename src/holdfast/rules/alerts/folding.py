@@ -7,13 +7,18 @@ supervisor that died between two events goes on as if nothing had happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
-from holdfast.rules.alerts.changes import Change, Open, applied, clear, clear_causes, raise_, word
-from holdfast.vocabulary.alerts import SEVERITIES, AlertCause
+import msgspec
+
+from holdfast.vocabulary.alerts import SEVERITIES, Alert, AlertCause, Severity
 from holdfast.vocabulary.events import Event, Kind
 from holdfast.vocabulary.states import State
 
+Key = tuple[str | None, str, str]
+"""Service, cause and subject: at most one alert of these is open."""
+Open = Mapping[Key, Alert]
 MOST_OPEN = 2000
 """More open alerts than this help nobody: the least severe, then the oldest, go."""
 
@@ -30,6 +35,28 @@ OF_AN_END = frozenset({_C.CRASH, _C.TIMEOUT, _C.OTHER})
 _FAILED = State.FAILED.value
 _UNWELL = ("unhealthy", "failing", "failed")
 _LIMITS = ("memory", "cpu", "processes", "limit", "resources", "resource_exceeded")
+
+
+class Change(NamedTuple):
+    """What an event does to one alert. `told` is raised and over at once."""
+
+    what: Literal["raised", "repeated", "cleared", "told"]
+    alert: Alert
+
+
+def key_of(alert: Alert) -> Key:
+    return (alert.service, alert.cause, alert.subject)
+
+
+def applied(alerts: Open, changes: Iterable[Change]) -> dict[Key, Alert]:
+    """The alerts that are open after these changes."""
+    result = dict(alerts)
+    for what, alert in changes:
+        if what == "cleared":
+            result.pop(key_of(alert), None)
+        elif what != "told":
+            result[key_of(alert)] = alert
+    return result
 
 
 def fold(alerts: Open, event: Event) -> list[Change]:
@@ -341,6 +368,87 @@ def _too_many(alerts: Open, changes: list[Change], event: Event) -> list[Change]
     excess = sorted(after.values(), key=lambda it: (SEVERITIES.index(it.severity), it.since))
     gone = {alert.id for alert in excess[: len(after) - MOST_OPEN]}
     return clear(after, event, "too many alerts are open", lambda it: it.id in gone)
+
+
+# What an event does to alerts
+
+
+def raise_(
+    alerts: Open,
+    event: Event,
+    cause: AlertCause,
+    severity: Severity,
+    message: str,
+    *,
+    subject: str = "",
+    told: bool = False,
+    counts: bool = True,
+    times: int = 1,
+) -> list[Change]:
+    known = alerts.get((event.service, cause.value, subject))
+    if known is None:
+        alert = Alert(
+            id=f"alert-{event.seq}",
+            service=event.service,
+            cause=cause.value,
+            severity=severity,
+            message=message,
+            since=event.time,
+            last_at=event.time,
+            subject=subject,
+            run_id=event.run_id,
+            count=times,
+            cleared_at=event.time if told else None,
+        )
+        return [Change("told" if told else "raised", alert)]
+    again = msgspec.structs.replace(
+        known,
+        message=message,
+        last_at=event.time,
+        count=known.count + times if counts else known.count,
+        run_id=event.run_id or known.run_id,
+    )
+    return [Change("repeated", again)] if again != known else []
+
+
+def clear(
+    alerts: Open,
+    event: Event,
+    because: str,
+    is_meant: Callable[[Alert], bool],
+    *,
+    times: int = 0,
+) -> list[Change]:
+    """End alerts; `times` is how often more they were repeated until now."""
+    return [
+        Change(
+            "cleared",
+            msgspec.structs.replace(
+                alert,
+                count=alert.count + times,
+                cleared_at=event.time,
+                cleared_because=because,
+            ),
+        )
+        for alert in alerts.values()
+        if is_meant(alert)
+    ]
+
+
+def clear_causes(
+    alerts: Open, event: Event, because: str, causes: Iterable[AlertCause]
+) -> list[Change]:
+    if not alerts:
+        return []
+    names = {cause.value for cause in causes}
+    return clear(
+        alerts, event, because, lambda it: it.service == event.service and it.cause in names
+    )
+
+
+def word(value: Any) -> str:
+    """A fact of an event as text; what is missing is empty."""
+    return "" if value is None or isinstance(value, bool) else str(value)
 
 
 _RULES: dict[str, Callable[[Open, Event], list[Change]]] = {

@@ -19,7 +19,7 @@ from holdfast.adapters.config.kinds.scalars import (
 )
 from holdfast.adapters.config.problems import Problem
 from holdfast.adapters.config.sources import resolved
-from holdfast.rules.authority import token_strength
+from holdfast.rules.authority import tokens
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.names import TOOLSETS
 from holdfast.vocabulary.specs.mcp import McpSpec
@@ -75,9 +75,9 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     host = chosen.get("host", "127.0.0.1")
     token = chosen.get("token") or authentication.get("token") or None
     written = authentication.get("token")
-    if written and token == written and (weakness := token_strength.why_weak(written)):
+    if written and token == written and (weakness := tokens.why_weak(written)):
         place, key = authentication.at("token"), authentication.path_of("token")
-        reading.note(place, key, weakness, token_strength.HINT)
+        reading.note(place, key, weakness, tokens.HINT)
     is_local = is_loopback(host)
     is_authenticated = authentication.get("enabled", token is not None)
     is_bound = security.get("bind_to_localhost", is_local)

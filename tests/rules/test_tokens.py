@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rules.authority.token_strength import SHORTEST, why_weak
+from holdfast.rules.authority.tokens import SHORTEST, why_weak
 
 
 @pytest.mark.parametrize(

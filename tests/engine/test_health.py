@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
 from holdfast.engine.health.monitor import HealthMonitor
-from holdfast.engine.health.probe_watch import Then
+from holdfast.engine.health.probes import Then
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.specs.probes import (
@@ -29,13 +29,13 @@ MakeStage = Callable[..., Stage]
 GOOD, BAD = Finding(True, "fine"), Finding(False, "broken")
 
 
-class FakeInquiry:
+class FakeCheck:
     """Answers at once what the test wants, or not at all."""
 
-    def __init__(self, prober: FakeProber, probe: ProbeSpec, on_told: Callable[[], None]) -> None:
+    def __init__(self, prober: FakeProber, probe: ProbeSpec, on_answer: Callable[[], None]) -> None:
         self.prober = prober
         self.probe = probe
-        self.on_told = on_told
+        self.on_answer = on_answer
         self.then: Then | None = None
         self.is_begun = self.is_closed = False
 
@@ -62,11 +62,11 @@ class FakeProber:
     def __init__(self) -> None:
         self.answers: dict[str, Finding | None] = {}
         self.asked: list[str] = []
-        self.inquiries: list[FakeInquiry] = []
+        self.checks: list[FakeCheck] = []
 
-    def open(self, runner: object, probe: ProbeSpec, on_told: Callable[[], None]) -> FakeInquiry:
-        self.inquiries.append(FakeInquiry(self, probe, on_told))
-        return self.inquiries[-1]
+    def open(self, runner: object, probe: ProbeSpec, on_answer: Callable[[], None]) -> FakeCheck:
+        self.checks.append(FakeCheck(self, probe, on_answer))
+        return self.checks[-1]
 
 
 class Scene:
@@ -308,9 +308,9 @@ def test_a_slow_check_is_not_doubled(scene: Callable[..., Scene]) -> None:
     one.start()
     one.pass_time(100.0)
     assert one.prober.asked == ["liveness"]
-    then = one.prober.inquiries[0].then
+    then = one.prober.checks[0].then
     assert then is not None
-    one.prober.inquiries[0].then = None
+    one.prober.checks[0].then = None
     then(GOOD)
     one.pass_time(10.0)
     assert one.prober.asked == ["liveness"] * 2
@@ -348,7 +348,7 @@ def test_probes_end_with_the_run(scene: Callable[..., Scene]) -> None:
     one.prober.asked.clear()
     one.pass_time(100.0)
     assert one.prober.asked == []
-    assert one.prober.inquiries[0].is_closed
+    assert one.prober.checks[0].is_closed
 
 
 def test_other_probes_apply_to_the_live_run(scene: Callable[..., Scene]) -> None:
@@ -540,7 +540,7 @@ def test_a_line_of_the_run_is_told(scene: Callable[..., Scene]) -> None:
     one.pass_time(5.0)
     assert one.prober.asked == []
     one.prober.answers["readiness"] = GOOD
-    one.prober.inquiries[0].on_told()
+    one.prober.checks[0].on_answer()
     assert future.result().outcome == "started"
     one.prober.asked.clear()
     one.pass_time(1000.0)
