@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.cli.parser.help import EXIT_CODES
-from holdfast.cli.parser.help import reference as command_line
+from holdfast.cli.reference import EXIT_CODES
+from holdfast.cli.reference import reference as command_line
 from holdfast.gate.errors import STATUS, TITLES
 from holdfast.gate.rest.openapi import describe
 from holdfast.rules.lifecycle.table import TABLE

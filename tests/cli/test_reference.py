@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.cli.parser.help import reference
+from holdfast.cli.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.client.discovery import reach
+from holdfast.client.discovery import connect
 from holdfast.client.launch import ensure_running
 from holdfast.system.places import find_places, lock_is_held
 from holdfast.vocabulary.errors import NoDaemon
@@ -191,7 +191,7 @@ def test_a_supervisor_on_its_way_is_waited_for(project: Path) -> None:
     timer = threading.Timer(0.3, lambda: daemons.append(FakeDaemon(str(project))))
     timer.start()
     try:
-        reach(places).close()
+        connect(places).close()
     finally:
         timer.join()
         for daemon in daemons:
@@ -204,7 +204,7 @@ def test_a_stale_socket_is_nobody(project: Path) -> None:
     places = find_places(str(project), os.environ)
     leave_sockets(places.line_socket, places.keeper_socket)
     with pytest.raises(NoDaemon, match="nothing runs here"):
-        reach(places)
+        connect(places)
 
 
 def leave_sockets(*paths: str) -> None:

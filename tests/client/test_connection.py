@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.connection import Connection, ConnectionLost, error_from
+from holdfast.client.discovery import check_versions
 from holdfast.client.launch import start_keeper
-from holdfast.client.versions import check_versions
 from holdfast.system.places import Places
 from holdfast.system.private_files import make_folder
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UnknownService

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.parser import help as pages_of_verbs
+from holdfast.cli import reference as cli_reference
 from holdfast.cli.parser.verbs import NAMES
 from holdfast.gate.rest.routes import ways
 from holdfast.vocabulary.alerts import AlertCause
@@ -86,7 +86,7 @@ def test_every_command_is_explained() -> None:
 
 def test_exit_codes_are_those_of_the_errors() -> None:
     """The pages list exactly those that errors carry, success, and three ends without an error."""
-    listed = [code for code, _, _ in pages_of_verbs.EXIT_CODES]
+    listed = [code for code, _, _ in cli_reference.EXIT_CODES]
     assert set(listed) - {8, 130, 141} == {0, *EXIT_CODES.values()}
     assert len(set(listed)) == len(listed)
 

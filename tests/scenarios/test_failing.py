@@ -97,7 +97,7 @@ def wait(call, result):
     while lock_is_held(call.places.state):
         time.sleep(0.01)
 
-up._tell_changes = wait
+up._note_changes = wait
 sys.exit(main())
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.first_process import reap_others
+from holdfast.cli.terminal.signals import reap_orphans
 from holdfast.system.places import lock_is_held
 from tests.harness import Hold, quick, read_until, started, wait_for
 
@@ -84,10 +84,10 @@ def test_who_was_seen_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -
     """Another end interrupts who takes note of one, and takes note of both."""
     ends = iter([os.getppid(), None])  # no child of ours, any more
     monkeypatch.setattr("os.getpid", lambda: 1)
-    monkeypatch.setattr("holdfast.cli.first_process._ended", lambda: next(ends))
+    monkeypatch.setattr("holdfast.cli.terminal.signals._ended_child", lambda: next(ends))
     before = signal.getsignal(signal.SIGCHLD)
     try:
-        reap_others(None)
+        reap_orphans(None)
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert next(ends, "all were asked for") == "all were asked for"

@@ -1,7 +1,7 @@
-"""`holdfast attach`: this terminal becomes the service's, until ctrl-p ctrl-q.
+"""`holdfast attach`: connects this terminal with the service's, until ctrl-p ctrl-q.
 
-Output is read from the log as bytes; input and window size go over the line. Whatever
-happens, the terminal is given back as it was.
+Output is read from the log as bytes; input and window size go to the supervisor. Whatever
+happens, the terminal gets its settings back.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import re
 import select
 import signal
 import sys
-import termios
-import tty
 from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how
+from holdfast.cli.parser.verbs import Verb
 from holdfast.cli.terminal import screen
 from holdfast.cli.terminal.follow import connect_again
 from holdfast.client.connection import Connection, ConnectionLost
@@ -27,15 +26,25 @@ from holdfast.logbook.reader import Reader, Walk
 from holdfast.vocabulary.errors import Failed, UsageError
 
 DETACH = b"\x10\x11"
-SCREEN = re.compile(rb"(\x1b\[\?(?:1049|1047|47))([hl])")
-"""Programs that fill the screen have one of their own."""
-CALM = (
+ALTERNATE_SCREEN = re.compile(rb"(\x1b\[\?(?:1049|1047|47))([hl])")
+"""Switches to the screen of a program that fills it (h), and back (l)."""
+RESET = (
     b"\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1l\x1b>"  # colours, cursor, wrapping, plain keys
     b"\x1b7\x1b[r\x1b8"  # the whole screen scrolls; the cursor stays where it is
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l"  # mouse, focus, pasting
 )
 
 
+@Verb(
+    "attach",
+    "Use a service's terminal",
+    operands="SERVICE",
+    least=1,
+    most=1,
+    commands=("status", "send_input", "resize", "watch"),
+    about="Detach with ctrl-p ctrl-q; the service goes on.",
+    examples=(("holdfast attach shell", "type into it, see what it prints"),),
+)
 def attach(call: Call) -> int:
     service = call.operands[0]
     now = call.ask("status", services=[service])["services"][service]
@@ -64,18 +73,18 @@ def check_attachable(service: str, now: dict[str, Any]) -> None:
             f"holdfast logs -f {service}",
         )
     if now.get("pid") is None:
-        is_now = screen.being(now["status"])
+        is_now = screen.state_phrase(now["status"])
         raise Failed(f"{service} does not run; it is {is_now}", f"holdfast start {service}")
 
 
 class DetachKeys:
-    """Finds ctrl-p ctrl-q in what is typed; holds back a ctrl-p until the next key."""
+    """Finds ctrl-p ctrl-q in the input; holds a ctrl-p back until the next key."""
 
     def __init__(self) -> None:
         self._is_held = False
 
     def feed(self, data: bytes) -> tuple[bytes, bool]:
-        """What to send on, and whether to detach."""
+        """Returns what to send to the service, and whether to detach."""
         if self._is_held:
             data = DETACH[:1] + data
         self._is_held = False
@@ -89,7 +98,7 @@ class DetachKeys:
 
 
 class Attachment:
-    """The time between attach and detach."""
+    """One attached terminal."""
 
     def __init__(self, call: Call, service: str) -> None:
         self._call = call
@@ -100,7 +109,10 @@ class Attachment:
         self._walk = self._start()
 
     def stay(self) -> str:
-        """detached or ended."""
+        """Connect the terminals; returns «detached» or «ended»."""
+        import termios
+        import tty
+
         stdin = sys.stdin.fileno()
         saved = termios.tcgetattr(stdin)
         wake, wake_end = os.pipe()
@@ -113,14 +125,14 @@ class Attachment:
             signal.SIGHUP: signal.signal(signal.SIGHUP, _leave),
         }
         try:
-            # What was typed ahead is the service's too, so nothing is flushed away.
+            # TCSADRAIN keeps what was typed before; it is for the service, too.
             tty.setraw(stdin, termios.TCSADRAIN)
-            told = f"attached to {self._service}; detach with ctrl-p ctrl-q"
-            self._write(self._call.paint(told, "dim").encode() + b"\r\n")
+            text = f"attached to {self._service}; detach with ctrl-p ctrl-q"
+            self._write(self._call.paint(text, "dim").encode() + b"\r\n")
             return self._loop(stdin, wake)
         finally:
             termios.tcsetattr(stdin, termios.TCSADRAIN, saved)
-            self._write(CALM + self._leave_screen)
+            self._write(RESET + self._leave_screen)
             for number, handler in before.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(before_wake)
@@ -166,7 +178,7 @@ class Attachment:
         return None
 
     def _start(self) -> Walk:
-        """The last screenful of the current run, then all that comes."""
+        """Begin with the last screenful of the current run."""
         reader = Reader(self._call.places.logs, self._service)
         start = reader.tail(terminal_size()[1], "out")
         if (span := reader.run(-1)) is not None:
@@ -176,8 +188,8 @@ class Attachment:
     def _show(self) -> None:
         for item in self._walk:
             if isinstance(item, Chunk):
-                for screen, way in SCREEN.findall(item.data):
-                    self._leave_screen = screen + b"l" if way == b"h" else b""
+                for screen, switch in ALTERNATE_SCREEN.findall(item.data):
+                    self._leave_screen = screen + b"l" if switch == b"h" else b""
                 self._write(item.data)
 
     def _write(self, data: bytes) -> None:
@@ -189,7 +201,7 @@ class Attachment:
 
 
 def terminal_size() -> tuple[int, int]:
-    """Columns and rows; a terminal that does not know its size has the usual one."""
+    """Columns and rows; 80 × 24 if the terminal does not know its size."""
     size = os.get_terminal_size(sys.stdout.fileno())
     return size.columns or 80, size.lines or 24
 

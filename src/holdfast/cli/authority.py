@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal import durations, screen
+from holdfast.cli.parser.verbs import Option, Verb
+from holdfast.cli.terminal import durations
 from holdfast.client.connection import ConnectionLost
-from holdfast.client.discovery import SupervisorAway, reach
+from holdfast.client.discovery import SupervisorAway, connect
 from holdfast.vocabulary.errors import NoDaemon, TimedOut, UsageError
 
 SWITCH_SECONDS = 30.0
@@ -17,6 +18,22 @@ LOCKDOWN_FILE = "lockdown.json"
 HEADS = ("ID", "WHO", "COMMAND", "BECAUSE", "LEFT")
 
 
+@Verb(
+    "mode",
+    "Tell the runtime mode, or change it",
+    operands="[proxy|advanced]",
+    most=1,
+    commands=("get_mode", "set_mode"),
+    about=(
+        "Mode advanced adds policies and approvals, request filtering, emergency lockdown and\n"
+        "security metrics. The supervisor is replaced by one of that mode; no service is\n"
+        "touched. It holds until `down`; runtime_mode: in the configuration makes it lasting."
+    ),
+    examples=(
+        ("holdfast mode", "which one it is, and what it has loaded"),
+        ("holdfast mode advanced", "switch"),
+    ),
+)
 def mode(call: Call) -> int:
     if not call.operands:
         return _tell_mode(call, call.ask("get_mode"))
@@ -36,7 +53,7 @@ def _await_mode(call: Call, wanted: str) -> dict[str, Any]:
     deadline = time.monotonic() + SWITCH_SECONDS
     while time.monotonic() < deadline:
         try:
-            call.use(reach(call.places))
+            call.use(connect(call.places))
             found = call.connect().ask("get_mode")
             if found["runtime_mode"] == wanted:
                 return found
@@ -60,6 +77,17 @@ def _tell_mode(call: Call, found: dict[str, Any]) -> int:
     return 0
 
 
+@Verb(
+    "lockdown",
+    "Refuse every change from every door, until unlock",
+    options=(Option("--reason", "why, for everybody who is refused", "TEXT"),),
+    commands=("lockdown",),
+    about=(
+        "Admins may still stop things. Sessions of assistants end, workflows and what waits\n"
+        "for approval are cancelled. What runs goes on. Survives every restart."
+    ),
+    examples=(('holdfast lockdown --reason "a token leaked"', "stop everybody else"),),
+)
 def lockdown(call: Call) -> int:
     reason = call.options.get("reason")
     if not reason:
@@ -67,6 +95,13 @@ def lockdown(call: Call) -> int:
     return _tell_lockdown(call, call.ask("lockdown", reason=reason))
 
 
+@Verb(
+    "unlock",
+    "End a lockdown",
+    commands=("unlock",),
+    about="Works also when nothing runs here any more.",
+    examples=(("holdfast unlock", "let changes pass again"),),
+)
 def unlock(call: Call) -> int:
     try:
         answer = call.ask("unlock")
@@ -81,7 +116,7 @@ def unlock(call: Call) -> int:
 
 def _unlock_alone(call: Call) -> dict[str, Any]:
     """Nothing runs: a Holdfast is started for this, and ended again."""
-    from holdfast.cli.down import Ends, shut_down
+    from holdfast.cli.down import ShutdownReport, shut_down
     from holdfast.client.launch import ensure_running
 
     launched = ensure_running(call.places, call.environ)
@@ -90,7 +125,7 @@ def _unlock_alone(call: Call) -> dict[str, Any]:
         return call.ask("unlock")
     finally:
         if launched.keeper is not None:
-            shut_down(call, Ends(), keep_running=False, now=False)
+            shut_down(call, ShutdownReport(), keep_running=False, now=False)
 
 
 def _tell_lockdown(call: Call, answer: dict[str, Any]) -> int:
@@ -103,6 +138,12 @@ def _tell_lockdown(call: Call, answer: dict[str, Any]) -> int:
     return 0
 
 
+@Verb(
+    "approvals",
+    "List what waits for somebody's approval",
+    commands=("approvals",),
+    examples=(("holdfast approvals", "who asks for what, and how long it waits"),),
+)
 def approvals(call: Call) -> int:
     found = call.ask("approvals")
     if call.is_json:
@@ -122,14 +163,34 @@ def approvals(call: Call) -> int:
         )
         for one in found["waiting"]
     ]
-    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width())))
+    call.say_table(HEADS, rows)
     return 0
 
 
+@Verb(
+    "approve",
+    "Let a command be done that waits for approval",
+    operands="ID",
+    least=1,
+    most=1,
+    options=(Option("--reason", "for the record", "TEXT"),),
+    commands=("approve",),
+    examples=(("holdfast approve approval-1f2e3d4c", "yes"),),
+)
 def approve(call: Call) -> int:
     return _decide(call, "approve")
 
 
+@Verb(
+    "reject",
+    "Refuse a command that waits for approval",
+    operands="ID",
+    least=1,
+    most=1,
+    options=(Option("--reason", "for who asked, and for the record", "TEXT"),),
+    commands=("reject",),
+    examples=(('holdfast reject approval-1f2e3d4c --reason "not today"', "no"),),
+)
 def reject(call: Call) -> int:
     return _decide(call, "reject")
 

@@ -1,6 +1,6 @@
 """One use of the command line: its options, its project, its connection, its output.
 
-Every verb's function gets one. Connects only when asked to, and starts nothing.
+Every verb's function gets one. It connects only when asked to, and starts nothing.
 """
 
 from __future__ import annotations
@@ -8,40 +8,47 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli.terminal.screen import Paint, paint_for
+from holdfast.cli.terminal.screen import Paint, paint_for, table, width
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.discovery import HUNG_SECONDS, reach
+from holdfast.client.discovery import HUNG_SECONDS, connect
 from holdfast.system.places import Places, find_places
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.printable import json_text, printable_colours, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from holdfast.cli.parser.arguments import Arguments
 
-SHOWN_SECONDS = 1.0
-"""How often somebody who waits is shown what for."""
-SAFE_TO_REPEAT = frozenset(
+PROGRESS_SECONDS = 1.0
+"""How often the progress of a long request is shown."""
+READS = frozenset(
     {
+        *("hello", "status", "ps", "wait", "watch", "runs", "events", "plan", "health_check"),
+        *("alerts", "explain", "metrics", "ports", "list_sessions", "workflows"),
         *("read_file", "list_files", "file_changes", "search", "search_logs", "checkpoints"),
         *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
-        *("status", "up", "start", "stop", "pause", "resume", "ps", "wait", "runs", "events"),
-        *("prune", "plan", "reload", "alerts", "explain", "metrics", "workflows", "scale"),
-        *("get_mode", "approvals", "unlock"),
+        *("get_mode", "approvals", "list_tokens", "audit"),
     }
 )
+"""Commands that only read: after a lost connection they are asked again as they are."""
+WITH_KEY = frozenset(
+    {
+        *("up", "start", "stop", "pause", "resume", "scale", "reload", "prune"),
+        *("close_session", "write_file", "unlock"),
+    }
+)
+"""Changes that are asked again under the same key, by which the supervisor recognises them.
 
-
-WITH_KEY = frozenset({"up", "start", "stop", "pause", "resume", "scale", "unlock"})
-"""Of these, those that would undo what somebody asked for since if they were done twice: they
-carry a key, by which the supervisor knows them again."""
+Both sets repeat what the commands say of themselves (`effect`, `repeatable`), because the command
+line may not import the vocabulary's commands. A test compares them.
+"""
 
 
 def folder_of(given: str) -> str:
-    """The folder to work in, for what `-C` says of it."""
+    """The folder to work in: what `-C` gives, seen from the current folder."""
     if os.path.isabs(given):
         return given
     try:
@@ -63,8 +70,8 @@ class Call:
         self.folder = folder_of(self.options.get("C") or "")
         self._places: Places | None = None
         self._connection: Connection | None = None
-        self.meanwhile: Callable[[Connection], object] | None = None
-        """Called again and again while an answer is awaited."""
+        self.on_progress: Callable[[Connection], object] | None = None
+        """Called every PROGRESS_SECONDS while an answer is awaited."""
         self.paint: Paint = paint_for(
             self.options.get("color", "auto"), environ, is_terminal=sys.stdout.isatty()
         )
@@ -83,14 +90,14 @@ class Call:
         return self._places
 
     def connect(self) -> Connection:
-        """The one connection of this call, made when first needed."""
+        """The one connection of this call, made when it is first needed."""
         if self._connection is None:
-            self.use(reach(self.places))
+            self.use(connect(self.places))
             assert self._connection is not None
         return self._connection
 
     def use(self, connection: Connection | None) -> None:
-        """Speak over this connection from now on."""
+        """Use this connection from now on; None closes the last one."""
         self.close()
         self._connection = connection
         if connection is not None:
@@ -102,14 +109,15 @@ class Call:
             self._connection = None
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
-        """Ask; once more if the supervisor was replaced meanwhile and asking twice is safe."""
+        """Ask a command. If the supervisor is replaced meanwhile and a second request is safe, ask
+        once more."""
         if command in WITH_KEY:
             fields.setdefault("key", os.urandom(12).hex())
         try:
             return self._ask(command, fields)
         except ConnectionLost:
             self.close()
-            if command not in SAFE_TO_REPEAT:
+            if command not in READS and command not in WITH_KEY:
                 raise
         return self._ask(command, fields)
 
@@ -118,43 +126,69 @@ class Call:
         request = connection.send(command, **fields)
         while True:
             try:
-                return connection.answer(request, SHOWN_SECONDS if self.meanwhile else HUNG_SECONDS)
+                return connection.answer(
+                    request, PROGRESS_SECONDS if self.on_progress else HUNG_SECONDS
+                )
             except TimeoutError:
-                if self.meanwhile:
-                    self.meanwhile(connection)
+                if self.on_progress:
+                    self.on_progress(connection)
                 else:
-                    self.see_if_alive()
+                    self.check_supervisor()
 
-    def see_if_alive(self) -> None:
-        """Whether the supervisor is only busy; SupervisorHung when it answers nobody."""
-        reach(self.places, any_version=True).close()
+    def check_supervisor(self) -> None:
+        """Raise SupervisorHung if the supervisor answers nobody; return if it is only busy."""
+        connect(self.places, any_version=True).close()
 
     def _on_notice(self, notice: dict[str, Any]) -> None:
-        """It waits for somebody's approval."""
+        """The request waits for an approval."""
         self.note(str(notice.get("message") or notice))
 
+    def path(self, typed: str) -> str:
+        """A path as the supervisor needs it, which does not work in this folder."""
+        import re
+
+        if not re.match(r"[a-z0-9][a-z0-9._-]*:", typed):
+            typed = os.path.normpath(os.path.join(os.path.realpath(self.folder), typed))
+        try:
+            typed.encode()
+        except UnicodeEncodeError:
+            from urllib.parse import quote_from_bytes
+
+            return "uri:" + quote_from_bytes(os.fsencode(typed), safe="/:")
+        return typed
+
     def say(self, text: str = "") -> None:
+        """Write a line of the result."""
         sys.stdout.write(printable_colours(text) + "\n")
 
+    def say_table(
+        self,
+        heads: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        state_column: int | None = None,
+    ) -> None:
+        """Write a table as wide as the terminal."""
+        self.say("\n".join(table(heads, rows, self.paint, width(), state_column)))
+
     def write(self, text: str) -> None:
-        """The text of a file as it is; on a terminal, without what would control that."""
+        """Write the text of a file as it is; on a terminal without control characters."""
         sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)
 
     def note(self, text: str) -> None:
-        """Something beside the result, for people."""
+        """Write a remark for people to standard error, beside the result."""
         sys.stdout.flush()
         sys.stderr.write(f"holdfast: {printable_colours(text)}\n")
         sys.stderr.flush()
 
     def emit(self, value: Any) -> None:
-        """One JSON object: on one line, or laid out for a terminal."""
+        """Write one JSON object, on one line or laid out for a terminal."""
         import json
 
         indent = 2 if sys.stdout.isatty() else None
         sys.stdout.write(json_text(json.dumps(value, indent=indent, ensure_ascii=False)) + "\n")
 
     def emit_line(self, value: Any) -> None:
-        """One JSON object of a stream."""
+        """Write one JSON object of a stream."""
         import json
 
         sys.stdout.write(json_text(json.dumps(value, ensure_ascii=False)) + "\n")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from holdfast.cli import systemd
 from holdfast.cli.call import Call
+from holdfast.cli.parser.verbs import Verb
 from holdfast.cli.terminal import durations, screen
 from holdfast.client.discovery import keeper_facts
 
@@ -34,6 +35,11 @@ class Check(NamedTuple):
     fix: str = ""
 
 
+@Verb(
+    "doctor",
+    "Check what this host allows, and how to get more",
+    examples=(("holdfast doctor", "each check: ok, or what is missing and the fix"),),
+)
 def doctor(call: Call) -> int:
     checks = list(all_checks(call))
     is_bad = any(check.level == "fail" for check in checks)
@@ -336,7 +342,7 @@ def check_unclaimed(facts: dict[str, Any] | None) -> Iterator[Check]:
         yield Check(
             "processes",
             "warn",
-            f"belongs to no service: {screen.processes(unclaimed)}",
+            f"belongs to no service: {screen.process_list(unclaimed)}",
             "end it yourself (kill), or with everything else: holdfast down",
         )
 

@@ -8,14 +8,53 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.given_paths import given
-from holdfast.cli.terminal import durations, screen
+from holdfast.cli.parser.verbs import Option, Verb
+from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
 LARGEST_INPUT = 8 * 1024 * 1024
 CHUNK = 1024 * 1024
 
 
+@Verb(
+    "files",
+    "Read, list, change and undo files below the configured roots",
+    operands="read|ls|write|edit|patch|undo|changes [PATH]",
+    least=1,
+    most=2,
+    options=(
+        Option("--offset", "read: the first line, from 1", "LINE", "number"),
+        Option("--limit", "read: so many lines; ls, changes: so many at most", "N", "number"),
+        Option("-n --tail", "read: only the last lines", "N", "number"),
+        Option("--depth", "ls: so many folders deep", "N", "number"),
+        Option("--hidden", "ls: names that begin with a dot, too"),
+        Option("--ignored", "ls: what .gitignore and .ignore name, too"),
+        Option("--old", "edit: the piece to be replaced", "TEXT"),
+        Option("--new", "edit: what replaces it", "TEXT"),
+        Option("-a --all", "edit: everywhere, not only where it is the only one"),
+        Option("--etag", "write, edit: only if the file is still the one with this", "ETAG"),
+        Option("--force", "write: whatever is there; undo: also if it was changed since"),
+        Option("--root", "patch: its paths are below this root, not the first", "NAME"),
+        Option("--dry-run", "only show what would be done"),
+    ),
+    commands=(
+        *("read_file", "list_files", "write_file", "edit_file"),
+        *("apply_patch", "undo_files", "file_changes"),
+    ),
+    about=(
+        "A path is relative to this folder, or ROOT:PATH. `write` takes the content from\n"
+        "standard input, `patch` a unified diff. `undo` takes back the newest change, or that\n"
+        "of a PATH, or a change by its id. Which folders are offered, and whether they may be\n"
+        "changed, is said under `files:` in the configuration."
+    ),
+    examples=(
+        ("holdfast files read src/app.py --offset 40 --limit 20", "twenty lines"),
+        ("holdfast files ls --depth 2", "two folders deep, without what is ignored"),
+        ("holdfast files edit app.py --old 'port = 1' --new 'port = 2'", "one place"),
+        ("git diff | holdfast files patch", "all of its files, or none"),
+        ("holdfast files undo", "take the newest change back"),
+    ),
+)
 def files(call: Call) -> int:
     what, path = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
     known: dict[str, Callable[[Call, str | None], int]] = {
@@ -31,7 +70,7 @@ def files(call: Call) -> int:
 
 
 def _read(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {"path": given(call, path or ""), "max_bytes": CHUNK}
+    fields: dict[str, Any] = {"path": call.path(path or ""), "max_bytes": CHUNK}
     for name in ("offset", "limit", "tail"):
         if name in call.options:
             fields[name] = call.options[name]
@@ -53,7 +92,7 @@ def _read(call: Call, path: str | None) -> int:
 
 
 def _list(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {"path": given(call, path or "")}
+    fields: dict[str, Any] = {"path": call.path(path or "")}
     for name in ("depth", "hidden", "ignored", "limit"):
         if name in call.options:
             fields[name] = call.options[name]
@@ -81,7 +120,7 @@ def _write(call: Call, path: str | None) -> int:
     import base64
 
     data = _input()
-    fields: dict[str, Any] = {"path": given(call, path or "")}
+    fields: dict[str, Any] = {"path": call.path(path or "")}
     try:
         fields["content"] = data.decode()
     except UnicodeDecodeError:
@@ -101,7 +140,7 @@ def _edit(call: Call, path: str | None) -> int:
     }
     result = call.ask(
         "edit_file",
-        path=given(call, path or ""),
+        path=call.path(path or ""),
         edits=[edit],
         etag=call.options.get("etag"),
         dry_run=_is_dry(call),
@@ -137,14 +176,14 @@ def _undo(call: Call, path: str | None) -> int:
     if path is not None and path.startswith("change-"):
         fields["change"] = path
     elif path is not None:
-        fields["path"] = given(call, path)
+        fields["path"] = call.path(path)
     result = call.ask("undo_files", dry_run=_is_dry(call), **fields)
     lines = [f"{one['path']}: {one['outcome']}" for one in result["files"]]
     return _tell(call, result, "\n".join([f"{result['undone']} is undone", *lines]))
 
 
 def _changes(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {} if path is None else {"path": given(call, path)}
+    fields: dict[str, Any] = {} if path is None else {"path": call.path(path)}
     result = call.ask("file_changes", limit=call.options.get("limit", 20), **fields)
     if call.is_json:
         call.emit(result)
@@ -158,7 +197,7 @@ def _changes(call: Call, path: str | None) -> int:
         moment = durations.show_time(change["time"])
         rows.append((change["change"], moment, what, change["actor"], named + more))
     heads = ("CHANGE", "WHEN", "WHAT", "WHO", "FILES")
-    call.say("\n".join(screen.table(heads, rows, call.paint, screen.width())))
+    call.say_table(heads, rows)
     return 0
 
 

@@ -1,7 +1,8 @@
-"""The foreground of `up`: output of all services, what happens to them, and Ctrl-C.
+"""The foreground of `up`: the output of all services, what happens to them, and Ctrl-C.
 
-In the `up` that started Holdfast, its own log is on standard error, and Ctrl-C is `down`, twice
-is at once; in one that joined it, Ctrl-C detaches. The keeper's exit code is passed on.
+In the `up` that started Holdfast, standard error shows Holdfast's own log, Ctrl-C stops
+everything, a second Ctrl-C kills at once, and the exit code is the keeper's. In an `up` that
+joined, Ctrl-C detaches.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import time
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.down import Ends, describe_end
-from holdfast.cli.first_process import reap_others
+from holdfast.cli.down import ShutdownReport, describe_end
 from holdfast.cli.history import describe_event
 from holdfast.cli.terminal.follow import learn_secrets
-from holdfast.cli.terminal.output import Followed, Printer, Style
+from holdfast.cli.terminal.output import LogFollower, Printer, Style
 from holdfast.cli.terminal.own_log import OwnLog
 from holdfast.cli.terminal.screen import PLAIN
+from holdfast.cli.terminal.signals import reap_orphans
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.discovery import SupervisorAway, reach
+from holdfast.client.discovery import SupervisorAway, connect
 from holdfast.client.launch import KeeperProcess
 from holdfast.logbook.cursors import Cursor
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
 
-TOLD_EVENTS = frozenset(
+SHOWN_EVENTS = frozenset(
     {
         "process:started",
         "exit",
@@ -39,13 +40,13 @@ TOLD_EVENTS = frozenset(
         "output:resumed",
     }
 )
-BAD_EVENTS = frozenset({"process:start_failed", "service:suppressed", "output:gap"})
+RED_EVENTS = frozenset({"process:start_failed", "service:suppressed", "output:gap"})
 KEEPER_END_SECONDS = 10.0
 FIRST_EVENTS = 1000
 
 
 class Foreground:
-    """Stays until Holdfast is down, or the user wants to leave."""
+    """Runs until Holdfast is down or the user leaves."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Foreground:
         since: int,
         own_log: OwnLog | None = None,
     ) -> None:
-        """`ends` and `since`: where logs and events ended before anything was asked for."""
+        """`ends` and `since` say where logs and events ended before this `up` asked anything."""
         self._call = call
         self._keeper = keeper
         self._services = services
@@ -69,16 +70,16 @@ class Foreground:
             is_json=call.is_json,
         )
         self._printer = Printer(style, names)
-        self._followed = Followed(call.places.logs, self._printer, services)
-        for name in filter(self._followed.follows, ends):
-            self._followed.add(name, ends[name])
-        self._ended = Ends()
+        self._logs = LogFollower(call.places.logs, self._printer, services)
+        for name in filter(self._logs.follows, ends):
+            self._logs.add(name, ends[name])
+        self._report = ShutdownReport()
         self._interrupts = 0
         self._handled = 0
         self._is_stopping = False
-        self._watched = self._told = 0
-        self._hides: int | None = None
-        self._hurry: Connection | None = None
+        self._watch_request = self._events_request = 0
+        self._secrets_number: int | None = None
+        self._second_connection: Connection | None = None
         self._exit_code: int | None = None
         self._last_event = since
         self._is_first = True
@@ -90,27 +91,27 @@ class Foreground:
             number: signal.signal(number, self._interrupted)
             for number in (signal.SIGINT, signal.SIGTERM)
         }
-        reap_others(self._keeper)
+        reap_orphans(self._keeper)
         try:
-            while self._once(wake):
+            while self._use_connection(wake):
                 pass
-            self._followed.finish_all()
+            self._logs.finish_all()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             os.close(wake)
             os.close(self._wake_end)
-            self._followed.close()
-            if self._hurry is not None:
-                self._hurry.close()
+            self._logs.close()
+            if self._second_connection is not None:
+                self._second_connection.close()
         return self._leave()
 
     def _interrupted(self, *_: object) -> None:
         self._interrupts += 1
         os.write(self._wake_end, b"!")
 
-    def _once(self, wake: int) -> bool:
-        """One connection's life; true when another one is to be tried."""
+    def _use_connection(self, wake: int) -> bool:
+        """Use one connection until it is lost; returns whether to try another."""
         try:
             connection = self._call.connect()
         except SupervisorAway as away:
@@ -131,23 +132,23 @@ class Foreground:
     def _begin(self, connection: Connection) -> None:
         learn_secrets(self._call)
         more = {"own_log": True} if self._own_log is not None else {}
-        self._watched = connection.send("watch", services=self._services, **more)
+        self._watch_request = connection.send("watch", services=self._services, **more)
         if self._is_first:
-            # Before what they print: who was started, and who could not be.
-            asked = {"since": self._last_event, "services": self._services, "limit": FIRST_EVENTS}
-            for event in connection.ask("events", **asked)["events"]:
+            # Say which services were started, and which were not, before their output.
+            fields = {"since": self._last_event, "services": self._services, "limit": FIRST_EVENTS}
+            for event in connection.ask("events", **fields)["events"]:
                 self._on_event(event)
             self._is_first = False
-        self._told = connection.send(
+        self._events_request = connection.send(
             "events", follow=True, since=self._last_event, services=self._services
         )
         if self._is_stopping:
             connection.send("shutdown")
-        self._followed.wake_all()
+        self._logs.wake_all()
         self._check_all_ended()
 
     def _step(self, connection: Connection, wake: int) -> bool:
-        """Handle what comes next; false when the user wants to leave."""
+        """Handle the next frame or signal; returns False if the user leaves."""
         if not connection.has_frame:
             ready = select.select([connection.fileno(), wake], [], [])[0]
             if wake in ready:
@@ -158,15 +159,16 @@ class Foreground:
                 return True
         frame = connection.receive()
         if frame is not None and "item" in frame:
-            if frame["id"] == self._watched:
+            if frame["id"] == self._watch_request:
                 self._on_output(frame["item"])
-            elif frame["id"] == self._told:
+            elif frame["id"] == self._events_request:
                 self._on_event(frame["item"])
         return True
 
     def _while_away(self, away: SupervisorAway) -> bool:
-        """The supervisor is off: on its way down, or because somebody wants it so."""
-        self._followed.wake_all()
+        """There is no supervisor: Holdfast goes down, or the supervisor was switched off. Returns
+        whether to try again."""
+        self._logs.wake_all()
         self._show_own_log()
         runs = away.facts.get("runs") or []
         kept = [run["service"] for run in runs if not run.get("hidden") and not run.get("ending")]
@@ -185,7 +187,7 @@ class Foreground:
         return lock_is_held(self._call.places.state)
 
     def _on_interrupt(self) -> bool:
-        """Answer Ctrl-C; false to leave."""
+        """Handle Ctrl-C; returns False to leave."""
         while self._handled < self._interrupts:
             self._handled += 1
             if self._keeper is None:
@@ -196,8 +198,8 @@ class Foreground:
                 self._call.note("stopping everything; Ctrl-C again kills at once")
                 self._stop()
             else:
-                self._hurry = reach(self._call.places, any_version=True)
-                self._hurry.send("shutdown", now=True)
+                self._second_connection = connect(self._call.places, any_version=True)
+                self._second_connection.send("shutdown", now=True)
         return True
 
     def _stop(self) -> None:
@@ -206,15 +208,15 @@ class Foreground:
             self._call.connect().send("shutdown")
 
     def _on_output(self, item: dict[str, Any]) -> None:
-        if item.get("hides") != self._hides:
-            self._hides = item.get("hides")
+        if item.get("hides") != self._secrets_number:
+            self._secrets_number = item.get("hides")
             learn_secrets(self._call)
         if item.get("own_log"):
             self._show_own_log()
         elif item.get("exited"):
-            self._followed.finish(item["service"])
+            self._logs.finish(item["service"])
         else:
-            self._followed.wake(item["service"])
+            self._logs.wake(item["service"])
 
     def _show_own_log(self) -> None:
         if self._own_log is not None:
@@ -224,32 +226,36 @@ class Foreground:
         self._last_event = event["seq"]
         service = event.get("service")
         if service and event["kind"] == "exit":
-            # What was printed before the end is recorded before the end is told.
-            self._followed.wake(service)
-        ended = self._ended.take(event)
+            # The keeper records the last output before it reports the exit.
+            self._logs.wake(service)
+        ended = self._report.add(event)
         if self._call.is_json:
             self._call.emit_line({"event": event})
         elif ended is not None and self._is_stopping:
             self._printer.say(ended[0], describe_end(ended[1], PLAIN), event.get("time"))
-        elif service and self._is_told(service, event["kind"]):
-            colour = "red" if event["kind"] in BAD_EVENTS else "dim"
+        elif service and self._is_shown(service, event["kind"]):
+            colour = "red" if event["kind"] in RED_EVENTS else "dim"
             words = describe_event(event, PLAIN)
             self._printer.say(service, words, event.get("time"), colour)
         self._printer.flush()
         if ended is not None:
             self._check_all_ended()
 
-    def _is_told(self, service: str, kind: str) -> bool:
+    def _is_shown(self, service: str, kind: str) -> bool:
         if self._is_stopping or (self._is_first and kind == "service:waiting"):
-            return False  # the answer to `up` said so
-        return kind in TOLD_EVENTS and self._followed.follows(service)
+            return False  # the answer to `up` has said so already
+        return kind in SHOWN_EVENTS and self._logs.follows(service)
 
     def _check_all_ended(self) -> None:
-        """When nothing is left to hold, the `up` that started Holdfast ends it."""
+        """End Holdfast when all services have ended, if this `up` started it."""
         if self._keeper is None or self._is_stopping:
             return
         services = self._call.connect().ask("status")["services"].values()
-        begun = [it for it in services if it.get("run") is not None and not _is_off(it)]
+        begun = [
+            service
+            for service in services
+            if service.get("run") is not None and not _was_never_wanted(service)
+        ]
         if begun and all(service["status"] in ("exited", "failed") for service in begun):
             self._call.note("all services have ended")
             self._exit_code = int(any(service["status"] == "failed" for service in begun))
@@ -272,6 +278,6 @@ class Foreground:
         return ended if ended > 0 else code or 0
 
 
-def _is_off(service: dict[str, Any]) -> bool:
-    """Its runs are of an earlier Holdfast, and nobody wants it."""
+def _was_never_wanted(service: dict[str, Any]) -> bool:
+    """Return whether its runs are of an earlier Holdfast, and it was not started in this one."""
     return (service["status"], service["desired"]) == ("pending", "stopped")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.given_paths import given
-from holdfast.cli.terminal import durations, screen
+from holdfast.cli.parser.verbs import Option, Verb
+from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
 CHUNK = 64_000
@@ -16,6 +16,40 @@ READS = ("status", "diff", "log", "show", "blame", "branches")
 CHANGES = ("add", "commit", "restore", "switch", "stash", "tag")
 
 
+@Verb(
+    "git",
+    "Look at a git repository and change it, kept from running its hooks",
+    operands="OPERATION [ARGUMENT…]",
+    least=1,
+    most=None,
+    options=(
+        Option("--repository", "a folder in it; this one by default", "PATH"),
+        Option("--rev", "a commit, branch or tag, or a range a..b", "REV"),
+        Option("--staged", "diff, restore: the index"),
+        Option("-m --message", "commit, stash, tag: what to say", "TEXT"),
+        Option("--create", "switch: make the branch"),
+        Option("--remote", "branches: those of remotes, too"),
+        Option("--number", "stash: which one; 0 is the newest", "N", "number"),
+        Option("-n --limit", "log, blame, branches: at most so many", "N", "number"),
+        Option("--dry-run", "only tell what would be done"),
+    ),
+    commands=(
+        *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
+        *("git_add", "git_commit", "git_restore", "git_switch", "git_stash", "git_tag"),
+    ),
+    about=(
+        "OPERATION is status, diff, log, show, blame or branches; or add, commit, restore,\n"
+        "switch, stash or tag. ARGUMENTs are paths; for switch and tag a name, for show a\n"
+        "commit, for stash push, pop, apply, drop or list. Changes take a root that may be\n"
+        "written: `files: {roots: {project: {path: ., write: true}}}`. Nothing is pushed."
+    ),
+    examples=(
+        ("holdfast git status", "what is staged, changed, untracked"),
+        ("holdfast git diff --staged src", "what would be committed of a folder"),
+        ("holdfast git commit -m 'fix the port' src/app.py", "this file and nothing else"),
+        ("holdfast git switch topic --create", "on a new branch"),
+    ),
+)
 def git(call: Call) -> int:
     what, words = call.operands[0], call.operands[1:]
     if what not in (*READS, *CHANGES):
@@ -33,12 +67,12 @@ def git(call: Call) -> int:
 def _fields(call: Call) -> dict[str, Any]:
     names = ("rev", "staged", "message", "create", "remote", "number", "limit", "dry_run")
     found = {name: call.options[name] for name in names if name in call.options}
-    found["repository"] = given(call, call.options.get("repository", "."))
+    found["repository"] = call.path(call.options.get("repository", "."))
     return found
 
 
 def _paths(call: Call, words: list[str]) -> list[str]:
-    return [given(call, word) for word in words]
+    return [call.path(word) for word in words]
 
 
 def _status(call: Call, words: list[str], fields: dict[str, Any]) -> int:
@@ -94,7 +128,7 @@ def _show(call: Call, words: list[str], fields: dict[str, Any]) -> int:
 def _blame(call: Call, words: list[str], fields: dict[str, Any]) -> int:
     if len(words) != 1:
         raise UsageError("git blame needs one path", "holdfast git blame PATH")
-    return _pages(call, "git_blame", {**fields, "path": given(call, words[0])})
+    return _pages(call, "git_blame", {**fields, "path": call.path(words[0])})
 
 
 def _pages(call: Call, command: str, fields: dict[str, Any]) -> int:
@@ -177,10 +211,34 @@ def _tell_change(call: Call, result: dict[str, Any]) -> None:
         call.note(note)
 
 
+@Verb(
+    "checkpoint",
+    "Keep the files of a repository as they are, and bring them back",
+    operands="[create|ls|restore] [ID]",
+    most=2,
+    options=(
+        Option("--repository", "a folder in it; this one by default", "PATH"),
+        Option("-m --message", "what to remember of it", "TEXT"),
+        Option("--session", "ls: only of this session", "SESSION"),
+        Option("-n --limit", "ls: at most so many", "N", "number"),
+        Option("--dry-run", "restore: only tell what would be changed"),
+    ),
+    commands=("checkpoint", "checkpoints", "restore_checkpoint"),
+    about=(
+        "Untracked files are kept, too; ignored ones are not. Work tree, index and branches\n"
+        "stay as they are. `restore` keeps what is there in a further checkpoint first.\n"
+        "Before the first change of an assistant's session one is made by itself."
+    ),
+    examples=(
+        ("holdfast checkpoint -m 'before the rename'", "now"),
+        ("holdfast checkpoint ls", "which there are"),
+        ("holdfast checkpoint restore", "the newest"),
+    ),
+)
 def checkpoint(call: Call) -> int:
     what = call.operands[0] if call.operands else "create"
     name = call.operands[1] if len(call.operands) > 1 else None
-    repository = given(call, call.options.get("repository", "."))
+    repository = call.path(call.options.get("repository", "."))
     if what == "create" and name is None:
         note = call.options.get("message", "")
         result = call.ask("checkpoint", repository=repository, note=note)
@@ -227,5 +285,5 @@ def _list_checkpoints(call: Call, repository: str) -> int:
     if not rows:
         call.say("no checkpoints")
         return 0
-    call.say("\n".join(screen.table(CHECKPOINT_HEADS, rows, call.paint, screen.width())))
+    call.say_table(CHECKPOINT_HEADS, rows)
     return 0

@@ -5,11 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal import screen
+from holdfast.cli.parser.verbs import Verb
 
 HEADS = ("SERVICE", "RESULT", "PROBE", "TOOK", "FOUND")
 
 
+@Verb(
+    "health",
+    "Ask the probes of services now",
+    operands="[SERVICE…]",
+    most=None,
+    commands=("health_check",),
+    about=(
+        "Nothing of it counts: no service is restarted for it. A service without probes is\n"
+        "asked whether it lives. Exit code 1 when a check failed."
+    ),
+    examples=(
+        ("holdfast health", "every probe of every service"),
+        ("holdfast health web --json", "with durations, for programs"),
+    ),
+)
 def health(call: Call) -> int:
     result = call.ask("health_check", services=call.operands)
     services: dict[str, dict[str, Any]] = result["services"]
@@ -21,7 +36,7 @@ def health(call: Call) -> int:
         call.say("no services yet")
         return 0
     rows = [row_of(name, check) for name, it in services.items() for check in it["checks"]]
-    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width(), 1)))
+    call.say_table(HEADS, rows, state_column=1)
     return int(failed)
 
 

@@ -1,4 +1,4 @@
-"""The verbs about what happened and what is about to: events, runs, wait."""
+"""The verbs about what happened and what will: events, runs, wait."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from holdfast.cli.call import Call
+from holdfast.cli.parser.verbs import SERVICES, Option, Verb
 from holdfast.cli.terminal import durations, screen
-from holdfast.cli.terminal.follow import is_there_again
-from holdfast.cli.terminal.signals import Patience, patience
+from holdfast.cli.terminal.follow import is_reconnected
+from holdfast.cli.terminal.signals import InterruptibleWait, interruptible
 from holdfast.client.connection import ConnectionLost
 from holdfast.vocabulary.errors import Failed, TimedOut
 
@@ -18,24 +19,41 @@ REPLAY_PAGE = 1000
 RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")
 
 
+@Verb(
+    "events",
+    "Tell what happened",
+    operands=SERVICES,
+    most=None,
+    options=(
+        Option("-f --follow", "go on with what happens from now on"),
+        Option("--since", "only what is newer: 10m, a time, or an event's number", "TIME", "place"),
+        Option("-n --tail", "only the newest", "N", "number"),
+    ),
+    commands=("events",),
+    examples=(
+        ("holdfast events -f", "watch everything happen"),
+        ("holdfast events web --since 10m", "what happened to web just now"),
+        ("holdfast events --since 120 --json", "replay from an event on, for programs"),
+    ),
+)
 def events(call: Call) -> int:
     if call.options.get("follow") or call.options.get("tail") != 0:
         _check_known(call)
-    with patience() as patient:
-        return _events(call, patient)
+    with interruptible() as wait:
+        return _events(call, wait)
 
 
-def _events(call: Call, patient: Patience) -> int:
-    """Follows over the supervisor's replacement: it goes on after the last number told."""
+def _events(call: Call, wait: InterruptibleWait) -> int:
+    """Show events. After a replacement of the supervisor, go on after the last number shown."""
     since, moment = _begin(call)
     is_following = bool(call.options.get("follow"))
-    # A replay is complete: it is read page by page, and its tail can be told only at its end.
+    # A replay is read page by page to its end; only there its last events are known.
     is_replay = since is not None
     limit = REPLAY_PAGE if is_replay else call.options.get("tail", 100)
     newest: deque[dict[str, Any]] | None = None
     if is_replay and not is_following and "tail" in call.options:
         newest = deque(maxlen=call.options["tail"])
-    tell = partial(show_event, call) if newest is None else newest.append
+    show = partial(show_event, call) if newest is None else newest.append
     fields: dict[str, Any] = {"services": call.operands, "limit": limit}
     if is_following:
         fields["follow"] = True
@@ -46,27 +64,27 @@ def _events(call: Call, patient: Patience) -> int:
         try:
             request = connection.send("events", **fields)
             while True:
-                frame = patient.receive(connection)
+                frame = wait.receive(connection)
                 if frame is None or frame.get("id") != request:
                     continue
-                told = events_in(frame)
-                for event in told:
+                page = events_in(frame)
+                for event in page:
                     since = event["seq"]
                     if event["time"] >= moment:
-                        tell(event)
+                        show(event)
                 if "item" not in frame:
-                    if is_replay and len(told) == limit:
+                    if is_replay and len(page) == limit:
                         break
-                    return _conclude(call, newest or (), is_empty=since is None)
+                    return _finish(call, newest or (), is_empty=since is None)
         except ConnectionLost:
             if not is_following:
                 raise
-            if not is_there_again(call):
+            if not is_reconnected(call):
                 return 0
 
 
 def _begin(call: Call) -> tuple[int | None, float]:
-    """The number after which, and the moment from which events are told."""
+    """The number after which, and the time from which events are shown."""
     if call.options.get("tail") == 0:
         return call.ask("events", limit=0)["last"], 0.0
     given = call.options.get("since")
@@ -74,13 +92,13 @@ def _begin(call: Call) -> tuple[int | None, float]:
 
 
 def _check_known(call: Call) -> None:
-    """Raises for a name that no service has, unless something happened under it once."""
+    """Raise if no service has this name and no event ever had."""
     for name in call.operands:
         if not call.ask("events", services=[name], limit=1)["events"]:
             call.ask("status", services=[name])
 
 
-def _conclude(call: Call, held: Iterable[dict[str, Any]], *, is_empty: bool) -> int:
+def _finish(call: Call, held: Iterable[dict[str, Any]], *, is_empty: bool) -> int:
     for event in held:
         show_event(call, event)
     if is_empty and not call.is_json:
@@ -89,7 +107,7 @@ def _conclude(call: Call, held: Iterable[dict[str, Any]], *, is_empty: bool) -> 
 
 
 def events_in(frame: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events that a frame carries, as an item or in the final answer."""
+    """The events of a frame, which is an item or the final answer."""
     if "item" in frame:
         return [frame["item"]]
     if not frame.get("ok"):
@@ -135,7 +153,7 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
         case "process:start_failed":
             return f"start failed: {data.get('reason') or 'no reason given'}"
         case "health:failed" | "health:changed" | "service:ready" | "service:condemned" as kind:
-            return _judgement(kind, data)
+            return _describe_health(kind, data)
         case "service:suppressed":
             return f"left failed: {data.get('reason') or 'it failed too often in a row'}"
         case "alert:raised":
@@ -149,8 +167,8 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
             return f"{kind} {told}".rstrip()
 
 
-def _judgement(kind: str, data: dict[str, Any]) -> str:
-    """What probes found of a service, and what came of it."""
+def _describe_health(kind: str, data: dict[str, Any]) -> str:
+    """An event about probes in words."""
     match kind:
         case "health:failed":
             return f"{data.get('probe')} failed ({data.get('check')}): {data.get('reason')}"
@@ -171,6 +189,16 @@ def ended_how(code: int | None, signal: Any, unknown: bool) -> str:
     return f"exit {code}"
 
 
+@Verb(
+    "runs",
+    "List the runs of a service, and how each ended",
+    operands="SERVICE",
+    least=1,
+    most=1,
+    options=(Option("-n --tail", "only the newest; 20 by default", "N", "number"),),
+    commands=("runs",),
+    examples=(("holdfast runs web", "then `holdfast logs web --run N`"),),
+)
 def runs(call: Call) -> int:
     result = call.ask("runs", service=call.operands[0], limit=call.options.get("tail", 20))
     if call.is_json:
@@ -185,7 +213,7 @@ def runs(call: Call) -> int:
     if {run["service"] for run in result["runs"]} != {call.operands[0]}:
         heads = ("SERVICE", *heads)
         rows = [(run["service"], *row) for run, row in zip(result["runs"], rows, strict=True)]
-    call.say("\n".join(screen.table(heads, rows, call.paint, screen.width())))
+    call.say_table(heads, rows)
     return 0
 
 
@@ -197,7 +225,7 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
             run.get("exit_code"), run.get("signal"), bool(run.get("unknown"))
         )
         if run.get("error_type") not in (None, "UNEXPECTED_EXIT"):
-            ended += f" ({run['error_type']})"  # not of itself, then: why we ended it
+            ended += f" ({run['error_type']})"  # Holdfast ended it, for this reason
     return (
         str(run["number"]),
         durations.show_time(run["started_at"]),
@@ -208,6 +236,28 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+@Verb(
+    "wait",
+    "Wait for a service, instead of polling",
+    operands="SERVICE",
+    least=1,
+    most=1,
+    options=(
+        Option(
+            "--for",
+            "running (default), ready, healthy, exited, log:REGEX or silent:SECONDS",
+            "WHAT",
+        ),
+        Option("--timeout", "give up after this; 30s by default", "TIME", "duration"),
+    ),
+    commands=("wait",),
+    about="Exit code 6 when it did not happen in time.",
+    examples=(
+        ("holdfast wait web --for ready --timeout 1m", "until its probes say so"),
+        ("holdfast wait db --for 'log:ready to accept'", "until it printed a line"),
+        ("holdfast wait job --for exited --timeout 10m", "until it ended"),
+    ),
+)
 def wait(call: Call) -> int:
     service = call.operands[0]
     condition = call.options.get("for", "running")
@@ -228,12 +278,12 @@ def wait(call: Call) -> int:
 def _unmet(
     service: str, condition: str, timeout: float, result: dict[str, Any]
 ) -> Failed | TimedOut:
-    """Why a wait was in vain: it cannot be met any more, or was not in time."""
+    """The error of a wait that was not met: it cannot be met any more, or the time is over."""
     kind, _, what = condition.partition(":")
     line = f"no line that matches {what}"
     hint = f"holdfast logs {service} --tail 20"
     details = {"service": service, "status": result["status"]}
-    now = screen.being(result["status"])
+    now = screen.state_phrase(result["status"])
     if result["seconds"] < timeout:
         will = f"print {line}" if kind == "log" else f"not be {condition}"
         return Failed(f"{service} will {will}: it is {now}", hint, details)

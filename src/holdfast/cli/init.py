@@ -1,6 +1,6 @@
-"""`holdfast init`: look at a folder and write a commented holdfast.yaml for what is in it.
+"""`holdfast init`: detect the services of a folder and write a commented holdfast.yaml.
 
-Standard library only. Reads files and writes one; never runs anything of the project's.
+Reads files and writes one; never runs anything of the project.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.cli import procfile
+from holdfast.cli.call import Call
+from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.system.places import CONFIG_NAMES
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import is_service_name
@@ -20,10 +21,50 @@ from holdfast.vocabulary.names import is_service_name
 BELOW = ("frontend", "client", "web", "backend", "server", "api")
 LARGEST_READ = 256 * 1024
 _SHELL_SIGNS = re.compile(r"[|&;<>()`*?$]|^\s*\w+=|(?:^|\s)~")
+_PROCFILE_LINE = re.compile(r"\s*([^:]*?)\s*:\s*(.*?)\s*")
+_PROCFILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-class Found(NamedTuple):
-    """A service that a folder seems to have, and which file says so."""
+@Verb(
+    "init",
+    "Write a commented holdfast.yaml for this folder",
+    options=(Option("--force", "replace the configuration that is there"),),
+    about=(
+        "Recognises what is in the folder: Procfile, package.json scripts, manage.py …\n"
+        "With -c it writes that file, for the folder that the file is in."
+    ),
+    examples=(
+        ("holdfast init", "write holdfast.yaml, then look at it and run `holdfast up`"),
+        ("holdfast init -c dev.yaml", "write another file beside it"),
+    ),
+)
+def init(call: Call) -> int:
+    option = call.options.get("config")
+    named = option or call.environ.get("HOLDFAST_CONFIG")
+    result = write_config(call.folder, force=bool(call.options.get("force")), name=named)
+    if call.is_json:
+        call.emit(
+            {
+                "config": result.path,
+                "services": list(result.services),
+                "sources": list(result.sources),
+                "notes": list(result.notes),
+            }
+        )
+        return 0
+    for note in result.notes:
+        call.note(note)
+    call.say(f"wrote {result.path}")
+    if result.sources:
+        call.say(f"from {', '.join(result.sources)}: {', '.join(result.services)}")
+    else:
+        call.say("nothing was recognised here: put your own command in place of the example")
+    call.say(f"look at it, then: holdfast {f'-c {shlex.quote(option)} ' if option else ''}up")
+    return 0
+
+
+class DetectedService(NamedTuple):
+    """A service that a folder seems to have, and the file that says so."""
 
     name: str
     command: str
@@ -32,20 +73,20 @@ class Found(NamedTuple):
     depends_on: tuple[str, ...] = ()
 
 
-class Written(NamedTuple):
-    """What `write_config` did: the file, its services, and the files they were recognised by."""
+class InitResult(NamedTuple):
+    """The file that was written, its services, and the files they were detected by."""
 
     path: str
     services: tuple[str, ...]
     sources: tuple[str, ...]
     notes: tuple[str, ...]
-    """What was left out."""
+    """What was left out, and why."""
 
     def __str__(self) -> str:
         return self.path
 
 
-def write_config(folder: str, *, force: bool = False, name: str | None = None) -> Written:
+def write_config(folder: str, *, force: bool = False, name: str | None = None) -> InitResult:
     """Write a configuration for the folder that it is in; `name` is its path from this one,
     holdfast.yaml by default.
 
@@ -66,7 +107,7 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
         named = f"-c {shlex.quote(there)} " if name not in CONFIG_NAMES else ""
         raise Failed(f"{there} exists already", f"`holdfast init {named}--force` replaces it")
     notes: list[str] = []
-    services = recognise(folder, notes)
+    services = detect_services(folder, notes)
     text = config_text(os.path.basename(folder), services)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
@@ -78,29 +119,30 @@ def write_config(folder: str, *, force: bool = False, name: str | None = None) -
             os.unlink(temporary)
         raise Failed(f"{path} cannot be written: {error.strerror}") from None
     sources = tuple(dict.fromkeys(found.source for found in services))
-    return Written(path, tuple(found.name for found in services), sources, tuple(notes))
+    return InitResult(path, tuple(found.name for found in services), sources, tuple(notes))
 
 
-def recognise(folder: str, notes: list[str]) -> list[Found]:
-    """The services that the files of this folder speak of; a Procfile says it all."""
+def detect_services(folder: str, notes: list[str]) -> list[DetectedService]:
+    """The services that the files of this folder declare. Where there is a Procfile, only that
+    counts."""
     declared = from_procfile(folder, notes)
     if declared:
         return declared
-    found: dict[str, Found] = {}
-    for look in RECOGNISERS:
-        for service in look(folder):
+    found: dict[str, DetectedService] = {}
+    for detect in DETECTORS:
+        for service in detect(folder):
             found.setdefault(service.name, service)
     notes += [
         f"{os.path.join(place, 'package.json')} is left out: {why}"
-        for place in ("", *(BELOW if needs_more(folder) else ()))
+        for place in ("", *(BELOW if has_no_server(folder) else ()))
         if (why := package_of(os.path.join(folder, place))[1])
     ]
     return list(found.values())
 
 
-def from_procfile(folder: str, notes: list[str]) -> list[Found]:
+def from_procfile(folder: str, notes: list[str]) -> list[DetectedService]:
     for file in ("Procfile.dev", "Procfile"):
-        commands, left_out = procfile.parse(read(folder, file), service_name)
+        commands, left_out = parse_procfile(read(folder, file))
         notes += [
             f"{file}, line {number} is left out: {why}" for number, why in sorted(left_out.items())
         ]
@@ -109,24 +151,49 @@ def from_procfile(folder: str, notes: list[str]) -> list[Found]:
     return []
 
 
-def from_line(name: str, command: str, file: str) -> Found:
+def parse_procfile(text: str) -> tuple[dict[str, str], dict[int, str]]:
+    """The commands by the name of their service, and the reasons for lines that are left out by
+    their numbers. Of two lines for one service the later one counts."""
+    commands: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    left_out: dict[int, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        parts = _PROCFILE_LINE.fullmatch(line)
+        if parts is None:
+            left_out[number] = "it is not NAME: COMMAND"
+        elif not _PROCFILE_NAME.fullmatch(parts[1]):
+            left_out[number] = "a name has only letters, digits, - _ ."
+        elif not parts[2]:
+            left_out[number] = f"{parts[1]} has no command"
+        else:
+            name = service_name(parts[1])
+            if name in lines:
+                left_out[lines[name]] = f"line {number} is {name}, too"
+            lines[name] = number
+            commands[name] = parts[2]
+    return commands, left_out
+
+
+def from_line(name: str, command: str, file: str) -> DetectedService:
     is_shell = _SHELL_SIGNS.search(command) is not None or not is_lexable(command)
-    # The shell replaces its variables when the service starts, not we.
-    return Found(name, re.sub(r"\$(?=[${])", "$$", command), file, is_shell)
+    # Not Holdfast but the shell expands the variables, when the service starts.
+    return DetectedService(name, re.sub(r"\$(?=[${])", "$$", command), file, is_shell)
 
 
-def from_package_json(folder: str) -> list[Found]:
+def from_package_json(folder: str) -> list[DetectedService]:
     package, _ = package_of(folder)
     scripts: object = package.get("scripts")
     for script in ("dev", "start", "serve"):
         if isinstance(scripts, dict) and script in scripts:
             tool = package_manager(folder, package.get("packageManager"))
-            return [Found("web", f"{tool} run {script}", "package.json")]
+            return [DetectedService("web", f"{tool} run {script}", "package.json")]
     return []
 
 
 def package_of(folder: str) -> tuple[dict[str, object], str | None]:
-    """What package.json says, and what is wrong with it, if anything is."""
+    """The content of package.json, and what is wrong with it, if anything is."""
     if not os.path.isfile(os.path.join(folder, "package.json")):
         return {}, None
     text = read(folder, "package.json")
@@ -159,10 +226,10 @@ def package_manager(folder: str, declared: object) -> str:
     return "npm"
 
 
-def from_python(folder: str) -> list[Found]:
+def from_python(folder: str) -> list[DetectedService]:
     python = next((p for p in (".venv/bin/python", "venv/bin/python") if has(folder, p)), "python3")
     if "django" in read(folder, "manage.py").lower():
-        return [Found("web", f"{python} manage.py runserver", "manage.py")]
+        return [DetectedService("web", f"{python} manage.py runserver", "manage.py")]
     for file in ("main.py", "app.py", "app/main.py", "src/main.py", "wsgi.py", "asgi.py"):
         text = read(folder, file)
         module = file.removesuffix(".py").replace("/", ".")
@@ -172,11 +239,11 @@ def from_python(folder: str) -> list[Found]:
             r"^(\w+)\s*(?::[^=\n]*)?=\s*(?:FastAPI|Starlette|Litestar)\(", text, re.MULTILINE
         ):
             command = f"{python} -m uvicorn {prefix}{module}:{app[1]} --reload"
-            return [Found("web", command, file)]
+            return [DetectedService("web", command, file)]
         if re.search(r"^\w+\s*(?::[^=\n]*)?=\s*Flask\(|^def create_app\(", text, re.MULTILINE):
-            return [Found("web", f"{python} -m flask --app {file} run --debug", file)]
+            return [DetectedService("web", f"{python} -m flask --app {file} run --debug", file)]
         if "__main__" in text and file in ("main.py", "app.py"):
-            return [Found("app", f"{python} -u {file}", file)]
+            return [DetectedService("app", f"{python} -u {file}", file)]
     project = read(folder, "pyproject.toml")
     script = re.search(
         r"^\[project\.scripts\][^\n]*\n(?:\s*#[^\n]*\n)*\s*[\"']?([\w.-]+)[\"']?\s*=",
@@ -186,102 +253,108 @@ def from_python(folder: str) -> list[Found]:
     if script is None:
         return []
     program = os.path.join(os.path.dirname(python), script[1])
-    return [Found("app", program if has(folder, program) else script[1], "pyproject.toml")]
-
-
-def from_ruby(folder: str) -> list[Found]:
-    if has(folder, "bin/rails"):
-        return [Found("web", "bin/rails server", "bin/rails")]
-    gems = read(folder, "Gemfile")
-    if has(folder, "config.ru"):
-        return [Found("web", "bundle exec rackup" if gems else "rackup", "config.ru")]
-    if re.search(r"^\s*gem\s+[\"']jekyll[\"']", gems, re.MULTILINE):
-        return [Found("web", "bundle exec jekyll serve", "Gemfile")]
-    return []
-
-
-def from_php(folder: str) -> list[Found]:
-    if not has(folder, "artisan"):
-        return []
     return [
-        Found("web", "php artisan serve", "artisan"),
-        Found("queue", "php artisan queue:listen", "artisan"),
+        DetectedService("app", program if has(folder, program) else script[1], "pyproject.toml")
     ]
 
 
-def from_elixir(folder: str) -> list[Found]:
+def from_ruby(folder: str) -> list[DetectedService]:
+    if has(folder, "bin/rails"):
+        return [DetectedService("web", "bin/rails server", "bin/rails")]
+    gems = read(folder, "Gemfile")
+    if has(folder, "config.ru"):
+        return [DetectedService("web", "bundle exec rackup" if gems else "rackup", "config.ru")]
+    if re.search(r"^\s*gem\s+[\"']jekyll[\"']", gems, re.MULTILINE):
+        return [DetectedService("web", "bundle exec jekyll serve", "Gemfile")]
+    return []
+
+
+def from_php(folder: str) -> list[DetectedService]:
+    if not has(folder, "artisan"):
+        return []
+    return [
+        DetectedService("web", "php artisan serve", "artisan"),
+        DetectedService("queue", "php artisan queue:listen", "artisan"),
+    ]
+
+
+def from_elixir(folder: str) -> list[DetectedService]:
     mix = read(folder, "mix.exs")
     if not mix:
         return []
     command = "mix phx.server" if ":phoenix" in mix else "mix run --no-halt"
-    return [Found("app" if "phx" not in command else "web", command, "mix.exs")]
+    return [DetectedService("app" if "phx" not in command else "web", command, "mix.exs")]
 
 
-def from_compiled(folder: str) -> list[Found]:
+def from_compiled(folder: str) -> list[DetectedService]:
     if has(folder, "Cargo.toml") and (has(folder, "src/main.rs") or has(folder, "src/bin")):
-        return [Found("app", "cargo run", "Cargo.toml")]
+        return [DetectedService("app", "cargo run", "Cargo.toml")]
     if has(folder, "go.mod"):
         if has(folder, "main.go"):
-            return [Found("app", "go run .", "go.mod")]
+            return [DetectedService("app", "go run .", "go.mod")]
         programs = sorted(p for p in entries(folder, "cmd") if has(folder, f"cmd/{p}/main.go"))
         return [
-            Found(service_name(p), f"go run ./cmd/{shlex.quote(p)}", "go.mod") for p in programs
+            DetectedService(service_name(p), f"go run ./cmd/{shlex.quote(p)}", "go.mod")
+            for p in programs
         ]
     if has(folder, "deno.json") and '"dev"' in read(folder, "deno.json"):
-        return [Found("web", "deno task dev", "deno.json")]
+        return [DetectedService("web", "deno task dev", "deno.json")]
     if has(folder, "gradlew") and "bootRun" in read(folder, "build.gradle"):
-        return [Found("web", "./gradlew bootRun", "build.gradle")]
+        return [DetectedService("web", "./gradlew bootRun", "build.gradle")]
     if "spring-boot" in read(folder, "pom.xml"):
         tool = "./mvnw" if has(folder, "mvnw") else "mvn"
-        return [Found("web", f"{tool} spring-boot:run", "pom.xml")]
+        return [DetectedService("web", f"{tool} spring-boot:run", "pom.xml")]
     return []
 
 
-def from_makefile(folder: str) -> list[Found]:
+def from_makefile(folder: str) -> list[DetectedService]:
     for name in ("Makefile", "makefile", "GNUmakefile"):
         targets = re.findall(r"^(dev|run|serve|start)\s*:(?!=)", read(folder, name), re.MULTILINE)
         for target in ("dev", "run", "serve", "start"):
             if target in targets:
-                return [Found("app", f"make {target}", name)]
+                return [DetectedService("app", f"make {target}", name)]
     return []
 
 
-def or_makefile(folder: str) -> list[Found]:
+def or_makefile(folder: str) -> list[DetectedService]:
     """A Makefile counts only where nothing more exact is known."""
-    exact = [service for look in EXACT for service in look(folder)]
+    exact = [service for detect in EXACT for service in detect(folder)]
     return [] if exact else from_makefile(folder)
 
 
-EXACT: tuple[Callable[[str], list[Found]], ...] = (
+EXACT: tuple[Callable[[str], list[DetectedService]], ...] = (
     *(from_python, from_ruby, from_php, from_elixir, from_compiled),
 )
 
 
-def from_frontend(folder: str) -> list[Found]:
-    """package.json's server, called assets where a web framework has its own server."""
+def from_frontend(folder: str) -> list[DetectedService]:
+    """The server of package.json, named assets where a web framework has a server of its own."""
     found = from_package_json(folder)
-    if found and any(service.name == "web" for look in EXACT for service in look(folder)):
+    if found and any(service.name == "web" for detect in EXACT for service in detect(folder)):
         return [found[0]._replace(name="assets")]
     return found
 
 
-def needs_more(folder: str) -> bool:
-    """Whether the folder itself has no server."""
-    return not any(look(folder) for look in (*EXACT, from_frontend, from_makefile))
+def has_no_server(folder: str) -> bool:
+    """Return whether the folder itself has no server."""
+    return not any(detect(folder) for detect in (*EXACT, from_frontend, from_makefile))
 
 
-def from_below(folder: str) -> list[Found]:
-    """Servers in the folders that people keep them in, when the folder itself has none."""
-    found: list[Found] = []
-    for below in BELOW if needs_more(folder) else ():
+def from_below(folder: str) -> list[DetectedService]:
+    """Servers in the usual subfolders, if the folder itself has none."""
+    found: list[DetectedService] = []
+    for below in BELOW if has_no_server(folder) else ():
         inner = os.path.join(folder, below)
-        for service in [*from_package_json(inner), *(s for look in EXACT for s in look(inner))][:1]:
+        for service in [
+            *from_package_json(inner),
+            *(service for detect in EXACT for service in detect(inner)),
+        ][:1]:
             source = f"{below}/{service.source}"
             found.append(service._replace(name=below, source=source))
     return found
 
 
-RECOGNISERS: tuple[Callable[[str], list[Found]], ...] = (
+DETECTORS: tuple[Callable[[str], list[DetectedService]], ...] = (
     *EXACT,
     from_frontend,
     or_makefile,
@@ -289,7 +362,7 @@ RECOGNISERS: tuple[Callable[[str], list[Found]], ...] = (
 )
 
 
-def config_text(project: str, services: list[Found]) -> str:
+def config_text(project: str, services: list[DetectedService]) -> str:
     """The whole file, comments and all."""
     sources = ", ".join(dict.fromkeys(found.source for found in services))
     origin = (
@@ -307,18 +380,18 @@ def config_text(project: str, services: list[Found]) -> str:
         "",
         "services:",
     ]
-    shown = services or [Found("example", "sh -c 'while :; do date; sleep 5; done'", "")]
+    shown = services or [DetectedService("example", "sh -c 'while :; do date; sleep 5; done'", "")]
     for number, found in enumerate(shown):
         lines += service_lines(found, folder_of(found), is_first=number == 0)
     return "\n".join(lines) + "\n"
 
 
-def folder_of(found: Found) -> str | None:
+def folder_of(found: DetectedService) -> str | None:
     below = os.path.dirname(found.source)
     return below if below and below == found.name else None
 
 
-def service_lines(found: Found, folder: str | None, *, is_first: bool) -> list[str]:
+def service_lines(found: DetectedService, folder: str | None, *, is_first: bool) -> list[str]:
     lines = [] if is_first else [""]
     lines += [f"  {found.name}:", f"    command: {yaml_text(found.command)}"]
     if found.is_shell:
@@ -340,7 +413,7 @@ def service_lines(found: Found, folder: str | None, *, is_first: bool) -> list[s
 
 
 def yaml_text(text: str) -> str:
-    """A text as a YAML scalar; quoted only where a plain one would mean something else."""
+    """The text as a YAML scalar, in quotes only where it would mean something else without."""
     is_plain = re.fullmatch(r"[A-Za-z0-9./_][A-Za-z0-9 ./_=@%+,$-]*", text) is not None
     if is_plain and not text.endswith(" ") and text.lower() != "null":
         return text
@@ -378,7 +451,7 @@ def entries(folder: str, name: str) -> list[str]:
 
 def read(folder: str, name: str) -> str:
     path = os.path.join(folder, name)
-    if not os.path.isfile(path):  # to open a pipe is to wait for its writer
+    if not os.path.isfile(path):  # opening a pipe would wait for its writer
         return ""
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:

@@ -1,7 +1,7 @@
-"""What `status`, `stop` and `down` do when no supervisor answers: ask the keeper itself.
+"""`status`, `stop` and `down` without a supervisor: the keeper itself is asked.
 
-The keeper knows runs, not services: states are told as far as it can see them, and the
-rest as unknown.
+The keeper knows runs, not services. States are given as far as it can see them; the rest is
+unknown.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ STOP_MARGIN_SECONDS = 15.0
 
 
 def warn(call: Call, away: SupervisorAway) -> None:
-    """Say on standard error why this answer comes from the keeper."""
+    """Say on standard error why the keeper is asked."""
     call.note(f"{away.message}\n  {away.hint}")
 
 
 def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
-    """An answer in the shape of `status`, from what the keeper holds."""
+    """An answer in the form of the command `status`, from the keeper's runs."""
     warn(call, away)
     facts = away.facts
-    services = {run["service"]: _service(run) for run in visible(facts)}
-    for name, end in _ends(facts).items():
-        services.setdefault(name, _ended(end))
+    services = {run["service"]: _live_service(run) for run in visible_runs(facts)}
+    for name, exit_ in _last_exits(facts).items():
+        services.setdefault(name, _ended_service(exit_))
     if call.operands:
-        services = {name: services[name] for name in _meant(call.operands, services)}
+        services = {name: services[name] for name in _resolve(call.operands, services)}
     return {
         "supervisor": {
             "status": "hung" if isinstance(away, SupervisorHung) else facts["supervisor"]["state"],
@@ -51,32 +51,32 @@ def status(call: Call, away: SupervisorAway) -> dict[str, Any]:
 
 
 def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
-    """End runs through the keeper and wait until their trees are empty."""
+    """End runs through the keeper and wait until no process of them is left."""
     warn(call, away)
-    line = KeeperConnection(call.places.keeper_socket)
-    # A service may have two runs, while one relieves the other.
-    runs = visible(line.facts)
+    keeper = KeeperConnection(call.places.keeper_socket)
+    # A service may have two runs while one replaces the other.
+    runs = visible_runs(keeper.facts)
     live = {run["service"]: run for run in runs}
-    ended = _ends(line.facts)
-    names = _meant(call.operands, {**ended, **live}) if call.operands else list(live)
+    exits = _last_exits(keeper.facts)
+    names = _resolve(call.operands, {**exits, **live}) if call.operands else list(live)
     chosen = [run for run in runs if run["service"] in names]
     grace = call.options.get("grace")
     longest = 0.0
     for run in chosen:
         fields = {} if grace is None else {"grace": grace}
-        line.ask("end", run_id=run["run_id"], **fields)
+        keeper.ask("end", run_id=run["run_id"], **fields)
         longest = max(longest, run["stop"]["grace"] if grace is None else grace)
     for name in names:
         if name not in live:
-            line.ask("stay_off", service=name)
+            keeper.ask("stay_off", service=name)
     waiting = {run["run_id"]: run["service"] for run in chosen}
     reports: dict[str, Any] = {}
     deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
     while waiting:
-        notice = line.notice(0.2)
+        notice = keeper.notice(0.2)
         if notice is not None and notice.get("notice") == "ended":
             reports[notice["run_id"]] = notice.get("report")
-        left = {run["run_id"] for run in line.ask("list").get("runs", [])}
+        left = {run["run_id"] for run in keeper.ask("list").get("runs", [])}
         for run_id in [run_id for run_id in waiting if run_id not in left]:
             del waiting[run_id]
         if waiting and time.monotonic() > deadline:
@@ -84,12 +84,12 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
                 f"still ending: {', '.join(sorted(waiting.values()))}",
                 "`holdfast stop --grace 0` kills at once",
             )
-    line.close()
+    keeper.close()
     services = {
         name: {
             "outcome": "already_stopped",
-            "status": _ended(ended[name])["status"],
-            "run_id": ended[name]["run_id"],
+            "status": _ended_service(exits[name])["status"],
+            "run_id": exits[name]["run_id"],
             "report": None,
         }
         for name in names
@@ -108,24 +108,24 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
 def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     """Shut the keeper down; it ends every run first."""
     warn(call, away)
-    line = KeeperConnection(call.places.keeper_socket)
-    runs = visible(line.facts)
+    keeper = KeeperConnection(call.places.keeper_socket)
+    runs = visible_runs(keeper.facts)
     fields: dict[str, Any] = {"grace": 0} if now else {}
     if isinstance(away, SupervisorHung):
         fields["abandon"] = True
-    line.ask("shutdown", **fields)
+    keeper.ask("shutdown", **fields)
     longest = max((run["stop"]["grace"] for run in runs), default=0.0)
     deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
     ends: dict[str, Any] = {}
     try:
         while time.monotonic() < deadline:
-            notice = line.notice(0.2)
+            notice = keeper.notice(0.2)
             if notice is not None and notice.get("notice") == "ended":
                 ends[notice["service"]] = {"status": "stopped", "report": notice.get("report")}
     except KeeperGone:
         pass
     finally:
-        line.close()
+        keeper.close()
     while lock_is_held(call.places.state):
         if time.monotonic() > deadline:
             raise TimedOut("the keeper has not ended yet", "`holdfast down --now` kills at once")
@@ -133,21 +133,22 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     return {run["service"]: ends.get(run["service"], {"status": "stopped"}) for run in runs}
 
 
-def visible(facts: dict[str, Any]) -> list[dict[str, Any]]:
+def visible_runs(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for run in facts.get("runs", []) if not run.get("hidden")]
 
 
-def _ends(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """How services ended, by name. They come in order of ending: of several, the last counts."""
+def _last_exits(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The last exit of each service. The keeper lists exits in order."""
     return {
-        end["service"]: end
-        for end in facts.get("exits", [])
-        if not end["service"].startswith(OWN_NAMES)
+        exit_["service"]: exit_
+        for exit_ in facts.get("exits", [])
+        if not exit_["service"].startswith(OWN_NAMES)
     }
 
 
-def _meant(wanted: list[str], known: dict[str, Any]) -> list[str]:
-    """Services and instances by name; groups and tags are the supervisor's to know."""
+def _resolve(wanted: list[str], known: dict[str, Any]) -> list[str]:
+    """The services and instances that these words name. Only the supervisor knows groups and
+    tags."""
     names: dict[str, None] = {}
     for word in wanted:
         found = [name for name in known if name == word or name.partition("@")[0] == word]
@@ -157,7 +158,7 @@ def _meant(wanted: list[str], known: dict[str, Any]) -> list[str]:
     return list(names)
 
 
-def _service(run: dict[str, Any]) -> dict[str, Any]:
+def _live_service(run: dict[str, Any]) -> dict[str, Any]:
     state = "stopping" if run.get("ending") else "paused" if run.get("paused") else "running"
     return {
         "status": state,
@@ -176,11 +177,11 @@ def _service(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ended(end: dict[str, Any]) -> dict[str, Any]:
-    """Which other exit codes mean success is the supervisor's to know."""
-    code, number = end.get("code"), end.get("signal")
+def _ended_service(exit_: dict[str, Any]) -> dict[str, Any]:
+    """A service that ended. Only the supervisor knows which other exit codes mean success."""
+    code, number = exit_.get("code"), exit_.get("signal")
     signal = None if number is None else signal_name(number)
-    if end.get("is_end_asked"):
+    if exit_.get("is_end_asked"):
         state, how = "stopped", "stopped"
     elif signal is not None:
         state, how = "failed", f"killed by {signal}"
@@ -193,12 +194,12 @@ def _ended(end: dict[str, Any]) -> dict[str, Any]:
         "pid": None,
         "uptime": None,
         "restart_count": None,
-        "run_id": end["run_id"],
-        "run": end["number"],
+        "run_id": exit_["run_id"],
+        "run": exit_["number"],
         "exit_code": code,
         "signal": signal,
         "reason": f"{how} while no supervisor ran",
-        "duration": end.get("seconds"),
-        "log_bytes": end.get("log_bytes", 0),
-        "started_at": end.get("started_at"),
+        "duration": exit_.get("seconds"),
+        "log_bytes": exit_.get("log_bytes", 0),
+        "started_at": exit_.get("started_at"),
     }

@@ -1,4 +1,7 @@
-"""`holdfast logs`: reads the log files itself, with or without a daemon."""
+"""`holdfast logs`: reads the log files itself, with or without a daemon.
+
+The supervisor is asked only for the values to hide, for names of groups, and for wake-ups.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal.follow import learn_secrets, say_it_is_down
-from holdfast.cli.terminal.output import Followed, Printer, Style, interleave
+from holdfast.cli.parser.verbs import NO_PREFIX, SERVICES, TIMESTAMPS, Option, Verb
+from holdfast.cli.terminal.follow import learn_secrets, note_down
+from holdfast.cli.terminal.output import LogFollower, Printer, Style, interleave
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.discovery import SupervisorAway, nothing_runs
 from holdfast.logbook import cursors, segments
@@ -24,8 +28,8 @@ from holdfast.vocabulary.errors import HoldfastError, NotFound, UnknownService, 
 from holdfast.vocabulary.names import OWN_NAMES
 
 
-class Part(NamedTuple):
-    """The part of a service's log that was asked for."""
+class LogPart(NamedTuple):
+    """The part of a service's log that is shown."""
 
     service: str
     reader: Reader
@@ -34,6 +38,30 @@ class Part(NamedTuple):
     run: int | None = None
 
 
+@Verb(
+    "logs",
+    "Show what services printed",
+    operands=SERVICES,
+    most=None,
+    options=(
+        Option("-f --follow", "go on with what they print from now on"),
+        Option("--since", "only what is newer: 10m, 2h, or a time", "TIME", "when"),
+        Option("-n --tail", "only the last lines of each service", "N", "number"),
+        Option("--grep", "only lines that match", "REGEX"),
+        Option("--stream", "only standard output or error", choices=("out", "err")),
+        Option("--run", "only this run (`holdfast runs SERVICE`)", "N", "number"),
+        Option("--raw", "the bytes as printed, nothing added or hidden"),
+        TIMESTAMPS,
+        NO_PREFIX,
+    ),
+    commands=("watch", "status"),
+    about="Several services are interleaved by time. Works with no daemon at all, too.",
+    examples=(
+        ("holdfast logs -f", "follow everything"),
+        ("holdfast logs web --since 10m --grep 'ERROR|WARN'", "what went wrong just now"),
+        ("holdfast logs db --run 3 --raw > run3.log", "one run, byte for byte"),
+    ),
+)
 def logs(call: Call) -> int:
     if call.options.get("raw"):
         _check_raw(call)
@@ -42,7 +70,7 @@ def logs(call: Call) -> int:
     parts = [part for name in names if (part := _part(call, name, stream))]
     follow = bool(call.options.get("follow")) and not _is_past(call, parts)
     if not follow and not call.is_json:
-        _tell_silent(call, [n for n in names if not segments.numbers(call.places.logs, n)])
+        _note_silent(call, [name for name in names if not segments.numbers(call.places.logs, name)])
     if call.options.get("raw"):
         return _raw(call, parts, stream, follow=follow)
     learn_secrets(call)
@@ -65,8 +93,8 @@ def logs(call: Call) -> int:
     return _follow(call, parts, printer, stream)
 
 
-def _tell_silent(call: Call, names: list[str]) -> None:
-    """Who has printed nothing, and whose output goes elsewhere."""
+def _note_silent(call: Call, names: list[str]) -> None:
+    """Say which services have printed nothing, and whose output goes elsewhere."""
     try:
         known = call.ask("status", services=names)["services"] if names else {}
     except HoldfastError:
@@ -79,7 +107,7 @@ def _tell_silent(call: Call, names: list[str]) -> None:
 
 
 def chosen_names(call: Call) -> list[str]:
-    """The services asked for, or all that ever printed; raises for a name nobody knows."""
+    """The services that were asked for, or all that ever printed; raises for an unknown name."""
     printed = sorted(segments.list_all(call.places.logs))
     if not call.operands:
         printed = [name for name in printed if not name.startswith(OWN_NAMES)]
@@ -89,19 +117,19 @@ def chosen_names(call: Call) -> list[str]:
         return printed
     names: dict[str, None] = {}
     for operand in call.operands:
-        names.update(dict.fromkeys([operand] if operand in printed else _meant(call, operand)))
+        names.update(dict.fromkeys([operand] if operand in printed else _resolve(call, operand)))
     if not names or not set(names) <= {*printed}:
         _check_known(call, [name for name in names if name not in printed], printed)
     call.operands = list(names)
     return list(names)
 
 
-def _meant(call: Call, operand: str) -> list[str]:
-    """What a name stands for that no log has: groups and tags are the daemon's to know."""
+def _resolve(call: Call, operand: str) -> list[str]:
+    """The services of a name that has no log; only the daemon knows groups and tags."""
     try:
         return list(call.ask("status", services=[operand])["services"])
     except HoldfastError as error:
-        # Instances have their service's name in their own.
+        # The names of instances begin with the name of their service.
         printed = segments.list_all(call.places.logs)
         found = [name for name in printed if name.startswith(f"{operand}@")]
         if found:
@@ -136,7 +164,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--grep {text}: {error}", "it is a regular expression") from None
 
 
-def _part(call: Call, name: str, stream: Stream | None) -> Part | None:
+def _part(call: Call, name: str, stream: Stream | None) -> LogPart | None:
     reader = Reader(call.places.logs, name)
     start, end = cursors.BEGINNING, None
     number: int | None = call.options.get("run")
@@ -153,13 +181,13 @@ def _part(call: Call, name: str, stream: Stream | None) -> Part | None:
     tail: int | None = call.options.get("tail")
     if tail is not None and end is None and call.options.get("grep") is None:
         start = Cursor(*map(max, start, reader.tail(tail, stream)))
-    return Part(name, reader, start, end, number)
+    return LogPart(name, reader, start, end, number)
 
 
 def _past(
-    call: Call, part: Part, printer: Printer, stream: Stream | None
+    call: Call, part: LogPart, printer: Printer, stream: Stream | None
 ) -> Iterator[tuple[str, Line | Note]]:
-    """What is there now; when lines are chosen by pattern or run, the tail counts those."""
+    """The entries that are there now. The tail counts only lines that match pattern and run."""
     found = _redactor(part).redact_all(lines(part.reader, part.start, stream, part.end, part.run))
     entries = (entry for entry in found if printer.matches(entry))
     tail: int | None = call.options.get("tail")
@@ -168,39 +196,39 @@ def _past(
     return ((part.service, entry) for entry in entries)
 
 
-def _redactor(part: Part) -> LineRedactor:
+def _redactor(part: LogPart) -> LineRedactor:
     line_redactor = LineRedactor()
     line_redactor.begin_at(part.reader, part.start)
     return line_redactor
 
 
-def _follow(call: Call, parts: list[Part], printer: Printer, stream: Stream | None) -> int:
+def _follow(call: Call, parts: list[LogPart], printer: Printer, stream: Stream | None) -> int:
     from holdfast.cli.terminal.follow import wakes
 
-    followed = Followed(call.places.logs, printer, call.operands, stream)
+    follower = LogFollower(call.places.logs, printer, call.operands, stream)
     for part in parts:
-        followed.add(part.service, _follow_start(call, part, printer, stream))
+        follower.add(part.service, _follow_start(call, part, printer, stream))
     printer.flush()
     try:
         for service, is_over in wakes(call, call.operands):
             if service is None:
-                followed.wake_all()
+                follower.wake_all()
             elif is_over:
-                followed.finish(service)
+                follower.finish(service)
             else:
-                followed.wake(service)
+                follower.wake(service)
             if (service is None or is_over) and _is_past(call, parts):
                 break
         else:
-            say_it_is_down(call)
-        followed.finish_all()
+            note_down(call)
+        follower.finish_all()
     finally:
-        followed.close()
+        follower.close()
     return 0
 
 
-def _is_past(call: Call, parts: list[Part]) -> bool:
-    """Whether one run was asked for and is over, so that nothing more can come of it."""
+def _is_past(call: Call, parts: list[LogPart]) -> bool:
+    """Return whether one run was asked for and has ended, so that it prints nothing more."""
     number: int | None = call.options.get("run")
     if number is None:
         return False
@@ -208,7 +236,7 @@ def _is_past(call: Call, parts: list[Part]) -> bool:
     try:
         services = call.connect().ask("status", services=names)["services"]
     except ConnectionLost:
-        return False  # whoever comes next will tell
+        return False  # the next supervisor is asked again
     except SupervisorAway as away:
         return not any(
             run["service"] in names and run["number"] == number for run in away.facts["runs"]
@@ -219,25 +247,25 @@ def _is_past(call: Call, parts: list[Part]) -> bool:
 
 
 def _live_runs(service: dict[str, Any]) -> list[int]:
-    """The run of a service, and the one that relieves it."""
+    """The numbers of the current run of a service and of the run that replaces it."""
     beside: dict[str, Any] = service.get("beside") or {}
     return [run["run"] for run in (service, beside) if run.get("pid") is not None]
 
 
-def _follow_start(call: Call, part: Part, printer: Printer, stream: Stream | None) -> Cursor:
-    """Show the last matching lines, if a pattern and a tail were given, and go on after them."""
+def _follow_start(call: Call, part: LogPart, printer: Printer, stream: Stream | None) -> Cursor:
+    """Where to follow from. With a pattern and a tail, the last matching lines are shown first."""
     if call.options.get("grep") is None or call.options.get("tail") is None:
         return part.start
     end = part.reader.end()
     found = _redactor(part).redact_all(lines(part.reader, part.start, stream, end.start))
-    shown = deque((e for e in found if printer.matches(e)), maxlen=call.options["tail"])
+    shown = deque((entry for entry in found if printer.matches(entry)), maxlen=call.options["tail"])
     for entry in shown:
         printer.show(part.service, entry)
     return end
 
 
-def _raw(call: Call, parts: list[Part], stream: Stream | None, *, follow: bool) -> int:
-    """Bytes as printed; several services only one after another, nothing marks them."""
+def _raw(call: Call, parts: list[LogPart], stream: Stream | None, *, follow: bool) -> int:
+    """Show the bytes as printed; several services one after another, without a mark."""
     out = sys.stdout.buffer
     if not follow:
         for part in parts:

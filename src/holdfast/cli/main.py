@@ -1,7 +1,7 @@
-"""The `holdfast` command: understands the line, imports the verb's module, tells errors.
+"""The `holdfast` command: reads the line, runs the verb, reports errors.
 
-The border where every error becomes a message and an exit code. Imports nothing that a
-plain `status` does not need.
+Here every error becomes a message and an exit code. Imports nothing that a plain `status` does
+not need.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line and return its exit code; as the program itself, end with it."""
+    """Run one command line and return its exit code. Without `argv` it is the program itself and
+    exits."""
     if argv is None:
-        _speak_utf8()
-        _have_standard_streams()
+        _restart_in_utf8()
+        _open_missing_streams()
         if os.getpid() == 1:
-            from holdfast.cli.terminal.signals import heed_sigterm
+            from holdfast.cli.terminal.signals import treat_sigterm_as_interrupt
 
-            heed_sigterm()
-    code = _main(sys.argv[1:] if argv is None else argv)
+            treat_sigterm_as_interrupt()
+    code = _exit_code_of(sys.argv[1:] if argv is None else argv)
     if argv is None:
-        # Taking the interpreter apart would cost a tenth of a `status`; nothing is left to do.
+        # Nothing is left to do, and a regular exit of the interpreter costs a tenth of a `status`.
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _speak_utf8() -> None:
-    """Begin again where a locale has names of files in another encoding than UTF-8: all of
-    Holdfast has to mean the same by them. Only what is shown stays as the locale has it."""
+def _restart_in_utf8() -> None:
+    """Start again in UTF-8 mode if the locale has another encoding for names of files: every
+    process of Holdfast must read a name in the same way. Only what is shown keeps the encoding of
+    the locale."""
     if sys.getfilesystemencoding() == "utf-8" or "utf8" in sys._xoptions:
         return
     shown = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -47,8 +49,9 @@ def _speak_utf8() -> None:
         os._exit(Failed.exit_code)
 
 
-def _have_standard_streams() -> None:
-    """Put `/dev/null` where the caller closed a stream (`>&-`): no socket may take its number."""
+def _open_missing_streams() -> None:
+    """Open `/dev/null` where the caller closed a stream (`>&-`), so that no socket gets its
+    number."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             if getattr(sys, name) is None:
@@ -56,44 +59,44 @@ def _have_standard_streams() -> None:
                 setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
     shown = sys._xoptions.get("shown")
     for stream in (sys.stdout, sys.stderr):
-        # In an old locale, an arrow that cannot be written is a question mark.
+        # In an old locale, a character that cannot be encoded becomes a question mark.
         if shown or stream.encoding != "utf-8":
             stream.reconfigure(encoding=shown, errors="replace")  # type: ignore[union-attr]
 
 
-def _main(words: list[str]) -> int:
+def _exit_code_of(words: list[str]) -> int:
     try:
-        return _answer(words)
+        return _run_and_report(words)
     except BrokenPipeError:
-        # The reader has seen enough (`| head`); nothing may be said at exit either.
+        # The reader has left (`| head`). Python's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt as interrupt:
         number: int = interrupt.args[0] if interrupt.args else 2
         return 128 + number
     except OSError as error:
-        # It is the answer that cannot be written: the disk is full, say.
+        # The answer itself cannot be written, because the disk is full for example.
         sys.stderr.write(f"holdfast: {error}\n")
         return exit_code_of(Failed.code)
 
 
-def _answer(words: list[str]) -> int:
+def _run_and_report(words: list[str]) -> int:
     try:
         code = _run(words)
         sys.stdout.flush()
     except HoldfastError as error:
-        return _tell(error, is_json="--json" in _own(words))
+        return _report(error, is_json="--json" in _own_words(words))
     except BrokenPipeError:
         raise
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         failure = Failed(what, "`holdfast doctor` checks this host")
-        return _tell(failure, is_json="--json" in _own(words))
+        return _report(failure, is_json="--json" in _own_words(words))
     return code
 
 
-def _own(words: list[str]) -> list[str]:
-    """The words that are ours, not those of a command to run."""
+def _own_words(words: list[str]) -> list[str]:
+    """The words for Holdfast, without those of a command to run."""
     return words[: words.index("--")] if "--" in words else words
 
 
@@ -135,29 +138,27 @@ def _dispatch(arguments: Arguments) -> int:
     call = Call(arguments, os.environ)
     if not os.path.isdir(call.folder):
         raise UsageError(f"-C {arguments.options['C']}: no such folder")
-    if arguments.verb is not None:
-        place = arguments.verb.place
-    elif arguments.operands:
+    verb = arguments.verb
+    if verb is None and arguments.operands:
         raise UsageError(
             f"say what to do with {arguments.operands[0]}",
             f"holdfast run -- {' '.join(arguments.operands)}",
         )
-    elif call.places.config or os.environ.get("SUPERVISOR_TARGET_CMD"):
-        place = "up:up"
-    else:
+    if verb is None and (call.places.config or os.environ.get("SUPERVISOR_TARGET_CMD")):
+        from holdfast.cli.parser.verbs import verb_of
+
+        verb = verb_of("up")
+    if verb is None:
         from holdfast.cli.parser.help import show_help
 
         return show_help(None)
-    module_name, function = place.split(":")
-    module = __import__(f"holdfast.cli.{module_name}", fromlist=[function])
     try:
-        code: int = getattr(module, function)(call)
+        return verb.run(call)
     finally:
         call.close()
-    return code
 
 
-def _tell(error: HoldfastError, *, is_json: bool) -> int:
+def _report(error: HoldfastError, *, is_json: bool) -> int:
     from holdfast.vocabulary.printable import json_text, printable_lines
 
     code = exit_code_of(error.code)

@@ -1,15 +1,25 @@
-"""`holdfast metrics` and `holdfast top`: what services use, once or again and again."""
+"""`holdfast metrics` and `holdfast top`: what services use, once or repeatedly.
+
+`top` reads the key q without Enter. Whatever happens, the terminal gets its settings back.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.quit_key import quit_key
+from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations, screen
+from holdfast.cli.terminal.signals import (
+    InterruptibleWait,
+    interruptible,
+    treat_sigterm_as_interrupt,
+)
 from holdfast.vocabulary.errors import Failed, UsageError
 
 HEADS = ("SERVICE", "STATE", "CPU", "MEMORY", "PROCS", "THREADS", "HANDLES", "READ", "WRITTEN")
@@ -17,19 +27,37 @@ HISTORY_HEADS = ("SERVICE", "TIME", "FOR", "CPU", "PEAK", "MEMORY", "PEAK", "PRO
 CLEAR = "\x1b[H\x1b[2J"
 
 
+@Verb(
+    "metrics",
+    "Tell what services use: CPU, memory, files, bytes",
+    operands="[SERVICE…]",
+    most=None,
+    options=(
+        Option("--history", "what was recorded of this time", "TIME", "duration"),
+        Option("--resolution", "seconds of a point: 1, 10 or 60", "N", "number"),
+        Option("--extras", "ask what is dear, too: shared memory by part, ports"),
+        Option("--format", "table by default", choices=("table", "json", "prometheus")),
+    ),
+    commands=("metrics",),
+    examples=(
+        ("holdfast metrics", "each service's whole tree, and all together"),
+        ("holdfast metrics web --history 10m", "how it was"),
+        ("holdfast metrics --format prometheus", "for a scraper"),
+    ),
+)
 def metrics(call: Call) -> int:
-    shape = "json" if call.is_json else call.options.get("format") or "table"
+    output = "json" if call.is_json else call.options.get("format") or "table"
     fields: dict[str, Any] = {"services": call.operands, "extras": bool(call.options.get("extras"))}
     if "history" in call.options:
         fields["history"] = call.options["history"]
     if "resolution" in call.options:
         fields["resolution"] = call.options["resolution"]
-    if shape == "prometheus" and "history" in fields:
+    if output == "prometheus" and "history" in fields:
         raise UsageError("--history has no prometheus format", "leave one of them out")
     answer = call.ask("metrics", **fields)
-    if shape == "json":
+    if output == "json":
         call.emit(answer)
-    elif shape == "prometheus":
+    elif output == "prometheus":
         sys.stdout.write(_prometheus(answer))
     elif "history" in answer:
         call.say("\n".join(history_lines(answer, call)))
@@ -38,16 +66,28 @@ def metrics(call: Call) -> int:
     return 0
 
 
+@Verb(
+    "top",
+    "Watch what services use, the busiest first",
+    operands="[SERVICE…]",
+    most=None,
+    options=(
+        Option("--interval", "time between two looks; 2s by default", "TIME", "duration"),
+        Option("--count", "end after so many looks", "N", "number"),
+    ),
+    commands=("metrics",),
+    examples=(("holdfast top", "until q or Ctrl-C; without a terminal, one table a look"),),
+)
 def top(call: Call) -> int:
-    """Again and again, until `q`, Ctrl-C or so many times."""
+    """Refresh until `q`, Ctrl-C or the given count."""
     is_screen = sys.stdout.isatty() and not call.is_json
-    with quit_key(is_sought=is_screen) as leaves_within:
-        return _watch(call, leaves_within, is_screen=is_screen)
+    with _quit_key(is_read=is_screen) as quits_within:
+        return _watch(call, quits_within, is_screen=is_screen)
 
 
-def _watch(call: Call, leaves_within: Callable[[float], bool], *, is_screen: bool) -> int:
+def _watch(call: Call, quits_within: Callable[[float], bool], *, is_screen: bool) -> int:
     interval = max(0.5, call.options.get("interval", 2.0))
-    rounds = call.options.get("count")
+    count = call.options.get("count")
     done = 0
     while True:
         answer = call.ask("metrics", services=call.operands)
@@ -60,8 +100,52 @@ def _watch(call: Call, leaves_within: Callable[[float], bool], *, is_screen: boo
             call.say("\n".join(lines_of(answer, call)))
             sys.stdout.flush()
         done += 1
-        if (rounds is not None and done >= rounds) or leaves_within(interval):
+        if (count is not None and done >= count) or quits_within(interval):
             return 0
+
+
+@contextmanager
+def _quit_key(*, is_read: bool) -> Iterator[Callable[[float], bool]]:
+    """A function that waits so many seconds and returns True as soon as q is typed. A terminal
+    whose input is not ours, in the background or with a pipe, is left alone."""
+    if not is_read or not _is_our_terminal(sys.stdin.fileno()):
+        yield _sleep
+        return
+    import termios
+    import tty
+
+    stdin = sys.stdin.fileno()
+    saved = termios.tcgetattr(stdin)
+    treat_sigterm_as_interrupt()
+    try:
+        tty.setcbreak(stdin, termios.TCSADRAIN)
+        with interruptible() as wait:
+            yield lambda seconds: _is_quit_typed(wait, stdin, time.monotonic() + seconds)
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, saved)
+
+
+def _is_our_terminal(fd: int) -> bool:
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _is_quit_typed(wait: InterruptibleWait, stdin: int, deadline: float) -> bool:
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        if wait.is_readable(stdin, left):
+            typed = os.read(stdin, 4096)
+            if not typed or b"q" in typed or b"Q" in typed:
+                return True
+        elif not left:
+            return False
 
 
 def _by_use(entry: tuple[str, dict[str, Any]]) -> tuple[float, int]:
@@ -99,9 +183,9 @@ def lines_of(answer: dict[str, Any], call: Call) -> list[str]:
         )
     lines = screen.table(HEADS, rows, call.paint, screen.width(), state_column=1)
     for name, service in services.items():
-        more = _more(service)
-        if more:
-            lines.append(call.paint(f"{name}: {more}", "dim"))
+        extras = _extras(service)
+        if extras:
+            lines.append(call.paint(f"{name}: {extras}", "dim"))
     return lines
 
 
@@ -120,7 +204,7 @@ def _row(name: str, service: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _more(service: dict[str, Any]) -> str:
+def _extras(service: dict[str, Any]) -> str:
     parts = []
     if service.get("pss_bytes") is not None:
         parts.append(f"{durations.show_size(service['pss_bytes'])} with shared memory by part")

@@ -5,12 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal import screen
+from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.vocabulary.errors import UsageError
 
 HEADS = ("PORT", "SERVICE", "PID", "PROJECT", "COMMAND")
 
 
+@Verb(
+    "ports",
+    "Show which ports are leased, and who holds one",
+    operands="[PORT]",
+    most=1,
+    options=(Option("-a --all", "also those of strangers and of other projects"),),
+    commands=("ports",),
+    about=(
+        "A service with `port: auto` gets a port that is free and that no other Holdfast of\n"
+        "yours leases, and keeps it. With a port: who listens there, with pid and command,\n"
+        "and the service if it is one."
+    ),
+    examples=(
+        ("holdfast ports", "the ports of this project"),
+        ("holdfast ports 3000", "who holds :3000?"),
+    ),
+)
 def ports(call: Call) -> int:
     fields: dict[str, Any] = {"all": True} if call.options.get("all") else {}
     if call.operands:
@@ -37,7 +54,7 @@ def ports(call: Call) -> int:
         )
         for one in result["ports"]
     ]
-    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width())))
+    call.say_table(HEADS, rows)
     return 0
 
 

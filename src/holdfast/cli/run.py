@@ -1,4 +1,5 @@
-"""`holdfast run`: supervise a command; with --wait, be that command until it ends."""
+"""`holdfast run`: supervise a command. With --wait it stands for the command until that ends:
+the same output, the same signals, the same exit code."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ import sys
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.first_process import reap_others
-from holdfast.cli.services import tell
+from holdfast.cli.parser.verbs import NO_WAIT, Option, Verb
+from holdfast.cli.services import report
 from holdfast.cli.terminal.follow import connect_again, learn_secrets
-from holdfast.cli.terminal.output import Followed, Printer, Style, ends_of
+from holdfast.cli.terminal.output import LogFollower, Printer, Style, log_ends
 from holdfast.cli.terminal.screen import PLAIN
-from holdfast.cli.terminal.signals import heed_sigterm, patience
+from holdfast.cli.terminal.signals import interruptible, reap_orphans, treat_sigterm_as_interrupt
 from holdfast.cli.up import environment_of, launch
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.discovery import reach
+from holdfast.client.discovery import connect
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk
@@ -27,12 +28,38 @@ from holdfast.vocabulary.errors import Failed, UsageError
 OVER_STATES = frozenset({"exited", "failed", "stopped"})
 
 
+@Verb(
+    "run",
+    "Supervise a command, with no configuration at all",
+    operands="-- COMMAND…",
+    least=1,
+    most=None,
+    options=(
+        Option("--name", "the service's name; the command's by default", "NAME"),
+        Option("--wait", "show its output until it ends, and exit as it did; no restarts"),
+        Option("--terminal", "give it a terminal, for `holdfast attach`"),
+        Option(
+            "--restart",
+            "when to start it again; on_failure by default, with --wait never",
+            choices=("always", "on_failure", "never"),
+        ),
+        Option("--stdin", "keep its standard input open: it waits there, and meets no end"),
+        NO_WAIT,
+    ),
+    commands=("run", "watch", "status", "wait"),
+    examples=(
+        ("holdfast run -- python -m http.server", "keep a web server running"),
+        ("holdfast run --name db --restart always -- postgres -D data", "under another name"),
+        ("holdfast run --wait -- make test", "a task: follow it and pass its exit code on"),
+    ),
+    is_command_line=True,
+)
 def run(call: Call) -> int:
-    _check_it_is_words(call)
+    _check_words(call)
     _check_input(call)
     is_waiting = bool(call.options.get("wait"))
     if is_waiting:
-        heed_sigterm()
+        treat_sigterm_as_interrupt()
     fields: dict[str, Any] = {
         "argv": call.operands,
         "working_dir": os.path.realpath(call.folder),
@@ -44,29 +71,29 @@ def run(call: Call) -> int:
     if "restart" in call.options:
         fields["restart_policy"] = call.options["restart"]
     elif is_waiting:
-        # Its exit code is what is waited for; another try would only hide it.
+        # The caller waits for its exit code, which a restart would hide.
         fields["restart_policy"] = "never"
     if call.options.get("terminal"):
         fields["terminal"] = True
     if call.options.get("stdin"):
         fields["stdin"] = "pipe"
-    ends = ends_of(call.places.logs)
-    launched, result = launch(call, lambda: call.ask("run", **fields))
+    ends = log_ends(call.places.logs)
+    daemon, result = launch(call, lambda: call.ask("run", **fields))
     service, outcome = result["service"], result["outcome"]
     if is_waiting:
-        reap_others(launched.keeper)
+        reap_orphans(daemon.keeper)
         return _wait(call, service, outcome, ends.get(service, cursors.BEGINNING))
     if call.is_json:
         call.emit(result)
         return int(outcome["outcome"] == "failed")
-    code = tell(call, {"services": {service: outcome}})
+    code = report(call, {"services": {service: outcome}})
     if not code:
         call.say(call.paint(f"follow it: holdfast logs -f {service}", "dim"))
     return code
 
 
-def _check_it_is_words(call: Call) -> None:
-    """A whole line in quotes is for a shell; as a program it would only be looked for in vain."""
+def _check_words(call: Call) -> None:
+    """Refuse a whole line in quotes: it is for a shell, no program has such a name."""
     line = " ".join(call.operands)
     if len(call.operands) > 1 or " " not in line:
         return
@@ -78,29 +105,29 @@ def _check_it_is_words(call: Call) -> None:
 
 
 def _check_input(call: Call) -> None:
-    """What waits is taken for the command itself, and would be given input in vain."""
+    """Refuse --stdin with --wait: the caller would expect its own input to be passed on."""
     if call.options.get("wait") and call.options.get("stdin"):
         hint = "let a shell give it its input: holdfast run --wait -- sh -c 'COMMAND < FILE'"
         raise UsageError("--stdin with --wait: your input is not passed on to the command", hint)
 
 
 def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> int:
-    """Show its output on the same streams, until it is over for good; SIGTERM and Ctrl-C are
-    for it."""
-    shown: _Bytes | _Lines = (_Lines if call.is_json else _Bytes)(call, service, start)
+    """Show its output on the same streams until it has ended for good. Ctrl-C and SIGTERM stop
+    it."""
+    output: _Output = (_JsonOutput if call.is_json else _RawOutput)(call, service, start)
     stopping: list[Connection] = []
     while True:
         try:
-            final = _follow_to_end(call, service, shown)
+            final = _follow_to_end(call, service, output)
             break
         except KeyboardInterrupt:
-            stopping.append(reach(call.places))
+            stopping.append(connect(call.places))
             fields = {"grace": 0} if len(stopping) > 1 else {}
             stopping[-1].send("stop", services=[service], **fields)
             call.use(None)
         except ConnectionLost:
             connect_again(call)
-    shown.finish()
+    output.finish()
     for connection in stopping:
         connection.close()
     if call.is_json:
@@ -110,19 +137,19 @@ def _wait(call: Call, service: str, outcome: dict[str, Any], start: Cursor) -> i
     return exit_code(final)
 
 
-def _follow_to_end(call: Call, service: str, shown: _Bytes | _Lines) -> dict[str, Any]:
+def _follow_to_end(call: Call, service: str, output: _Output) -> dict[str, Any]:
     connection = call.connect()
-    watched = connection.send("watch", services=[service])
-    told = connection.send("events", follow=True, since=_newest(call), services=[service])
-    with patience() as patient:
+    watch = connection.send("watch", services=[service])
+    events = connection.send("events", follow=True, since=_newest(call), services=[service])
+    with interruptible() as wait:
         while True:
-            shown.wake()
+            output.wake()
             now: dict[str, Any] = connection.ask("status", services=[service])["services"][service]
             if now["status"] in OVER_STATES:
                 return now
-            frame = patient.receive(connection)
-            while frame is None or frame.get("id") not in (watched, told):
-                frame = patient.receive(connection)
+            frame = wait.receive(connection)
+            while frame is None or frame.get("id") not in (watch, events):
+                frame = wait.receive(connection)
 
 
 def _newest(call: Call) -> int:
@@ -130,8 +157,8 @@ def _newest(call: Call) -> int:
     return newest
 
 
-class _Bytes:
-    """What it prints, on the same streams."""
+class _RawOutput:
+    """Its output, byte for byte on the same streams."""
 
     def __init__(self, call: Call, service: str, start: Cursor) -> None:
         self._follower = ChunkFollower(Reader(call.places.logs, service), start)
@@ -148,26 +175,29 @@ class _Bytes:
         self._follower.close()
 
 
-class _Lines:
-    """The same in JSON, one line each, as `logs --json` tells it."""
+class _JsonOutput:
+    """Its output as JSON lines, as `logs --json` shows it."""
 
     def __init__(self, call: Call, service: str, start: Cursor) -> None:
         learn_secrets(call)
         printer = Printer(Style(PLAIN, prefix=False, is_json=True))
         self._service = service
-        self._followed = Followed(call.places.logs, printer, [service])
-        self._followed.add(service, start)
+        self._logs = LogFollower(call.places.logs, printer, [service])
+        self._logs.add(service, start)
 
     def wake(self) -> None:
-        self._followed.wake(self._service)
+        self._logs.wake(self._service)
 
     def finish(self) -> None:
-        self._followed.finish_all()
-        self._followed.close()
+        self._logs.finish_all()
+        self._logs.close()
+
+
+_Output = _RawOutput | _JsonOutput
 
 
 def exit_code(service: dict[str, Any]) -> int:
-    """The shell's convention: the code, or 128 and the signal's number."""
+    """As a shell has it: the exit code, or 128 + the number of the signal."""
     if service.get("signal"):
         try:
             return 128 + signal.Signals[service["signal"]].value

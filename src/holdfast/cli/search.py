@@ -5,11 +5,44 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.given_paths import given
+from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
 
+@Verb(
+    "search",
+    "Search in files, or in what services printed",
+    operands="PATTERN [PATH…|SERVICE…]",
+    least=1,
+    most=None,
+    options=(
+        Option("--logs", "search in the output of services instead of files"),
+        Option("-g --glob", "only files like these: '*.py', '!tests/**'", "GLOB", "several"),
+        Option("--type", "only files of this type: py, rust, md", "TYPE", "several"),
+        Option("-l --files", "only names of files"),
+        Option("--counts", "only how many lines of each file match"),
+        Option("--context", "so many lines around each match", "N", "number"),
+        Option("-F --literal", "the pattern is the very text"),
+        Option("--case", "letters; smart by default", choices=("smart", "sensitive", "ignore")),
+        Option("--hidden", "files and folders that begin with a dot, too"),
+        Option("--since", "logs: only what is newer: 10m, 2h, or a time", "TIME", "when"),
+        Option("--until", "logs: only what is older", "TIME", "when"),
+        Option("--stream", "logs: only standard output or error", choices=("out", "err")),
+        Option("-n --limit", "at most so many; 50 by default", "N", "number"),
+        Option("--cursor", "go on where an answer ended", "CURSOR"),
+    ),
+    commands=("search", "search_logs"),
+    about=(
+        "A regular expression as ripgrep takes it. Ignore files are honoured, links not\n"
+        "followed. Exit code 1 if nothing was found."
+    ),
+    examples=(
+        ("holdfast search 'def \\w+_of' src -g '*.py'", "in some files of a folder"),
+        ("holdfast search --files -F 'import msgspec'", "the names of files"),
+        ("holdfast search --logs 'ERROR|WARN' web --since 1h", "in what a service printed"),
+    ),
+)
 def search(call: Call) -> int:
     fields: dict[str, Any] = {"pattern": call.operands[0]}
     for name in ("case", "limit", "cursor", "literal"):
@@ -26,7 +59,7 @@ def _search_files(call: Call, fields: dict[str, Any]) -> int:
             fields[name] = call.options[name]
     if len(call.operands) > 2:
         raise UsageError("at most one path", "a folder, or a file; `--glob` chooses more")
-    fields["path"] = given(call, call.operands[1] if len(call.operands) > 1 else ".")
+    fields["path"] = call.path(call.operands[1] if len(call.operands) > 1 else ".")
     if call.options.get("files") or call.options.get("counts"):
         fields["mode"] = "files" if call.options.get("files") else "count"
     result = call.ask("search", **fields, max_bytes=64_000)

@@ -1,20 +1,49 @@
-"""The verbs about who may pass and who did what: token, audit."""
+"""The verbs about access: token, dashboard (a browser's login), audit."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal import durations, screen
-from holdfast.cli.terminal.follow import is_there_again
-from holdfast.cli.terminal.signals import patience
+from holdfast.cli.parser.verbs import Option, Verb
+from holdfast.cli.terminal import durations
+from holdfast.cli.terminal.follow import is_reconnected
+from holdfast.cli.terminal.signals import interruptible
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import UsageError
 
 TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
 
 
+@Verb(
+    "token",
+    "Make, list or revoke tokens for the network doors",
+    operands="create|ls|revoke [NAME]",
+    least=1,
+    most=2,
+    options=(
+        Option("--role", "what it may do", choices=("viewer", "operator", "admin", "agent")),
+        Option("--service", "only these services; several with commas", "NAMES"),
+        Option("--tag", "only services with these tags", "TAGS"),
+        Option("--command", "only these commands", "NAMES"),
+        Option("--path", "only these paths", "PATHS"),
+        Option("--expires", "for how long it is valid", "DURATION", "duration"),
+    ),
+    commands=("create_token", "list_tokens", "revoke_token"),
+    about=(
+        "A token is shown once, when it is made; only its hash is stored. The command line on\n"
+        "this machine needs none. The first admin's token lies in `admin.token` in the state\n"
+        "folder."
+    ),
+    examples=(
+        ("holdfast token create ci --role operator --expires 30d", "for a month"),
+        ("holdfast token create eyes --role viewer --service web,db", "may look at two"),
+        ("holdfast token ls", "who has one"),
+        ("holdfast token revoke ci", "refused from now on"),
+    ),
+)
 def token(call: Call) -> int:
     what, name = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
     if what in ("ls", "list") and name is None:
@@ -62,7 +91,7 @@ def _list_tokens(call: Call) -> int:
         )
         for one in result["tokens"]
     ]
-    call.say("\n".join(screen.table(TOKEN_HEADS, rows, call.paint, screen.width())))
+    call.say_table(TOKEN_HEADS, rows)
     return 0
 
 
@@ -79,6 +108,95 @@ def _revoke_token(call: Call, name: str) -> int:
     return 0
 
 
+@Verb(
+    "dashboard",
+    "Log a browser in: opens the dashboard, or prints the link",
+    options=(
+        Option("--no-open", "print the link instead of opening a browser"),
+        Option("--print", "the same"),
+        Option("--role", "what it may do", choices=("viewer", "operator", "admin")),
+        Option("--expires", "for how long the browser stays logged in", "DURATION", "duration"),
+    ),
+    commands=("create_login",),
+    about=(
+        "The link works once, within a minute, and becomes a cookie that only the dashboard's\n"
+        "own pages can use. Logins are listed by `holdfast token ls` and revoked like tokens."
+    ),
+    examples=(
+        ("holdfast dashboard", "open it"),
+        ("holdfast dashboard --print --role viewer", "a link for somebody who may look"),
+    ),
+)
+def dashboard(call: Call) -> int:
+    fields: dict[str, object] = {"role": call.options.get("role") or "admin"}
+    if "expires" in call.options:
+        fields["expires_in"] = call.options["expires"]
+    link = call.ask("create_login", **fields)
+    if call.is_json:
+        call.emit(link)
+        return 0
+    fingerprint = link.get("fingerprint")
+    if fingerprint:
+        call.note(f"compare what the browser says of the certificate: SHA-256 {fingerprint}")
+    opens = not (call.options.get("print") or call.options.get("no_open"))
+    if opens and has_screen(call) and _open_browser(link["url"]):
+        call.say("the dashboard opens in your browser")
+        return 0
+    call.say(link["url"])
+    until, stay = durations.show(link["valid_for"]), durations.show(link["session_seconds"])
+    call.note(f"works once, within {until}; logs in as {link['role']} for {stay}")
+    return 0
+
+
+def has_screen(call: Call) -> bool:
+    """Return whether a browser opened here is seen by the caller."""
+    environ = call.environ
+    if environ.get("SSH_CONNECTION") and not environ.get("DISPLAY"):
+        return False
+    if sys.platform == "darwin":
+        return True
+    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+
+
+def _open_browser(url: str) -> bool:
+    """Open a browser; returns whether one was found. Its own messages are hidden."""
+    import webbrowser
+
+    null, saved = os.open(os.devnull, os.O_WRONLY), os.dup(2)
+    try:
+        os.dup2(null, 2)
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False
+    finally:
+        os.dup2(saved, 2)
+        os.close(null)
+        os.close(saved)
+
+
+@Verb(
+    "audit",
+    "Show who asked what, and what came of it",
+    options=(
+        Option("-f --follow", "go on with new records"),
+        Option("--verify", "look whether any record was altered, removed or cut off"),
+        Option("--since", "only what is newer", "WHEN", "when"),
+        Option("--actor", "only of those whose name contains this", "TEXT"),
+        Option("--command", "only this command", "NAME"),
+        Option("-n --tail", "how many of the newest", "N", "number"),
+    ),
+    commands=("audit",),
+    about=(
+        "Changes, refusals and reads of output are on record: who, through which door, with\n"
+        "which arguments (secrets masked), allowed or refused and why, and how it ended.\n"
+        "With --verify the exit code is 1 if the record is not whole."
+    ),
+    examples=(
+        ("holdfast audit --since 1h", "the last hour"),
+        ("holdfast audit --verify", "is anything missing?"),
+        ("holdfast audit -f --json", "for another program"),
+    ),
+)
 def audit(call: Call) -> int:
     fields: dict[str, Any] = {"limit": call.options.get("tail", 100)}
     for option, field in (("actor", "actor"), ("command", "about"), ("since", "after")):
@@ -89,7 +207,7 @@ def audit(call: Call) -> int:
     if call.options.get("follow"):
         return _follow(call, fields)
     for record in call.ask("audit", **fields)["records"]:
-        _show(call, record)
+        _show_record(call, record)
     return 0
 
 
@@ -110,46 +228,46 @@ def _tell_verdict(call: Call, verdict: dict[str, Any]) -> int:
 
 
 def _follow(call: Call, fields: dict[str, Any]) -> int:
-    """Goes on after the last number told when the supervisor was replaced."""
-    with patience() as patient:
+    """Follow new records. After a replacement of the supervisor, go on after the last one."""
+    with interruptible() as wait:
         while True:
             connection = call.connect()
             try:
                 request = connection.send("audit", follow=True, **fields)
                 while True:
-                    frame = patient.receive(connection)
+                    frame = wait.receive(connection)
                     if frame is None or frame.get("id") != request:
                         continue
                     if "item" not in frame:
                         raise error_from(frame.get("error") or {})
                     fields["since"] = frame["item"]["seq"]
-                    _show(call, frame["item"])
+                    _show_record(call, frame["item"])
             except ConnectionLost:
-                if not is_there_again(call):
+                if not is_reconnected(call):
                     return 0
 
 
-def _show(call: Call, record: dict[str, Any]) -> None:
+def _show_record(call: Call, record: dict[str, Any]) -> None:
     if call.is_json:
         call.emit_line(record)
     else:
-        call.say(_line(call, record))
+        call.say(_record_line(call, record))
         sys.stdout.flush()
 
 
-def _line(call: Call, one: dict[str, Any]) -> str:
-    moment = call.paint(durations.show_time(one.get("time")), "dim")
-    if "gap" in one:
-        return f"{one['seq']:>6} {moment} {one['gap']}"
-    arguments = " ".join(f"{key}={value}" for key, value in (one.get("arguments") or {}).items())
-    end = one["outcome"] if one["decision"] == "allowed" else f"refused: {one['reason']}"
-    if one["decision"] == "folded":
-        counts = ", ".join(f"{name} {count}" for name, count in one["commands"].items())
-        end = f"{one['times']} requests that are only counted: {counts}"
-    elif "times" in one:
-        end += f" ({one['times']} times within a minute)"
-    if "unrecorded_before" in one:
-        end += f" (after {one['unrecorded_before']} that are only counted)"
-    who = f"{one['actor']} ({one['role']}, {one['door']})"
-    asked = f"{one['command']} {arguments}".rstrip()
-    return f"{one['seq']:>6} {moment} {who}: {asked} → {end}"
+def _record_line(call: Call, record: dict[str, Any]) -> str:
+    moment = call.paint(durations.show_time(record.get("time")), "dim")
+    if "gap" in record:
+        return f"{record['seq']:>6} {moment} {record['gap']}"
+    arguments = " ".join(f"{key}={value}" for key, value in (record.get("arguments") or {}).items())
+    end = record["outcome"] if record["decision"] == "allowed" else f"refused: {record['reason']}"
+    if record["decision"] == "folded":
+        counts = ", ".join(f"{name} {count}" for name, count in record["commands"].items())
+        end = f"{record['times']} requests that are only counted: {counts}"
+    elif "times" in record:
+        end += f" ({record['times']} times within a minute)"
+    if "unrecorded_before" in record:
+        end += f" (after {record['unrecorded_before']} that are only counted)"
+    who = f"{record['actor']} ({record['role']}, {record['door']})"
+    asked = f"{record['command']} {arguments}".rstrip()
+    return f"{record['seq']:>6} {moment} {who}: {asked} → {end}"

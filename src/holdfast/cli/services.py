@@ -1,10 +1,13 @@
-"""The verbs that do something to services and tell each one's outcome."""
+"""The verbs that act on services and report the outcome of each.
+
+`configuration` and so `up` import it, so it stays light.
+"""
 
 from __future__ import annotations
 
 import os
 
-from holdfast.cli.terminal import durations
+from holdfast.cli.parser.verbs import NO_WAIT, SERVICES, TIMEOUT, Option, Verb
 from holdfast.client.discovery import SupervisorAway
 from holdfast.vocabulary.errors import UsageError
 
@@ -15,10 +18,33 @@ if TYPE_CHECKING:
     from holdfast.cli.call import Call
 
 
+@Verb(
+    "start",
+    "Start services, and those they depend on",
+    operands=SERVICES,
+    most=None,
+    options=(NO_WAIT, TIMEOUT),
+    commands=("start",),
+    about="Starting what runs is success. Without names, all are started.",
+    examples=(("holdfast start web", "start one service"),),
+)
 def start(call: Call) -> int:
-    return tell(call, _ask_for_starts(call, "start", services=call.operands))
+    return report(call, _ask_for_starts(call, "start", services=call.operands))
 
 
+@Verb(
+    "stop",
+    "Stop services, until no process of them is left",
+    operands=SERVICES,
+    most=None,
+    options=(Option("--grace", "time to end by itself before it is killed", "TIME", "duration"),),
+    commands=("stop",),
+    about="Without names, all are stopped, in reverse order of dependency.",
+    examples=(
+        ("holdfast stop web", "ask it to end, kill it after its grace"),
+        ("holdfast stop web --grace 0", "kill it at once"),
+    ),
+)
 def stop(call: Call) -> int:
     fields: dict[str, Any] = {"services": call.operands}
     if "grace" in call.options:
@@ -31,9 +57,33 @@ def stop(call: Call) -> int:
         from holdfast.cli import keeper_fallback
 
         result = keeper_fallback.stop(call, away)
-    return tell(call, result)
+    return report(call, result)
 
 
+@Verb(
+    "restart",
+    "Stop services and start them again",
+    operands=SERVICES,
+    most=None,
+    options=(
+        NO_WAIT,
+        TIMEOUT,
+        Option("-e --env", "add to its environment, until the next start", "N=V", "pairs"),
+        Option("--rolling", "one at a time, each when the last is ready (rolling-restart)"),
+        Option(
+            "--args",
+            "replace its arguments, until the next start; takes the rest of the line",
+            "ARG…",
+            "rest",
+        ),
+    ),
+    commands=("restart", "rolling_restart"),
+    about="Works without waiting for a back-off, and for a service that failed too often.",
+    examples=(
+        ("holdfast restart web", "restart one service"),
+        ("holdfast restart web --args --port 9000", "with other arguments, once"),
+    ),
+)
 def restart(call: Call) -> int:
     if call.options.get("rolling"):
         from holdfast.cli.instances import rolling_restart
@@ -53,7 +103,7 @@ def restart(call: Call) -> int:
         raise UsageError(
             "--args and --env are for one service", "holdfast restart SERVICE --args ARG…"
         )
-    return tell(call, _ask_for_starts(call, "restart", **fields))
+    return report(call, _ask_for_starts(call, "restart", **fields))
 
 
 def _ask_for_starts(call: Call, command: str, **fields: Any) -> dict[str, Any]:
@@ -66,14 +116,42 @@ def _ask_for_starts(call: Call, command: str, **fields: Any) -> dict[str, Any]:
     return Progress(call).ask(command, wait=True, **fields)
 
 
+@Verb(
+    "pause",
+    "Freeze all processes of services",
+    operands="SERVICE…",
+    least=1,
+    most=None,
+    commands=("pause",),
+    examples=(("holdfast pause worker", "it uses no CPU until it is resumed"),),
+)
 def pause(call: Call) -> int:
-    return tell(call, call.ask("pause", services=call.operands))
+    return report(call, call.ask("pause", services=call.operands))
 
 
+@Verb(
+    "resume",
+    "Let paused services continue",
+    operands="SERVICE…",
+    least=1,
+    most=None,
+    commands=("resume",),
+    examples=(("holdfast resume worker", "continue where it was"),),
+)
 def resume(call: Call) -> int:
-    return tell(call, call.ask("resume", services=call.operands))
+    return report(call, call.ask("resume", services=call.operands))
 
 
+@Verb(
+    "signal",
+    "Send a signal to services",
+    operands="SIGNAL SERVICE…",
+    least=2,
+    most=None,
+    options=(Option("--to", "who gets it; main by default", choices=("main", "group", "tree")),),
+    commands=("signal",),
+    examples=(("holdfast signal HUP nginx", "make it read its configuration again"),),
+)
 def signal(call: Call) -> int:
     name, *services = call.operands
     if not _is_signal(name):
@@ -86,7 +164,7 @@ def signal(call: Call) -> int:
     fields: dict[str, Any] = {"signal": name, "services": services}
     if "to" in call.options:
         fields["to"] = call.options["to"]
-    return tell(call, call.ask("signal", **fields))
+    return report(call, call.ask("signal", **fields))
 
 
 def _is_signal(word: str) -> bool:
@@ -98,46 +176,63 @@ def _is_signal(word: str) -> bool:
         return False
 
 
+@Verb(
+    "rm",
+    "Forget services: stop them, delete their runs and logs",
+    operands="SERVICE…",
+    least=1,
+    most=None,
+    options=(Option("--keep-logs", "leave what they printed"),),
+    commands=("remove",),
+    examples=(("holdfast rm http.server", "forget what `holdfast run` brought in"),),
+)
 def rm(call: Call) -> int:
     keep = bool(call.options.get("keep_logs"))
-    return tell(call, call.ask("remove", services=call.operands, keep_logs=keep))
+    return report(call, call.ask("remove", services=call.operands, keep_logs=keep))
 
 
-def prune(call: Call) -> int:
-    older_than = call.options.get("older_than", 0.0)
-    result = call.ask("prune", services=call.operands, older_than=older_than)
-    if call.is_json:
-        call.emit(result)
-        return 0
-    size, runs = durations.show_size(result["deleted_bytes"]), result["deleted_runs"]
-    call.say(f"deleted {runs} run{'' if runs == 1 else 's'} and {size} of logs")
-    return 0
-
-
+@Verb(
+    "adopt",
+    "Take over a process that already runs",
+    operands="NAME",
+    least=1,
+    most=1,
+    options=(
+        Option("--pid", "the process", "PID", "number"),
+        Option("--pidfile", "the process whose number is in this file", "FILE"),
+        Option("--port", "the process that listens on this port", "N", "number"),
+    ),
+    commands=("adopt",),
+    about=(
+        "Stop, signal and pause work. Its output is not available, and its exit code only\n"
+        "where the kernel tells it."
+    ),
+    examples=(("holdfast adopt --port 5432 db", "whoever listens there is now `db`"),),
+)
 def adopt(call: Call) -> int:
-    ways = [name for name in ("pid", "pidfile", "port") if name in call.options]
-    if len(ways) != 1:
+    given = [name for name in ("pid", "pidfile", "port") if name in call.options]
+    if len(given) != 1:
         raise UsageError(
             "say which process: one of --pid, --pidfile, --port",
             f"holdfast adopt --pid 1234 {call.operands[0]}",
         )
-    way = ways[0]
-    value = call.options[way]
-    if way == "pid" and value in (os.getpid(), os.getppid(), os.getsid(0)):
+    option = given[0]
+    value = call.options[option]
+    if option == "pid" and value in (os.getpid(), os.getppid(), os.getsid(0)):
         raise UsageError(
             f"process {value} is your own shell: a stop would end you, too",
             "name another process, or adopt this one from another terminal",
         )
-    if way == "pidfile":
+    if option == "pidfile":
         value = os.path.realpath(os.path.join(call.folder, value))
     from holdfast.cli.up import launch
 
     name = call.operands[0]
-    return tell(call, launch(call, lambda: call.ask("adopt", service=name, **{way: value}))[1])
+    return report(call, launch(call, lambda: call.ask("adopt", service=name, **{option: value}))[1])
 
 
-def tell(call: Call, result: dict[str, Any]) -> int:
-    """Tell what was done to each service; exit code 1 when one failed."""
+def report(call: Call, result: dict[str, Any]) -> int:
+    """Report what was done to each service; returns exit code 1 if one failed."""
     services: dict[str, dict[str, Any]] = result.get("services", {})
     failed = has_failed(call, services)
     if call.is_json:
@@ -152,13 +247,14 @@ def tell(call: Call, result: dict[str, Any]) -> int:
 
 
 def has_failed(call: Call, services: dict[str, dict[str, Any]]) -> bool:
-    """Whether something was not done; who waits is no failure for one who does not."""
+    """Return whether a service failed. One that still waits counts as failed, unless the caller
+    did not want to wait."""
     bad = {"failed"} if call.options.get("no_wait") else {"failed", "waiting"}
     return any(outcome["outcome"] in bad for outcome in services.values())
 
 
 def describe(call: Call, name: str, outcome: dict[str, Any]) -> list[str]:
-    """One service's outcome, with what it printed last when it failed."""
+    """The outcome of one service, with its last lines of output if it failed."""
     what = outcome["outcome"]
     colour = (
         "red" if what == "failed" else "dim" if what.startswith(("already", "not_")) else "green"

@@ -5,12 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal import durations, screen
+from holdfast.cli.parser.verbs import Option, Verb
+from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
 HEADS = ("SESSION", "CLIENT", "SINCE", "ENDS", "FATE", "RUNS FOR IT")
 
 
+@Verb(
+    "sessions",
+    "Show which assistants are here, and what runs for them",
+    operands="[close SESSION]",
+    most=2,
+    options=(
+        Option(
+            "--fate",
+            "with close: what becomes of what it started",
+            choices=("stop", "keep", "hand_over"),
+        ),
+    ),
+    commands=("list_sessions", "close_session"),
+    about=(
+        "What an assistant starts belongs to its session. When the session ends, each of\n"
+        "these services is stopped, kept or handed over to you, as its `on_session_end` or\n"
+        "else the session says."
+    ),
+    examples=(
+        ("holdfast sessions", "who is here"),
+        ("holdfast sessions close session-… --fate hand_over", "send it away, keep its work"),
+    ),
+)
 def sessions(call: Call) -> int:
     if not call.operands:
         return _list(call)
@@ -49,5 +73,5 @@ def _list(call: Call) -> int:
         )
         for one in result["sessions"]
     ]
-    call.say("\n".join(screen.table(HEADS, rows, call.paint, screen.width())))
+    call.say_table(HEADS, rows)
     return 0

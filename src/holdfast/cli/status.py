@@ -1,22 +1,44 @@
-"""`holdfast status`: what each service is doing, and what to do about those that failed.
+"""The verbs that show what runs: status, ps (process trees), ls (every Holdfast of this user).
 
-On the hot path: imports nothing that is not needed to ask and to lay out a table.
+`status` is the hot path: this module imports only what is needed to ask and to lay out a table.
 """
 
 from __future__ import annotations
 
+import os
+
 from holdfast.cli.call import Call
+from holdfast.cli.parser.verbs import SERVICES, Verb
 from holdfast.cli.terminal import durations, screen
+from holdfast.client.connection import Connection
 from holdfast.client.discovery import SupervisorAway
+from holdfast.system.places import keeper_note, lock_is_held, states_root
+from holdfast.vocabulary.errors import HoldfastError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 HEADS = ("SERVICE", "STATE", "PID", "UPTIME", "RESTARTS", "DETAIL")
+TREE_HEADS = ("SERVICE", "PID", "STATE", "MEMORY", "CPU", "COMMAND")
+HOLDFAST_HEADS = ("PROJECT", "STATE", "KEEPER", "SERVICES", "VERSION", "STATE FOLDER")
 TROUBLED = frozenset({"failed", "backoff"})
+ANSWER_SECONDS = 0.5
+"""How long `ls` waits for each Holdfast."""
 
 
+@Verb(
+    "status",
+    "Tell what each service is doing",
+    operands=SERVICES,
+    most=None,
+    commands=("status",),
+    examples=(
+        ("holdfast status", "all services"),
+        ("holdfast status web --json", "one service, for programs"),
+    ),
+)
 def status(call: Call) -> int:
     try:
         result = call.ask("status", services=call.operands)
@@ -32,7 +54,7 @@ def status(call: Call) -> int:
 
 
 def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> list[str]:
-    """The whole answer for people."""
+    """The lines that a person sees."""
     services: dict[str, dict[str, Any]] = result["services"]
     notices = notices_of(result.get("supervisor") or {}, paint)
     if not services:
@@ -59,7 +81,7 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
 
 
 def doors_of(supervisor: dict[str, Any]) -> list[str]:
-    """Where Holdfast can be reached over the network, and why not."""
+    """Where each network door is, or why it is closed."""
     doors: dict[str, str] = supervisor.get("doors") or {}
     notes: dict[str, str] = supervisor.get("door_notes") or {}
     lines = [", ".join(f"{name}: {where}" for name, where in doors.items())] if doors else []
@@ -70,7 +92,7 @@ def doors_of(supervisor: dict[str, Any]) -> list[str]:
 
 
 def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
-    """What holds for all of them."""
+    """What concerns all services, above the table."""
     lines = []
     if lockdown := supervisor.get("lockdown"):
         since = f" since {_moment(lockdown['since'])}" if lockdown.get("since") else ""
@@ -79,7 +101,7 @@ def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
     if why := supervisor.get("unrecorded"):
         lines.append(paint(f"history cannot be written: {why} (holdfast doctor)", "red"))
     if unclaimed := supervisor.get("unclaimed"):
-        told = screen.processes(unclaimed)
+        told = screen.process_list(unclaimed)
         lines.append(paint(f"belongs to no service: {told} (holdfast down ends it)", "yellow"))
     if waiting := supervisor.get("approvals"):
         lines.append(paint(f"waiting for approval: {waiting} (holdfast approvals)", "yellow"))
@@ -106,7 +128,7 @@ def _moment(seconds: float) -> str:
 
 
 def detail_of(service: dict[str, Any]) -> str:
-    """Why it is in its state, and what comes next."""
+    """Why a service is in its state, and what comes next."""
     parts: list[str] = []
     reason = service.get("reason") or ""
     if reason:
@@ -154,7 +176,7 @@ def _owned(owner: dict[str, Any]) -> str:
 
 
 def health_of(service: dict[str, Any]) -> list[str]:
-    """What its probes say, as far as it is worth a word, and what it says itself."""
+    """What its probes found, unless all is well, and what the service says of itself."""
     known, failures = service.get("health"), service.get("consecutive_failures") or 0
     parts: list[str] = []
     if service.get("ready") is False:
@@ -168,3 +190,163 @@ def health_of(service: dict[str, Any]) -> list[str]:
     if service.get("said"):
         parts.append(f"“{service['said']}”")
     return parts
+
+
+@Verb(
+    "ps",
+    "Show the process tree of each service",
+    operands=SERVICES,
+    most=None,
+    commands=("ps",),
+    examples=(("holdfast ps web", "every process that belongs to web"),),
+)
+def ps(call: Call) -> int:
+    result = call.ask("ps", services=call.operands)
+    if call.is_json:
+        call.emit(result)
+        return 0
+    rows: list[tuple[str, ...]] = []
+    for name, processes in result["services"].items():
+        rows.extend(tree_rows(name, processes))
+    if not rows:
+        call.say("no process runs")
+        return 0
+    call.say_table(TREE_HEADS, rows)
+    return 0
+
+
+def tree_rows(name: str, processes: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Children below their parents, indented. A process whose parent is not in the tree stands at
+    the top."""
+    known = {process["pid"] for process in processes}
+    children_of: dict[int, list[dict[str, Any]]] = {}
+    tops: list[dict[str, Any]] = []
+    for process in processes:
+        parent = process["ppid"]
+        is_child = parent in known and parent != process["pid"]
+        (children_of.setdefault(parent, []) if is_child else tops).append(process)
+    rows: list[tuple[str, ...]] = []
+    waiting = [(process, 0) for process in reversed(tops)]
+    while waiting:
+        process, depth = waiting.pop()
+        rows.append(_tree_row("" if rows else name, process, depth))
+        children = children_of.get(process["pid"], [])
+        waiting.extend((child, depth + 1) for child in reversed(children))
+    return rows
+
+
+def _tree_row(name: str, process: dict[str, Any], depth: int) -> tuple[str, ...]:
+    memory = process.get("memory_bytes")
+    cpu = process.get("cpu_seconds")
+    branch = "  " * (depth - 1) + "└ " if depth else ""
+    return (
+        name,
+        str(process["pid"]),
+        process.get("state", ""),
+        "-" if memory is None else durations.show_size(memory),
+        "-" if cpu is None else durations.show(cpu),
+        branch + (process.get("command") or process.get("name") or "?"),
+    )
+
+
+@Verb(
+    "ls",
+    "List every Holdfast of this user",
+    examples=(("holdfast ls", "all projects, running or left over from a crash"),),
+)
+def ls(call: Call) -> int:
+    """A Holdfast lives as long as its lock is held: a keeper.json without a held lock was left by
+    a crash."""
+    found = [entry_of(state) for state in state_folders(states_root(call.environ))]
+    entries = sorted((entry for entry in found if entry), key=lambda entry: entry["project"])
+    if call.is_json:
+        call.emit({"holdfasts": entries})
+        return 0
+    if not entries:
+        call.say("no Holdfast of yours runs; `holdfast up` or `holdfast run -- COMMAND` starts one")
+        return 0
+    rows = [_holdfast_row(entry) for entry in entries]
+    call.say_table(HOLDFAST_HEADS, rows, state_column=1)
+    if any(entry["status"] == "stale" for entry in entries):
+        call.say()
+        call.say(call.paint("stale: left by a crash; `holdfast up` there takes over", "dim"))
+    for entry in entries:
+        if not os.path.isdir(entry["project"]):
+            end = f"`holdfast --state-dir {entry['state_folder']} down` ends it"
+            call.say(call.paint(f"{entry['project']} was moved or deleted; {end}", "dim"))
+    return 0
+
+
+def state_folders(root: str) -> Iterator[str]:
+    """The usual folders, then those that notes in `elsewhere` name."""
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return
+    for name in names:
+        if name != "elsewhere":
+            yield os.path.join(root, name)
+    notes = os.path.join(root, "elsewhere")
+    for name in sorted(os.listdir(notes)) if os.path.isdir(notes) else ():
+        note = _read_json(os.path.join(notes, name))
+        if note and isinstance(note.get("state"), str):
+            yield note["state"]
+
+
+def entry_of(state: str) -> dict[str, Any] | None:
+    """What is known of the Holdfast in this state folder; None if there never was one."""
+    keeper = keeper_note(state)
+    if not keeper:
+        return None
+    is_alive = lock_is_held(state)
+    entry: dict[str, Any] = {
+        "project": keeper.get("project") or "?",
+        "status": "running" if is_alive else "stale",
+        "keeper_pid": keeper.get("pid") if is_alive else None,
+        "version": keeper.get("version"),
+        "started_at": keeper.get("started_at"),
+        "state_folder": state,
+        "services": None,
+        "running": None,
+    }
+    if is_alive:
+        _count_services(entry, str(keeper.get("runtime") or os.path.join(state, "run")))
+    return entry
+
+
+def _count_services(entry: dict[str, Any], runtime: str) -> None:
+    try:
+        connection = Connection(os.path.join(runtime, "line.sock"), connect_seconds=ANSWER_SECONDS)
+    except HoldfastError:
+        return
+    try:
+        services = connection.answer(connection.send("status"), ANSWER_SECONDS)["services"]
+    except (HoldfastError, TimeoutError, KeyError):
+        return
+    finally:
+        connection.close()
+    entry["services"] = len(services)
+    entry["running"] = sum(service.get("pid") is not None for service in services.values())
+
+
+def _holdfast_row(entry: dict[str, Any]) -> tuple[str, ...]:
+    count = "-" if entry["services"] is None else f"{entry['running']}/{entry['services']}"
+    return (
+        entry["project"],
+        entry["status"],
+        str(entry["keeper_pid"] or "-"),
+        count,
+        str(entry["version"] or "-"),
+        f"{entry['state_folder']} (since {durations.show_time(entry['started_at'])})",
+    )
+
+
+def _read_json(path: str) -> dict[str, Any] | None:
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,15 +1,30 @@
-"""`holdfast up`: start what is declared, then return, or stay and show what it prints."""
+"""`holdfast up`: start what is declared, then return, or stay and show the output.
+
+Also `launch`, by which every verb that needs a running Holdfast starts one. Until the keeper is
+started, only light modules may be imported: keeper and supervisor load at the same time.
+"""
 
 from __future__ import annotations
 
-import os
-
-from holdfast.cli import trust
+from holdfast.cli.configuration import (
+    check_trust,
+    given_settings,
+    note_unread,
+    require_configuration,
+)
+from holdfast.cli.parser.verbs import (
+    NO_PREFIX,
+    NO_WAIT,
+    SERVICES,
+    TIMEOUT,
+    TIMESTAMPS,
+    Option,
+    Verb,
+)
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.discovery import SupervisorAway
 from holdfast.client.launch import ensure_running, own_keeper
-from holdfast.system.places import CONFIG_NAMES, how_to_write, unread_beside
-from holdfast.vocabulary.errors import ConfigError, Failed, HoldfastError, NoDaemon, ShuttingDown
+from holdfast.vocabulary.errors import Failed, HoldfastError, NoDaemon, ShuttingDown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,23 +34,60 @@ if TYPE_CHECKING:
     from holdfast.cli.call import Call
     from holdfast.cli.terminal.own_log import OwnLog
     from holdfast.client.connection import Connection
-    from holdfast.client.launch import Launched
+    from holdfast.client.launch import Daemon
     from holdfast.logbook.cursors import Cursor
 
 
+@Verb(
+    "up",
+    "Start the services of the configuration",
+    operands=SERVICES,
+    most=None,
+    options=(
+        Option("-d --detach", "return when they run, instead of showing their output"),
+        Option("--unless-stopped", "leave off what was stopped by hand; for the start at boot"),
+        Option("--trust", "start a configuration that an assistant may have written"),
+        NO_WAIT,
+        TIMEOUT,
+        TIMESTAMPS,
+        NO_PREFIX,
+        Option("--no-http", "leave out HTTP: no gate, no dashboard"),
+        Option("--http-port", "port of HTTP", "N", "number"),
+    ),
+    commands=("up", "watch", "events", "status", "shutdown"),
+    about=(
+        "What runs already is left alone; what was stopped by hand is started, unless\n"
+        "--unless-stopped says otherwise.\n"
+        "In the foreground, Ctrl-C in the `up` that started Holdfast stops everything\n"
+        "(twice: at once); in one that joined it, it only detaches. So does closing the\n"
+        "terminal: services go on, and `holdfast up` shows them again.\n"
+        "The one that started Holdfast shows its log, too, on standard error: warnings,\n"
+        "or all of it if you give a --log-level, or log_level in the configuration.\n"
+        "A configuration that was found inside the project of another Holdfast is named.\n"
+        "If it was written while that one ran, you are asked before its first start;\n"
+        "where nobody can be asked, it is refused (exit code 5) without --trust."
+    ),
+    examples=(
+        ("holdfast up", "start everything and show its output"),
+        ("holdfast up -d", "start everything in the background"),
+        ("holdfast up -d --timeout 10m", "and wait for a slow migration"),
+        ("holdfast up -d --unless-stopped", "at boot: what was stopped by hand stays so"),
+        ("holdfast up web db", "start two services, and what they depend on"),
+    ),
+)
 def up(call: Call) -> int:
     is_detached = bool(call.options.get("detach"))
-    check_there_is_something(call)
-    tell_unread(call, call.places.config)
-    trust.check(call)
+    require_configuration(call)
+    note_unread(call, call.places.config)
+    check_trust(call)
     if is_detached:
-        return _tell(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
-    from holdfast.cli.terminal.output import ends_of
+        return _report(call, launch(call, lambda: _ask(call, _fields(call, is_detached=True)))[1])
+    from holdfast.cli.terminal.output import log_ends
     from holdfast.cli.terminal.own_log import OwnLog
-    from holdfast.cli.terminal.signals import heed_sigterm
+    from holdfast.cli.terminal.signals import treat_sigterm_as_interrupt
 
-    heed_sigterm()
-    ends = ends_of(call.places.logs)
+    treat_sigterm_as_interrupt()
+    ends = log_ends(call.places.logs)
     own_log = OwnLog(call.places.own_log)
     since = 0
 
@@ -44,12 +96,12 @@ def up(call: Call) -> int:
         since = call.ask("events", limit=1).get("last", 0)
         return _ask(call, _fields(call, is_detached=False))
 
-    launched, result = launch(call, ask)
-    is_ours = launched.keeper is not None
+    daemon, result = launch(call, ask)
+    is_ours = daemon.keeper is not None
     if result.get("is_level_given"):
         own_log.show_all()
     try:
-        return _stay(call, launched, result, ends, since, own_log if is_ours else None)
+        return _stay(call, daemon, result, ends, since, own_log if is_ours else None)
     except KeyboardInterrupt:
         _undo(call, is_interrupted=True)
         raise
@@ -60,7 +112,7 @@ def up(call: Call) -> int:
 
 def _stay(
     call: Call,
-    launched: Launched,
+    daemon: Daemon,
     result: dict[str, Any],
     ends: dict[str, Cursor],
     since: int,
@@ -68,22 +120,22 @@ def _stay(
 ) -> int:
     from holdfast.cli.foreground import Foreground
 
-    _tell_changes(call, result)
-    _tell_waiting(call, result)
+    _note_changes(call, result)
+    _note_waiting(call, result)
     names = list(result["services"])
     if not names:
         call.note("nothing to start yet; `holdfast start SERVICE` or `holdfast run` does")
     try:
-        _tell_doors(call)
+        _note_doors(call)
         shown = _shown(call, result)
     except NoDaemon:
-        # An essential service can have ended everything by now: the foreground tells how.
+        # An essential service may have ended everything by now; the foreground reports it.
         shown = names if call.operands else []
-    return Foreground(call, launched.keeper, ends, shown, names, since, own_log).stay()
+    return Foreground(call, daemon.keeper, ends, shown, names, since, own_log).stay()
 
 
 def _shown(call: Call, result: dict[str, Any]) -> list[str]:
-    """The services that were asked for: groups, tags and instances are what they stand for."""
+    """The services that were asked for, with groups, tags and instances resolved."""
     asked = call.operands
     if all(name in result["services"] for name in asked):
         return asked
@@ -91,17 +143,17 @@ def _shown(call: Call, result: dict[str, Any]) -> list[str]:
 
 
 def start_quietly(call: Call) -> None:
-    """Start Holdfast and its services without a word, for who speaks another language."""
-    check_there_is_something(call)
-    trust.check(call)
+    """Start Holdfast and its services and print nothing, because standard output is MCP's."""
+    require_configuration(call)
+    check_trust(call)
     try:
         launch(call, lambda: call.ask("up", **_fields(call, is_detached=False)))
     finally:
         call.close()
 
 
-def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dict[str, Any]]:
-    """Have a Holdfast, and ask it; one that was started here for nothing is ended again."""
+def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Daemon, dict[str, Any]]:
+    """Join or start a Holdfast and ask it. If that fails, end a Holdfast that was started here."""
     try:
         return _launch(call, ask)
     except NoDaemon:
@@ -111,26 +163,27 @@ def launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dic
         raise
 
 
-def _launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Launched, dict[str, Any]]:
-    """One that is on its way down is waited for, and another started."""
+def _launch(call: Call, ask: Callable[[], dict[str, Any]]) -> tuple[Daemon, dict[str, Any]]:
+    """If the Holdfast is being shut down, wait for its end and start another."""
     is_first, is_again = True, False
     while True:
-        launched = ensure_running(call.places, call.environ)
-        if not is_first and launched.keeper is None:
-            launched.keeper = own_keeper(call.places)  # of an earlier turn
+        daemon = ensure_running(call.places, call.environ)
+        if not is_first and daemon.keeper is None:
+            daemon.keeper = own_keeper(call.places)  # an earlier turn of this loop started it
         is_first = False
-        call.use(launched.connection)
+        call.use(daemon.connection)
         try:
-            return launched, ask()
+            return daemon, ask()
         except ShuttingDown as error:
             call.note(f"{error.message}; it is started again when that is done")
-            _await_end(call, launched.connection)
+            _await_end(call, daemon.connection)
         except SupervisorAway:
             raise
         except NoDaemon as error:
             if isinstance(error, ConnectionLost) and not _is_down(call):
-                raise  # its supervisor died, and may have begun what was asked
-            # What it had begun before a shutdown, it would have answered: we came at its very end.
+                raise  # its supervisor died and may have begun the request
+            # A supervisor that shuts down answers every request that it has begun. No answer means
+            # that the request came too late.
             if is_again:
                 raise Failed("Holdfast was shut down again and again", error.hint) from error
             is_again = True
@@ -143,7 +196,7 @@ def _is_down(call: Call) -> bool:
 
 
 def _await_end(call: Call, connection: Connection) -> None:
-    """Its supervisor hangs up when everything is stopped."""
+    """Wait until the supervisor closes the connection, when everything is stopped."""
     try:
         while True:
             connection.receive(None)
@@ -164,31 +217,19 @@ def _fields(call: Call, *, is_detached: bool) -> dict[str, Any]:
 
 
 def environment_of(call: Call) -> dict[str, str]:
-    """The caller's environment, as far as it can be told: JSON takes only real text."""
-    told: dict[str, str] = {}
+    """The caller's environment without values that are not text, which JSON cannot carry."""
+    environment: dict[str, str] = {}
     for name, value in call.environ.items():
         if name == "HOLDFAST_STATE_DIR":
-            # Ours: a Holdfast that a service starts for itself has a place of its own.
+            # Not for services: a Holdfast that a service starts must have its own state folder.
             continue
         try:
             (name + value).encode()
         except UnicodeEncodeError:
             call.note(f"the variable {name!a} is not UTF-8 and is left out")
             continue
-        told[name] = value
-    return told
-
-
-def given_settings(call: Call) -> dict[str, str]:
-    """Those of the command line, which beat the configuration's."""
-    settings: dict[str, str] = {
-        name: str(call.options[name])
-        for name in ("log_level", "log_format", "port", "http_port")
-        if name in call.options
-    }
-    if call.options.get("no_http"):
-        settings["http"] = "false"
-    return settings
+        environment[name] = value
+    return environment
 
 
 def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
@@ -199,53 +240,23 @@ def _ask(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
     return Progress(call).ask("up", **fields)
 
 
-def check_there_is_something(call: Call, *, only_declared: bool = False) -> None:
-    """Something is declared; or an earlier Holdfast had something, if that counts."""
-    places = call.places
-    named = places.config or os.path.join(places.project, CONFIG_NAMES[0])
-    if os.path.isdir(named):
-        raise ConfigError(f"{named} is a folder", "a configuration is a file: rename the folder")
-    if places.config:
-        if os.path.exists(places.config) and not os.path.isfile(places.config):
-            raise ConfigError(f"{places.config} is no regular file", "name one with -c")
-        if not os.path.isfile(places.config):
-            raise ConfigError(f"{places.config}: no such file", how_to_write(places.config))
-        return
-    if call.environ.get("SUPERVISOR_TARGET_CMD"):
-        return
-    if not only_declared and os.path.exists(os.path.join(places.state, "holdfast.db")):
-        return
-    raise ConfigError(
-        f"no holdfast.yaml in {places.project} or above it",
-        "`holdfast init` writes one; `holdfast run -- COMMAND` needs none",
-    )
-
-
-def tell_unread(call: Call, config: str | None) -> None:
-    """Which of several configurations is read, unless that was said by who calls."""
-    variables = ("HOLDFAST_CONFIG", "MAGICTUNNEL_CONFIG")
-    if call.options.get("config") or any(map(call.environ.get, variables)) or not config:
-        return
-    if others := unread_beside(config):
-        verb = "is" if len(others) == 1 else "are"
-        call.note(f"{config} is read; {' and '.join(others)} beside it {verb} not")
-
-
 def _undo(call: Call, *, is_interrupted: bool) -> None:
-    """A Holdfast that this call started and that has nothing to hold is ended again."""
-    from holdfast.cli.down import Ends, shut_down
+    """End the Holdfast again if this call started it and it runs nothing."""
+    from holdfast.cli.down import ShutdownReport, shut_down
 
     if own_keeper(call.places) is None:
         return
     try:
-        if not is_interrupted and any(it["pid"] for it in call.ask("status")["services"].values()):
-            return  # somebody else has joined it since
-        shut_down(call, Ends(), keep_running=False, now=False)
+        if not is_interrupted:
+            services = call.ask("status")["services"].values()
+            if any(service["pid"] for service in services):
+                return  # another client has joined it since
+        shut_down(call, ShutdownReport(), keep_running=False, now=False)
     except HoldfastError as error:
         call.note(f"and it could not be ended again: {error.message}")
 
 
-def _tell(call: Call, result: dict[str, Any]) -> int:
+def _report(call: Call, result: dict[str, Any]) -> int:
     services: dict[str, dict[str, Any]] = result["services"]
     from holdfast.cli.services import describe, has_failed
 
@@ -258,12 +269,12 @@ def _tell(call: Call, result: dict[str, Any]) -> int:
     for name, outcome in services.items():
         for line in describe(call, name, outcome):
             call.say(line)
-    _tell_changes(call, result)
-    _tell_doors(call)
+    _note_changes(call, result)
+    _note_doors(call)
     return int(failed)
 
 
-def _tell_waiting(call: Call, result: dict[str, Any]) -> None:
+def _note_waiting(call: Call, result: dict[str, Any]) -> None:
     if call.is_json:
         return
     for name, outcome in result["services"].items():
@@ -271,8 +282,8 @@ def _tell_waiting(call: Call, result: dict[str, Any]) -> None:
             call.note(f"{name}: {outcome.get('reason')}")
 
 
-def _tell_doors(call: Call) -> None:
-    """Only what is not as usual: a port that others have, a certificate to compare."""
+def _note_doors(call: Call) -> None:
+    """Say what is unusual about the doors: a taken port, a certificate to compare."""
     supervisor: dict[str, Any] = call.ask("status").get("supervisor") or {}
     for name, note in (supervisor.get("door_notes") or {}).items():
         where = (supervisor.get("doors") or {}).get(name)
@@ -281,7 +292,7 @@ def _tell_doors(call: Call) -> None:
         call.note(f"certificate of HTTPS: SHA-256 {fingerprint}")
 
 
-def _tell_changes(call: Call, result: dict[str, Any]) -> None:
+def _note_changes(call: Call, result: dict[str, Any]) -> None:
     if call.is_json:
         return
     for name in result.get("stays_stopped") or ():

@@ -1,4 +1,4 @@
-"""The verbs that run commands and workflows, and show their progress while they wait."""
+"""The verbs that run commands and workflows, and show their steps and output meanwhile."""
 
 from __future__ import annotations
 
@@ -9,16 +9,47 @@ import sys
 from typing import Any
 
 from holdfast.cli.call import Call
+from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.run import exit_code
 from holdfast.cli.terminal import durations
-from holdfast.cli.terminal.signals import Patience, patience
+from holdfast.cli.terminal.signals import InterruptibleWait, interruptible
 from holdfast.cli.up import environment_of
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import Failed, TimedOut, UsageError
 
+_ALWAYS_ASKED = ("cancel_workflow", "events")
 _COLOURS = {"done": "green", "failed": "red", "timeout": "red", "cancelled": "red"}
 
 
+@Verb(
+    "custom-restart",
+    "Run commands, restart a service, run commands",
+    operands="[SERVICE]",
+    most=1,
+    options=(
+        Option("--pre-command", "run before; may be repeated", "COMMAND", "several"),
+        Option("--post-command", "run afterwards; may be repeated", "COMMAND", "several"),
+        Option("--args", "replace its arguments, until the next start", "WORDS"),
+        Option("-e --env", "add to its environment, until the next start", "N=V", "pairs"),
+        Option("--timeout", "how long the whole may take", "TIME", "duration"),
+        Option("--shell", "the commands are for a shell, where the settings allow it"),
+    ),
+    commands=("custom_restart", *_ALWAYS_ASKED),
+    about=(
+        "A command before that fails ends it, and the service is not touched. A command is\n"
+        "one of `commands:` by its name, or words. Ctrl-C ends the command that runs."
+    ),
+    examples=(
+        (
+            'holdfast custom-restart web --pre-command "make clean" --post-command "echo done"',
+            "clean first, tell afterwards",
+        ),
+        (
+            'holdfast custom-restart web --args "--config production.yaml" --env LOG=info',
+            "with other arguments and variables, once",
+        ),
+    ),
+)
 def custom_restart(call: Call) -> int:
     fields: dict[str, Any] = {}
     if call.operands:
@@ -35,9 +66,32 @@ def custom_restart(call: Call) -> int:
         fields["env_vars"] = call.options["env"]
     if "timeout" in call.options:
         fields["timeout"] = call.options["timeout"]
-    return _tell(call, Progress(call).follow("custom_restart", fields))
+    return _report(call, RequestFollower(call).follow("custom_restart", fields))
 
 
+@Verb(
+    "exec",
+    "Run one command to its end, and exit as it did",
+    operands="-- COMMAND…",
+    least=1,
+    most=None,
+    options=(
+        Option("--timeout", "how long it may take; 10m by default", "TIME", "duration"),
+        Option("--type", "make, shell, binary, cargo, npm, python, named …", "TYPE"),
+        Option("--service", "where this service runs, with its environment", "NAME"),
+    ),
+    commands=("execute_command", *_ALWAYS_ASKED),
+    about=(
+        "The settings under `commands:` decide what may be run; a shell is off. At its\n"
+        "timeout its whole tree is killed. Nothing of it is recorded."
+    ),
+    examples=(
+        ("holdfast exec -- make clean", "in this folder"),
+        ("holdfast exec --service web -- ./manage.py migrate", "as the service sees the world"),
+        ("holdfast exec migrate", "a command of the configuration"),
+    ),
+    is_command_line=True,
+)
 def execute(call: Call) -> int:
     program, *args = call.operands
     command: dict[str, Any] = {"command": shlex.quote(program)}
@@ -55,7 +109,7 @@ def execute(call: Call) -> int:
     else:
         fields["working_dir"] = os.path.realpath(call.folder)
         fields["environment"] = environment_of(call)
-    result = Progress(call, shows_steps=False).follow("execute_command", fields)
+    result = RequestFollower(call, shows_steps=False).follow("execute_command", fields)
     if call.is_json:
         call.emit(result)
     step = result["steps"][0]
@@ -68,6 +122,18 @@ def execute(call: Call) -> int:
     return exit_code(step)
 
 
+@Verb(
+    "workflow",
+    "Do the steps of a workflow, or list them all",
+    operands="[run NAME|ls]",
+    most=2,
+    options=(Option("--cancel", "end what is under way under this id", "ID"),),
+    commands=("run_workflow", "workflows", *_ALWAYS_ASKED),
+    examples=(
+        ("holdfast workflow run deploy", "step by step, with what each prints"),
+        ("holdfast workflow ls", "those of the configuration, and what is under way"),
+    ),
+)
 def workflow(call: Call) -> int:
     if "cancel" in call.options:
         result = call.ask("cancel_workflow", workflow=call.options["cancel"])
@@ -80,24 +146,24 @@ def workflow(call: Call) -> int:
         raise UsageError(f'"{words[0]}" is neither run nor ls', "holdfast workflow run NAME")
     if words == ["run"]:
         raise UsageError("which workflow?", "`holdfast workflow ls` lists them")
-    return _tell(call, Progress(call).follow("run_workflow", {"name": words[-1]}))
+    return _report(call, RequestFollower(call).follow("run_workflow", {"name": words[-1]}))
 
 
-class Progress:
-    """One request that is followed to its end."""
+class RequestFollower:
+    """Follows one request to its end and shows its steps."""
 
     def __init__(self, call: Call, *, shows_steps: bool = True) -> None:
         self._call = call
         self._shows_steps = shows_steps
         self._id = ""
-        self._is_leaving = False
+        self._is_cancelling = False
 
     def follow(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Show what happens; answers how it went."""
+        """Show what happens; returns the result."""
         before = signal.signal(signal.SIGINT, self._on_interrupt)
         try:
-            with patience() as patient:
-                return self._follow(patient, command, fields)
+            with interruptible() as wait:
+                return self._follow(wait, command, fields)
         except ConnectionLost:
             if not self._id:
                 raise
@@ -106,18 +172,20 @@ class Progress:
         raise self._interrupted()
 
     def _on_interrupt(self, number: int, frame: object) -> None:
-        """The first Ctrl-C ends the work in order, the second us."""
-        if self._is_leaving or not self._id:
+        """The first Ctrl-C cancels the work, the second ends this process."""
+        if self._is_cancelling or not self._id:
             raise KeyboardInterrupt
-        self._is_leaving = True
+        self._is_cancelling = True
 
-    def _follow(self, patient: Patience, command: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def _follow(
+        self, wait: InterruptibleWait, command: str, fields: dict[str, Any]
+    ) -> dict[str, Any]:
         connection = self._call.connect()
         request = connection.send(command, **fields, follow=True)
         is_cancelled = False
         while True:
-            frame = patient.receive(connection)
-            if self._is_leaving and not is_cancelled:
+            frame = wait.receive(connection)
+            if self._is_cancelling and not is_cancelled:
                 is_cancelled = True
                 connection.send("cancel_workflow", workflow=self._id)
             if frame is None or frame.get("id") != request:
@@ -139,11 +207,12 @@ class Progress:
             case "lost" if not self._call.is_json:
                 self._call.note(f"{item['bytes']} bytes of output are left out")
             case "step" if self._shows_steps and not self._call.is_json:
-                self._call.say(_progress(self._call, item))
+                self._call.say(_step_line(self._call, item))
                 sys.stdout.flush()
 
     def _interrupted(self) -> Failed:
-        """The supervisor was replaced: its successor has said what became of it."""
+        """The error to raise if the supervisor was replaced; its successor's events say how the
+        work ended."""
         self._call.use(None)
         told = self._call.ask("events", limit=1000)["events"]
         for event in reversed(told):
@@ -173,7 +242,7 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def _progress(call: Call, item: dict[str, Any]) -> str:
+def _step_line(call: Call, item: dict[str, Any]) -> str:
     head = call.paint(f"[{item['step']}/{item['steps']}]", "dim")
     outcome = item["outcome"]
     if outcome == "begun":
@@ -184,8 +253,8 @@ def _progress(call: Call, item: dict[str, Any]) -> str:
     return line + (f" ({durations.show(item['seconds'])})" if "seconds" in item else "")
 
 
-def _tell(call: Call, result: dict[str, Any]) -> int:
-    """The end of it: what failed, what was not done, how the service is."""
+def _report(call: Call, result: dict[str, Any]) -> int:
+    """Report how it ended: what failed, what was not done, the state of the service."""
     is_done = result["outcome"] == "done"
     if call.is_json:
         call.emit(result)

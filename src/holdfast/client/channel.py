@@ -1,8 +1,8 @@
-"""A connection to the line door for programs with an event loop: the gate's.
+"""An asynchronous channel to the line door, for the gate: many requests over few sockets.
 
-Many requests at once over few sockets, each on behalf of a caller whose token it passes on.
-Comes back by itself when the supervisor is replaced; what only reads is asked again. What
-nobody waits for any more is cancelled at the supervisor.
+Each request is on behalf of a caller, whose token is passed on. The channel reconnects when the
+supervisor is replaced, and asks repeatable requests again. A request whose caller no longer waits
+is cancelled at the supervisor.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TRIES = 3
 RETRY_SECONDS = 0.1
 MOST_ITEMS = 1000
 MOST_OF_ONE = 500
-"""Requests of one token at a time: who asks too much must not use up what all share."""
+"""Open requests of one token, so that one caller cannot use up the sockets of all."""
 MOST_OF_LINE = 900
-"""Requests open on one socket; the line door refuses more than 1000."""
+"""Open requests on one socket; the line door refuses more than 1000."""
 MOST_LINES = 16
 _ANSWER = b',"ok":true,"result":'
 _dump = json.JSONEncoder(
@@ -41,14 +41,14 @@ OnNotice = Callable[[Frame], object]
 
 
 class Caller(NamedTuple):
-    """On whose behalf something is asked."""
+    """The caller on whose behalf something is asked."""
 
     token: str
     door: str
     call: str | None = None
-    """The tool call that this is a part of, for who looks later."""
+    """The tool call that the request is a part of, for the audit."""
     is_here: bool = False
-    """Whether who shows no token is known to ask from this machine."""
+    """Whether a caller without a token is known to be on this machine."""
 
 
 class Channel:
@@ -73,8 +73,8 @@ class Channel:
     ) -> Frame:
         """The answer to one command; raises the error that came instead.
 
-        Under a `key` it is done once, however often it is asked. `on_notice` is told what the
-        answer has to wait for.
+        Under a `key` it is done once, however often it is asked. `on_notice` is called with what
+        the answer waits for.
         """
         if key is not None:
             fields = {**fields, "key": key}
@@ -93,12 +93,12 @@ class Channel:
         is_repeatable: bool,
         on_notice: OnNotice | None = None,
     ) -> bytes:
-        """The same, as the JSON that the supervisor wrote."""
+        """The answer as the JSON text that the supervisor wrote."""
         for attempt in range(TRIES):
             try:
                 return await self._ask(command, fields, caller, on_notice)
             except Unreachable:
-                # What may have been done must not be done twice.
+                # A request that may have been carried out must not be carried out twice.
                 if not is_repeatable or attempt == TRIES - 1:
                     raise
                 await asyncio.sleep(RETRY_SECONDS * attempt)
@@ -109,7 +109,7 @@ class Channel:
     ) -> AsyncGenerator[Frame, None]:
         """The items of a streaming command, until it ends or the reader leaves.
 
-        Of a channel of its own: who reads slowly makes only himself wait.
+        A slow reader pauses its whole socket, so a stream needs a channel of its own.
         """
         request, text = self._request(command, fields, caller)
         line = await self._line()
@@ -171,7 +171,7 @@ class Channel:
         return None
 
     async def _line(self) -> _Line:
-        """A socket with room, a new one if there is none."""
+        """A socket with room for a request; a new one if there is none."""
         async with self._connecting:
             found = self._line_now()
             if found is not None:
@@ -190,7 +190,7 @@ class Channel:
 
 
 class _Line(asyncio.Protocol):
-    """One socket: requests out, as many as came together in one write; frames in, by id."""
+    """One socket. Requests of one moment go out in one write; frames come in by id."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, asyncio.Future[bytes] | _Items] = {}
@@ -215,7 +215,7 @@ class _Line(asyncio.Protocol):
         return found
 
     def leave(self, request: int) -> None:
-        """Nobody waits for this any more; if it is not over, it is cancelled."""
+        """Forget a request; if it is not over, cancel it at the supervisor."""
         waiting = self.waiting.pop(request, None)
         if waiting is None:
             return
@@ -244,13 +244,13 @@ class _Line(asyncio.Protocol):
     def close(self) -> None:
         self._flush()
         self._transport.close()
-        self._let_go()
+        self._fail_waiting()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._let_go()
+        self._fail_waiting()
 
     def pause_writing(self) -> None:
         self.can_write = False
@@ -276,7 +276,7 @@ class _Line(asyncio.Protocol):
             self._on_line(line)
 
     def _on_line(self, line: bytes) -> None:
-        # An answer is passed on as it is written; it is long, and there are many.
+        # Answers are long and many, so they are passed on without being parsed.
         head, is_answer, result = line.partition(_ANSWER)
         number = head[6:]
         if is_answer and head[:6] == b'{"id":' and number.isdigit():
@@ -315,7 +315,7 @@ class _Line(asyncio.Protocol):
             self._transport.write(b"".join(self._outgoing))
         self._outgoing = []
 
-    def _let_go(self) -> None:
+    def _fail_waiting(self) -> None:
         self.is_open = False
         self.resume_writing()
         for waiting in list(self.waiting.values()):
@@ -326,7 +326,7 @@ class _Line(asyncio.Protocol):
 
 
 class _Items:
-    """What a stream has told and nobody has taken yet."""
+    """The items of a stream that nobody has read yet."""
 
     def __init__(self, line: _Line) -> None:
         self.is_over = False
@@ -345,7 +345,7 @@ class _Items:
             self._queue.put_nowait(None)
 
     async def next(self) -> Frame | None:
-        """None at the end; raises what ended it."""
+        """The next item, or None at the end; raises the error that ended the stream."""
         item = await self._queue.get()
         if self._queue.qsize() == MOST_ITEMS - 1:
             self._line.resume()
@@ -355,8 +355,8 @@ class _Items:
 
 
 def _line(frame: Frame) -> bytes:
-    """Raises UsageError for what is no JSON (NaN, half a character): it would not be understood
-    at the other end, and an answer to nobody in particular reaches nobody."""
+    """A request as a line. Raises UsageError for what JSON cannot express (NaN, half a character):
+    the supervisor could not read its id either, and its answer would reach nobody."""
     try:
         line = _dump(frame).encode() + b"\n"
     except (ValueError, RecursionError) as error:

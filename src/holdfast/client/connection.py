@@ -1,7 +1,7 @@
 """A connection to the line door: asks commands, reads answers and streams.
 
-Synchronous, standard library only. It knows the frames on the wire, not what the commands
-mean; it starts nothing and does not choose whom to speak to (`reach` does).
+Synchronous. It knows the frames on the wire, not the meaning of the commands. It starts nothing
+and does not look for a Holdfast (`discovery` does).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 READ_SIZE = 256 * 1024
 LONGEST_REQUEST = 8 * 1024 * 1024 - 1
-"""The line door hangs up on a longer line."""
+"""The line door closes the connection at a longer line."""
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
 
 
@@ -32,16 +32,16 @@ class Unreachable(NoDaemon, ConnectionError):
 
 
 class ConnectionLost(Unreachable):
-    """The other side went away before it answered."""
+    """The supervisor closed the connection before it answered."""
 
 
 def _listener_of(sock: _socket.socket) -> int:
-    """The user who listens at the other end."""
+    """The user whose process listens at the other end."""
     if sys.platform == "darwin":
-        told = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
+        credentials = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
     else:
-        told = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-    return int.from_bytes(told[4:8], sys.byteorder)
+        credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 class Connection:
@@ -50,15 +50,15 @@ class Connection:
     def __init__(
         self, path: str, *, connect_seconds: float = 5.0, owner: int | None = None
     ) -> None:
-        """Whoever listens there is this user, the system's, or the `owner`; else it is refused:
-        what is said may hold secrets."""
+        """Connect. Raises Refused unless the listener is this user, root, or the `owner`: requests
+        may hold secrets."""
         self.path = path
         self._buffer = b""
-        self._aside: list[Frame] = []
+        self._frames: list[Frame] = []
         self._last_id = 0
         self.on_notice: Callable[[Frame], object] = lambda notice: None
-        """Told what an answer has to wait for."""
-        # `socket` would cost every call of the CLI as much as all of this package.
+        """Called with what an answer waits for."""
+        # Importing `socket` would cost every call of the CLI as much as this whole package.
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._socket.settimeout(connect_seconds)
         try:
@@ -108,9 +108,9 @@ class Connection:
         return _result_of(self._frame_of(request, seconds))
 
     def receive(self, seconds: float | None = None) -> Frame | None:
-        """The next frame of any request, or None when none came in time."""
-        if self._aside:
-            return self._aside.pop(0)
+        """The next frame of any request, or None if none came in time."""
+        if self._frames:
+            return self._frames.pop(0)
         try:
             return self._read(seconds)
         except TimeoutError:
@@ -124,13 +124,13 @@ class Connection:
 
     @property
     def has_frame(self) -> bool:
-        """Whether `receive` would answer without reading the socket."""
-        return bool(self._aside) or b"\n" in self._buffer
+        """Return whether `receive` has a frame without reading the socket."""
+        return bool(self._frames) or b"\n" in self._buffer
 
     def _frame_of(self, request: int, seconds: float | None = None) -> Frame:
-        for place, frame in enumerate(self._aside):
+        for place, frame in enumerate(self._frames):
             if frame.get("id") == request:
-                return self._aside.pop(place)
+                return self._frames.pop(place)
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if deadline is None else deadline - time.monotonic()
@@ -139,7 +139,7 @@ class Connection:
                 return frame
             if frame.get("id") is None and frame.get("ok") is False:
                 raise error_from(frame.get("error", {}))
-            self._aside.append(frame)
+            self._frames.append(frame)
 
     def _read(self, seconds: float | None) -> Frame:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -171,7 +171,7 @@ class Connection:
 
 
 def error_from(fields: dict[str, Any]) -> HoldfastError:
-    """The error of the one tree that these fields describe."""
+    """The error that these fields describe, in its class."""
     code = fields.get("code", "failed")
     kind = _KINDS.get(code, HoldfastError)
     error = kind(fields.get("message", "it failed"), fields.get("hint", ""), fields.get("details"))
@@ -187,17 +187,18 @@ def _result_of(frame: Frame) -> dict[str, Any]:
 
 
 def _too_long(command: str, fields: Frame, size: int) -> UsageError:
-    """What makes a request too long to be sent; names and sizes only, values may be secrets."""
+    """The error of a request that is too long. It names fields and sizes, never values, which may
+    be secrets."""
     sizes = {f"the field {name}": len(encoded(value)) for name, value in fields.items()}
     for name, value in (fields.get("environment") or {}).items():
         sizes[f"the variable {name}"] = len(encoded(value))
     for place, word in enumerate(fields.get("argv") or ()):
         sizes[f"argument {place}"] = len(encoded(word))
-    # A list or mapping as a whole says less than its longest part.
+    # The longest part says more than the whole list or mapping.
     for name, parts in (("environment", "variable"), ("argv", "argument")):
-        if any(parts in it for it in sizes):
+        if any(parts in size for size in sizes):
             sizes.pop(f"the field {name}", None)
-    longest = max(sizes, key=lambda it: sizes[it])
+    longest = max(sizes, key=lambda name: sizes[name])
     return UsageError(
         f"{command}: the request has {size:,} bytes, of at most {LONGEST_REQUEST:,}; "
         f"{longest} takes most, {sizes[longest]:,}",
@@ -216,7 +217,7 @@ def _kinds() -> dict[str, type[HoldfastError]]:
     kinds: list[type[HoldfastError]] = [*HoldfastError.__subclasses__()]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    # Of several with one code, the one that stands highest in the tree.
+    # Of several classes with one code, the one nearest to the root of the tree.
     return {kind.code: kind for kind in reversed(kinds)}
 
 

@@ -1,7 +1,8 @@
-"""How the CLI finds somebody to speak to: the supervisor, or the keeper when it is away.
+"""Finds the running Holdfast of a project: its supervisor, or else its keeper.
 
-A supervisor that is being relaunched is waited for; one that cannot start is told as
-`SupervisorAway`. Starts nothing and repairs nothing.
+`connect` waits for a supervisor that is being relaunched. If none can start it raises
+`SupervisorAway`, with the facts of the keeper; if nothing runs, `NoDaemon`. Starts nothing and
+repairs nothing.
 """
 
 from __future__ import annotations
@@ -11,27 +12,26 @@ import time
 
 from holdfast import __version__
 from holdfast.client.connection import Connection, ConnectionLost
-from holdfast.client.versions import check_versions
 from holdfast.system import claims
 from holdfast.system.places import Places, keeper_note, lock_is_held
-from holdfast.vocabulary.errors import HoldfastError, NoDaemon, TimedOut
+from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, TimedOut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PATIENCE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 HUNG_SECONDS = 5.0
 SETTLED_SECONDS = 10.0
 POLL_SECONDS = 0.02
 KEEPER_CHECK_SECONDS = 0.25
 TRIES_BEFORE_AWAY = 3
 NEEDED_BYTES = 1 << 20
-"""What a database takes that has just begun."""
+"""The space that a new database needs."""
 
 
 class SupervisorAway(NoDaemon):
-    """The keeper holds the services, but no supervisor runs; `facts` is the keeper's hello."""
+    """The keeper holds the services, but no supervisor runs. `facts` is the keeper's hello."""
 
     def __init__(self, places: Places, facts: dict[str, Any]) -> None:
         supervisor = facts.get("supervisor") or {}
@@ -44,7 +44,7 @@ class SupervisorAway(NoDaemon):
                 "`holdfast up` starts the supervisor again",
             )
             return
-        # The last line of a traceback says it; the whole is in the file.
+        # The last line of a traceback is enough; the rest is in the file.
         said = str(supervisor.get("last_error") or "").strip().rpartition("\n")[2]
         why = said or _ended_how(supervisor.get("last_exit")) + _no_room(places.state)
         super().__init__(
@@ -56,7 +56,8 @@ class SupervisorAway(NoDaemon):
 
 
 def _tries(supervisor: dict[str, Any]) -> str:
-    """How often so far, and when again: «5 times in a row, and is tried again in 4 s»."""
+    """How often it failed and when it is tried again: «5 times in a row, and is tried again in
+    4 s»."""
     failures = supervisor.get("failures") or 1
     words = f"{failures} times in a row" if failures > 1 else "once"
     if (next_in := supervisor.get("next_in")) is None:
@@ -73,7 +74,7 @@ def _ended_how(last_exit: dict[str, Any] | None) -> str:
 
 
 def _no_room(state: str) -> str:
-    """Who finds the disk full cannot even write why it ends."""
+    """Say that the disk is full, because then the supervisor cannot write why it ended."""
     try:
         disk = os.statvfs(state)
     except OSError:
@@ -83,7 +84,7 @@ def _no_room(state: str) -> str:
 
 
 class SupervisorHung(SupervisorAway):
-    """A supervisor process is there, but it does not even answer a hello."""
+    """The supervisor's process exists, but does not answer a hello."""
 
     code = TimedOut.code
     exit_code = TimedOut.exit_code
@@ -99,19 +100,19 @@ class SupervisorHung(SupervisorAway):
         self.details = {"supervisor_pid": pid}
 
 
-def reach(
-    places: Places, *, patience: float = PATIENCE_SECONDS, any_version: bool = False
+def connect(
+    places: Places, *, timeout_seconds: float = CONNECT_SECONDS, any_version: bool = False
 ) -> Connection:
-    """A greeted connection to the supervisor of these places."""
+    """A connection to the supervisor of these places, which has answered a hello."""
     begun = time.monotonic()
-    deadline = begun + patience
+    deadline = begun + timeout_seconds
     connection: Connection | None = None
     try:
-        wait = min(KEEPER_CHECK_SECONDS, patience)
+        wait = min(KEEPER_CHECK_SECONDS, timeout_seconds)
         next_keeper_check = 0.0
         hello = 0
         while True:
-            if connection is None and (connection := _connect(places)):
+            if connection is None and (connection := _open_connection(places)):
                 hello = connection.send("hello", version=__version__)
             if connection is not None:
                 try:
@@ -135,7 +136,7 @@ def reach(
                     waited=now - begun if connection is not None else 0.0,
                 )
             if now >= deadline:
-                raise _no_answer(places, patience)
+                raise _no_answer(places, timeout_seconds)
             if connection is None:
                 time.sleep(POLL_SECONDS)
     finally:
@@ -143,19 +144,20 @@ def reach(
             connection.close()
 
 
-def _no_answer(places: Places, patience: float) -> TimedOut:
+def _no_answer(places: Places, timeout_seconds: float) -> TimedOut:
     errors = os.path.join(places.state, "supervisor.err")
     return TimedOut(
-        f"the supervisor did not answer within {patience:g} s", f"its messages are in {errors}"
+        f"the supervisor did not answer within {timeout_seconds:g} s",
+        f"its messages are in {errors}",
     )
 
 
 def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
-    """Raise when waiting is of no use: nobody is there, or the supervisor is away."""
+    """Raise if waiting is useless, because nothing runs or no supervisor can start."""
     facts = keeper_facts(places)
     if facts is None:
-        # Between the death of a keeper and its recovery only the lock, or the line's open
-        # socket, tells that somebody is still there.
+        # Between the death of a keeper and its recovery, only the lock or the open connection
+        # shows that Holdfast still runs.
         if not is_line_open and not lock_is_held(places.state) and not claims.call(places.state):
             raise nothing_runs(places)
         _ask_for_sockets(places)
@@ -173,41 +175,72 @@ def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
 
 
 def _ask_for_sockets(places: Places) -> None:
-    """Tell the keeper, by SIGHUP, that somebody has deleted a socket of it."""
+    """Ask the keeper, by SIGHUP, to create a deleted socket again."""
     if os.path.exists(places.line_socket) and os.path.exists(places.keeper_socket):
         return
     from signal import SIGHUP
 
     from holdfast.client.survivors import start_time_of
 
-    told = keeper_note(places.state)
-    pid, born = told.get("pid"), told.get("start_time")
-    if pid and born and told.get("runtime") == places.runtime and start_time_of(pid) == born:
+    note = keeper_note(places.state)
+    pid, start_time = note.get("pid"), note.get("start_time")
+    if not pid or not start_time or note.get("runtime") != places.runtime:
+        return
+    if start_time_of(pid) == start_time:
         try:
             os.kill(pid, SIGHUP)
         except ProcessLookupError:
-            pass  # it is gone since, which whoever asks next will see
+            pass  # it has ended since; the next check notices
+
+
+def check_versions(ours: str, theirs: str) -> None:
+    """Raise Refused unless the daemon is at most one minor version away from this CLI."""
+    mine, other = _numbers(ours), _numbers(theirs)
+    if mine is None or other is None or mine == other:
+        return
+    if mine[0] == other[0] and abs(mine[1] - other[1]) <= 1:
+        return
+    if other > mine:
+        hint = (
+            "install that version of holdfast, "
+            f"or run `holdfast upgrade` to go back to {ours}; no service notices"
+        )
+    else:
+        hint = f"`holdfast upgrade` swaps the daemon for {ours}; no service notices"
+    raise Refused(
+        f"this is holdfast {ours}, the daemon is {theirs}: too far apart to understand each other",
+        hint,
+        {"version": ours, "daemon_version": theirs},
+    )
+
+
+def _numbers(version: str) -> tuple[int, int] | None:
+    parts = version.split(".")
+    try:
+        return int(parts[0]), int(parts[1])
+    except (IndexError, ValueError):
+        return None
 
 
 def keeper_facts(places: Places) -> dict[str, Any] | None:
-    """What the keeper tells of itself, or None when none answers."""
+    """The keeper's hello, or None if no keeper answers."""
     from holdfast.client.keeper_connection import KeeperConnection
 
     try:
-        line = KeeperConnection(places.keeper_socket)
+        keeper = KeeperConnection(places.keeper_socket)
     except HoldfastError:
         return None
-    line.close()
-    return line.facts
+    keeper.close()
+    return keeper.facts
 
 
 def nothing_runs(places: Places) -> NoDaemon:
-    """Nobody is there; what a Holdfast that was killed has left running is named."""
+    """The error that nothing runs; names services that a killed Holdfast has left running."""
     if os.path.exists(os.path.join(places.state, "keeper.json")):
-        from holdfast.client.survivors import outlived
+        from holdfast.client.survivors import surviving_services
 
-        if left := outlived(places.state):
-            return Outlived(left, places)
+        if survivors := surviving_services(places.state):
+            return OrphanedServices(survivors, places)
     if places.config and not os.path.exists(places.config):
         hint = f"{places.config}: no such file; `holdfast ls` lists what runs elsewhere"
     elif places.config:
@@ -217,24 +250,24 @@ def nothing_runs(places: Places) -> NoDaemon:
     return NoDaemon(f"nothing runs here ({places.project})", hint, {"project": places.project})
 
 
-class Outlived(NoDaemon):
-    """Keeper and supervisor were killed; some of their services live on."""
+class OrphanedServices(NoDaemon):
+    """Keeper and supervisor were killed, and some of their services still run."""
 
-    def __init__(self, left: dict[str, int], places: Places) -> None:
-        named = ", ".join(f"{name} pid {pid}" for name, pid in left.items())
+    def __init__(self, survivors: dict[str, int], places: Places) -> None:
+        named = ", ".join(f"{name} pid {pid}" for name, pid in survivors.items())
         are, them = (
             ("1 service outlived its", "it")
-            if len(left) == 1
-            else (f"{len(left)} services outlived their", "them")
+            if len(survivors) == 1
+            else (f"{len(survivors)} services outlived their", "them")
         )
         super().__init__(
             f"{are} Holdfast ({named})",
             f"`holdfast up` takes {them} over; after that `holdfast down` stops {them}",
-            {"project": places.project, "survivors": left},
+            {"project": places.project, "survivors": survivors},
         )
 
 
-def _connect(places: Places) -> Connection | None:
+def _open_connection(places: Places) -> Connection | None:
     try:
         return Connection(places.line_socket, owner=os.stat(places.state).st_uid)
     except (NoDaemon, FileNotFoundError):

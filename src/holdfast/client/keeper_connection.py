@@ -1,7 +1,7 @@
-"""The CLI's way to the keeper itself, for when no supervisor answers.
+"""A connection to the keeper itself, for the CLI when no supervisor answers.
 
-Speaks the keeper's protocol in the control role over keeper.sock; standard library only.
-It asks and reads; what the answers mean for a verb is decided in the CLI.
+Speaks the keeper's protocol over keeper.sock in the role `control`. It asks and reads; the CLI
+decides what the answers mean for a verb.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROTOCOL = 1
 
 
 class KeeperConnection:
-    """A control connection to a keeper; `facts` is what its hello told."""
+    """A control connection to a keeper. `facts` is the answer to its hello."""
 
     def __init__(self, path: str, *, seconds: float = 2.0) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class KeeperConnection:
                 self._notices.append(message)
 
     def notice(self, seconds: float) -> dict[str, Any] | None:
-        """The next notice, or None when none came in time; KeeperGone when the keeper ends."""
+        """The next notice, or None if none came in time; raises KeeperGone when the keeper ends."""
         if self._notices:
             return self._notices.pop(0)
         deadline = time.monotonic() + seconds

@@ -1,8 +1,8 @@
 """Starts the keeper of a project, detached, and waits until it is ready.
 
-The only place outside the keeper that creates a process. It decides nothing about services:
-once the keeper holds its lock, everything else is asked over the line. What it takes to hear
-from the keeper is loaded while that starts.
+The only place outside the keeper that creates a process. It decides nothing about services: once
+the keeper holds its lock, everything else is asked through the line door. Modules that only read
+the keeper's answer are imported while it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from errno import E2BIG
 
 import holdfast
 from holdfast.client.connection import Connection, error_from
-from holdfast.client.discovery import SupervisorAway, reach
+from holdfast.client.discovery import SupervisorAway, connect
 from holdfast.system.lean_json import encoded, loads
 from holdfast.system.places import Places, digest, lock_is_held, states_root
 from holdfast.system.private_files import open_plain
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 READY_SECONDS = 15.0
 TAIL_BYTES = 2000
 STICKY = 0o1000
-"""On a folder in which everybody may write, as in /tmp."""
+"""The bit of a folder in which everybody may write, such as /tmp."""
 ELSEWHERE = "choose another place with --state-dir"
-_LOOK_SECONDS = 0.01
-_IN_SESSION = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
+_POLL_SECONDS = 0.01
 KEPT_VARIABLES = frozenset(
     {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ"}
-    # Some Pythons find their own library only there.
+    # Some Pythons find their own library only through these.
     | {"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
 )
-"""No locale: without one, Python takes names of files for UTF-8, as all of Holdfast does."""
+"""No locale is among them: without one, Python reads names of files as UTF-8, as all of Holdfast
+does."""
 KEPT_PREFIXES = ("XDG_", "HOLDFAST_")
 
 
 class KeeperProcess:
-    """A keeper that is our child: its end can be waited for."""
+    """A keeper that is our child, so that its end can be awaited."""
 
     __slots__ = ("_code", "pid")
 
@@ -58,24 +58,24 @@ class KeeperProcess:
         self._code: int | None = None
 
     def exit_code(self, seconds: float) -> int | None:
-        """Its exit code, or None when it has not ended in time."""
+        """Its exit code, or None if it has not ended in time."""
         deadline = time.monotonic() + seconds
         while self._code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                break  # a signal's handler has asked, in this very moment
+                break  # the handler of SIGCHLD has just reaped it
             if pid:
                 self._code = os.waitstatus_to_exitcode(status)
             elif time.monotonic() >= deadline:
                 break
             else:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         return self._code
 
 
-class Launched:
-    """A connection, and the keeper's process if it was this call that started it."""
+class Daemon:
+    """A running Holdfast: a connection, and the keeper's process if this process started it."""
 
     __slots__ = ("connection", "keeper")
 
@@ -84,16 +84,17 @@ class Launched:
         self.keeper = keeper
 
 
-def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
-    """Join the Holdfast of these places, or start it; whoever holds the lock wins."""
+def ensure_running(places: Places, environ: Mapping[str, str]) -> Daemon:
+    """Join the Holdfast of these places, or start it. If several start one, the one that gets the
+    lock wins and the others join it."""
     deadline = time.monotonic() + READY_SECONDS
     keeper: KeeperProcess | None = None
     if not os.path.exists(places.line_socket) and not lock_is_held(places.state):
-        # Plainly nobody: there is no need to ask around first.
+        # Clearly nothing runs, so there is no need to try to connect first.
         keeper = start_keeper(places, environ)
     while True:
         try:
-            return Launched(join(places), keeper)
+            return Daemon(join(places), keeper)
         except SupervisorAway:
             raise
         except NoDaemon:
@@ -103,9 +104,9 @@ def ensure_running(places: Places, environ: Mapping[str, str]) -> Launched:
 
 
 def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | None:
-    """Start a keeper and wait until it is ready; None when another one holds the lock."""
+    """Start a keeper and wait until it is ready; returns None if another one holds the lock."""
     for folder in (places.project, places.state, places.runtime):
-        _refuse_untold(folder)
+        _refuse_undecodable(folder)
     make_private(places.state)
     make_private(places.runtime)
     _refuse_foreign(os.path.dirname(places.runtime), os.getuid(), 0)
@@ -118,7 +119,8 @@ def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | 
             os.close(ready_end)
         answer = _read_ready(ready)
     except KeyboardInterrupt:
-        # Half started, it could not be ended in order; of one that was not, nothing comes.
+        # A keeper that is half started cannot be ended in order, so wait. If none was started,
+        # the pipe is closed and this returns at once.
         _read_ready(ready)
         raise
     finally:
@@ -129,21 +131,21 @@ def start_keeper(places: Places, environ: Mapping[str, str]) -> KeeperProcess | 
     if error.code == "already_running":
         keeper.exit_code(READY_SECONDS)
         if not lock_is_held(places.state):
-            # The holder was a probe or is just gone: try again.
+            # The holder only tested the lock or has just ended: try again.
             return start_keeper(places, environ)
         return None
     raise Failed(f"the keeper could not start: {error.message}", error.hint or _err_hint(places))
 
 
 def own_keeper(places: Places) -> KeeperProcess | None:
-    """The keeper that is there, if this process started it."""
+    """The running keeper, if this process started it."""
     from holdfast.system.places import keeper_note
 
     pid = keeper_note(places.state).get("pid")
     if not isinstance(pid, int) or pid <= 0:
         return None
     try:
-        # A child's pid is nobody else's until its end was asked for.
+        # The pid of a child is not given to another process until the child is reaped.
         has_ended = os.waitpid(pid, os.WNOHANG)[0]
     except ChildProcessError:
         return None
@@ -151,7 +153,8 @@ def own_keeper(places: Places) -> KeeperProcess | None:
 
 
 def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> KeeperProcess:
-    """In a session of its own; it leaves our folder, and closes what it inherits by chance."""
+    """Start it in a session of its own. It leaves our folder and closes inherited descriptors by
+    itself."""
     os.set_inheritable(ready_fd, True)
     errors = _open_errors(os.path.join(places.state, "keeper.err"))
     words = [*python_prefix(), keeper_main(), *_arguments(places), "--ready-fd", str(ready_fd)]
@@ -162,31 +165,24 @@ def _spawn_keeper(places: Places, environ: Mapping[str, str], ready_fd: int) -> 
     ]
     given = keeper_environment(environ)
     try:
-        return KeeperProcess(_spawn(words, given, actions))
+        pid = os.posix_spawn(words[0], words, given, file_actions=actions, setsid=True)
+        return KeeperProcess(pid)
     except OSError as error:
         raise _not_spawned(error, words, given) from None
     finally:
         os.close(errors)
 
 
-def _spawn(words: list[str], given: dict[str, str], actions: list[tuple[Any, ...]]) -> int:
-    try:
-        return os.posix_spawn(words[0], words, given, file_actions=actions, setsid=True)
-    except NotImplementedError:
-        # A Python that was built for macOS before 10.15: the child has to do it.
-        words = [*python_prefix(), "-c", _IN_SESSION, *words]
-        return os.posix_spawn(words[0], words, given, file_actions=actions)
-
-
 def _not_spawned(error: OSError, words: list[str], given: dict[str, str]) -> Failed:
-    """Why the system created no keeper; of what is too long, the longest is named."""
+    """The error that no keeper could be created; names the longest value if the system found all of
+    them too long."""
     why = f"the keeper could not be started with {words[0]}: {error.strerror or error}"
     if error.errno != E2BIG:
         return Failed(why, "`holdfast doctor` checks this host")
     sizes = {f"the variable {name}": len(os.fsencode(value)) for name, value in given.items()}
     for place, word in enumerate(words[1:]):
         sizes[f"the value of {words[place]}"] = len(os.fsencode(word))
-    longest = max(sizes, key=lambda it: sizes[it])
+    longest = max(sizes, key=lambda name: sizes[name])
     total = sum(sizes.values())
     return Failed(
         f"{why}: {longest} has {sizes[longest]:,} bytes, of {total:,} in all",
@@ -195,14 +191,14 @@ def _not_spawned(error: OSError, words: list[str], given: dict[str, str]) -> Fai
 
 
 def _open_errors(path: str) -> int:
-    """Where the keeper complains; what it would say there is not worth a start."""
+    """Open the file for the keeper's standard error. The start does not fail for want of it."""
     from fcntl import F_DUPFD_CLOEXEC, fcntl
 
     try:
         fd = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError:
         fd = os.open(os.devnull, os.O_WRONLY)
-    # Not among the first three, which the new process opens for itself.
+    # Not 0, 1 or 2, which the new process opens for itself.
     high = fcntl(fd, F_DUPFD_CLOEXEC, 3)
     os.close(fd)
     return high
@@ -236,7 +232,8 @@ def import_path() -> list[str]:
 
 
 def keeper_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Only what Holdfast itself needs: services get theirs from the one who asks."""
+    """Only the variables that Holdfast itself needs. Services get the environment of the caller of
+    `up`."""
     return {
         name: value
         for name, value in environ.items()
@@ -261,7 +258,8 @@ def make_private(folder: str) -> None:
 
 
 def _refuse_foreign(folder: str, *users: int) -> None:
-    """Who owns a folder can put something else in the place of what is in it."""
+    """Raise Refused unless one of these users owns the folder: its owner could replace what is in
+    it."""
     if os.stat(folder).st_uid not in users:
         raise Refused(
             f"{folder} belongs to another user",
@@ -269,8 +267,8 @@ def _refuse_foreign(folder: str, *users: int) -> None:
         )
 
 
-def _refuse_untold(folder: str) -> None:
-    """Every answer would name it, and answers are text."""
+def _refuse_undecodable(folder: str) -> None:
+    """Raise UsageError for a name that is not UTF-8: answers name the folder, and are text."""
     try:
         folder.encode()
     except UnicodeEncodeError:
@@ -279,7 +277,7 @@ def _refuse_untold(folder: str) -> None:
 
 
 def remember_elsewhere(places: Places, environ: Mapping[str, str]) -> None:
-    """Leave a note for `holdfast ls` when the state is not in its usual place."""
+    """Leave a note for `holdfast ls` if the state is not in the usual folder."""
     root = states_root(environ)
     if os.path.dirname(places.state) == root:
         return
@@ -307,20 +305,20 @@ def tail_of(path: str) -> str:
 
 
 def join(places: Places) -> Connection:
-    """A connection to the supervisor; one that was switched off is switched on again."""
+    """A connection to the supervisor, which is switched on again if it is off."""
     try:
-        return reach(places)
+        return connect(places)
     except SupervisorAway as away:
         if not away.is_off:
             raise
     from holdfast.client.keeper_connection import KeeperConnection
 
-    line = KeeperConnection(places.keeper_socket)
+    keeper = KeeperConnection(places.keeper_socket)
     try:
-        line.ask("supervise", on=True)
+        keeper.ask("supervise", on=True)
     finally:
-        line.close()
-    return reach(places)
+        keeper.close()
+    return connect(places)
 
 
 def _arguments(places: Places) -> list[str]:

@@ -1,8 +1,7 @@
-"""Which services outlived their keeper and supervisor, when both were killed.
+"""Finds services that still run after their keeper and supervisor were killed.
 
 Reads the database and the keeper's list of runs, either of which may be missing, and compares
-with what the kernel says now. Only for when nobody answers: it costs what a daemon's answer
-must not.
+them with the living processes. It is slow, so it is loaded only if no daemon answers.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if sys.platform == "darwin":
 BUSY_SECONDS = 0.5
 
 
-def outlived(state: str) -> dict[str, int]:
-    """Services whose recorded process is alive, with its pid; empty when nothing is known."""
+def surviving_services(state: str) -> dict[str, int]:
+    """Services whose recorded process is alive, with its pid."""
     boot = _boot_id()
-    runs = _open_runs(os.path.join(state, "holdfast.db"))
-    runs += _kept_runs(os.path.join(state, "runs.jsonl"))
+    runs = _runs_of_database(os.path.join(state, "holdfast.db"))
+    runs += _runs_of_keeper(os.path.join(state, "runs.jsonl"))
     return {
         service: pid
         for service, pid, start_time, boot_id in sorted(runs)
@@ -31,8 +30,8 @@ def outlived(state: str) -> dict[str, int]:
     }
 
 
-def _kept_runs(path: str) -> list[tuple[str, int, str, str]]:
-    """What the keeper has written of runs that are not over."""
+def _runs_of_keeper(path: str) -> list[tuple[str, int, str, str]]:
+    """The runs in the keeper's list that have not ended."""
     found = {}
     for line in _read(path).split(b"\n"):
         try:
@@ -42,11 +41,11 @@ def _kept_runs(path: str) -> list[tuple[str, int, str, str]]:
                 found[run["run_id"]] = (*facts, str(run["boot_id"]))
             found.pop(entry.get("over"), None)
         except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # a line that its writer did not finish
+            continue  # its writer was killed in the middle of the line
     return list(found.values())
 
 
-def _open_runs(path: str) -> list[tuple[str, int, str, str]]:
+def _runs_of_database(path: str) -> list[tuple[str, int, str, str]]:
     import sqlite3
     from contextlib import closing
     from urllib.parse import quote

@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,12 @@ from typing import Any
 import pytest
 
 from holdfast import cli
+from holdfast.cli.call import READS, WITH_KEY
 from holdfast.cli.main import main
-from holdfast.cli.parser.help import EXIT_CODES, GROUPS, help_of, overview
-from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, NAMES, PLACES, every_verb
-from holdfast.vocabulary.command import Door
+from holdfast.cli.parser.help import help_of, overview
+from holdfast.cli.parser.verbs import FAMILIES, GLOBAL_OPTIONS, every_verb
+from holdfast.cli.reference import EXIT_CODES
+from holdfast.vocabulary.command import Door, Effect
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES as CODES_OF_ERRORS
 from tests.cli.fake_daemon import FakeDaemon, outcome, service
@@ -307,10 +312,51 @@ def test_attach_refuses_a_service_without_terminal(
     assert "holdfast start web" in capsys.readouterr().err
 
 
-def test_the_index_and_its_tables_agree() -> None:
-    """Every row of every table is found under its name, and help shows each once."""
-    assert [verb.name for verb in every_verb()] == list(NAMES)
-    assert len(set(NAMES)) == len(NAMES)
-    assert sorted(name for _, names in GROUPS for name in names) == sorted(NAMES)
-    tables = {path.stem for path in Path(cli.__path__[0]).glob("*_verbs.py")}
-    assert tables == {f"{place}_verbs" for place in PLACES}
+def test_the_contents_and_the_rows_agree() -> None:
+    """Every row is in the contents with its own module, and the contents name nothing else."""
+    package = Path(cli.__path__[0])
+    rows: dict[str, str] = {}
+    for path in package.rglob("*.py"):
+        family = path.relative_to(package).with_suffix("").as_posix().replace("/", ".")
+        for name in re.findall(r'^@Verb\(\s*"([^"]+)"', path.read_text(), re.MULTILINE):
+            assert rows.setdefault(name, family) == family, name
+    assert rows == FAMILIES
+    assert [verb.name for verb in every_verb()] == list(FAMILIES)
+
+
+def test_a_verb_loads_its_own_family_only() -> None:
+    """`status` does not pay for the other verbs."""
+    code = (
+        "import sys\n"
+        "from holdfast.cli.parser.verbs import FAMILIES, verb_of\n"
+        "assert verb_of('status') is not None\n"
+        "families = {f'holdfast.cli.{family}' for family in FAMILIES.values()}\n"
+        "print(*families & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["holdfast.cli.status"]
+
+
+def test_help_needs_nothing_that_only_unix_has() -> None:
+    """On Windows nothing can be supervised, but help and the reason can be read."""
+    code = (
+        "import sys\n"
+        "for name in ('fcntl', 'grp', 'pwd', 'resource', 'termios', 'tty'):\n"
+        "    sys.modules[name] = None\n"
+        "from holdfast.cli.main import main\n"
+        "sys.exit(main(['help']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, overview()), done.stderr
+
+
+def test_what_is_asked_again_is_what_the_commands_say() -> None:
+    """After a lost connection a reading command is asked again as it is. A change is asked again
+    under a key, so that the supervisor decides by `repeatable` whether to do it again."""
+    asked = {command for verb in every_verb() for command in verb.commands} | {"hello"}
+    commands = {name: COMMANDS[name] for name in asked}
+    assert {name for name, command in commands.items() if command.effect is Effect.READS} == READS
+    # `unlock` is not repeatable: a second one would end a lockdown that somebody began since.
+    # Under its key it is done once or refused.
+    repeatable = {name for name, command in commands.items() if command.repeatable}
+    assert repeatable | {"unlock"} == WITH_KEY

@@ -21,9 +21,9 @@ def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
     try:
-        with signals.patience() as patient:
+        with signals.interruptible() as wait:
             os.kill(os.getpid(), signal.SIGUSR1)
-            assert patient.receive(connection) is None
+            assert wait.receive(connection) is None
         assert came == [signal.SIGUSR1]
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -57,15 +57,15 @@ def _opened(connection: Connection, client: str) -> str:
 
 
 def _reached(places: Places, launch: Callable[[], None] | None) -> Connection:
-    from holdfast.client.discovery import reach
+    from holdfast.client.discovery import connect
 
     try:
-        return reach(places)
+        return connect(places)
     except NoDaemon:
         if launch is None:
             raise
         launch()
-        return reach(places)
+        return connect(places)
 
 
 def nobody_there(places: Places) -> HoldfastError | None:

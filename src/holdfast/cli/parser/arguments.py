@@ -1,12 +1,11 @@
-"""Reads a command line by the table of verbs: options may stand before or after the verb.
+"""Reads a command line by the rows of the verbs. Options may stand before or after the verb.
 
-Owns every usage error and its suggestion. Executes nothing.
+Owns the usage errors of the line and their suggestions. Executes nothing.
 """
 
 from __future__ import annotations
 
-from holdfast.cli.parser.verb import Option, Verb
-from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, NAMES, every_verb, verb_of
+from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, NAMES, Option, Verb, every_verb, verb_of
 from holdfast.vocabulary.errors import UsageError
 
 TYPE_CHECKING = False
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Arguments:
-    """A command line that was understood. `verb` is None for a bare `holdfast`."""
+    """A command line as it was read. `verb` is None for a bare `holdfast`."""
 
     __slots__ = ("operands", "options", "verb")
 
@@ -26,7 +25,7 @@ class Arguments:
 
 
 def parse(words: list[str]) -> Arguments:
-    """Raises UsageError that names the mistake and the next step."""
+    """Read the words; raises UsageError that names the mistake and the next step."""
     place = place_of_verb(words)
     if place is None:
         return _read(None, words, [])
@@ -53,6 +52,7 @@ def place_of_verb(words: list[str]) -> int | None:
 
 
 def needs_next_word(word: str) -> bool:
+    """Return whether this word of options takes the next word as its value."""
     if word.startswith("--"):
         option = _any_option(word)
         return option is not None and option.takes_value
@@ -64,7 +64,8 @@ def needs_next_word(word: str) -> bool:
 
 
 def _any_option(flag: str) -> Option | None:
-    """An option of any verb; a flag takes a value with all verbs or with none."""
+    """An option of any verb. A flag takes a value with every verb or with none, so the first
+    that is found will do."""
     for option in GLOBAL_OPTIONS:
         if flag in option.flags:
             return option

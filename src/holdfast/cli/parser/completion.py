@@ -1,6 +1,6 @@
-"""Shell completion: a small script per shell that asks `holdfast __complete WORD…`.
+"""Shell completion: a small script for each shell, which asks `holdfast __complete WORD…`.
 
-What can be completed comes from the table of verbs; service names from the daemon if it
+Verbs and options come from the rows of the verbs. Names of services come from the daemon if it
 answers at once, else from the log files. It never waits and never fails loudly.
 """
 
@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.cli.parser.verb import Option, Verb
-from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, every_verb, verb_of
+from holdfast.cli.parser.verbs import GLOBAL_OPTIONS, Option, Verb, every_verb, verb_of
 from holdfast.vocabulary.errors import HoldfastError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.cli.call import Call
 
 ANSWER_SECONDS = 0.3
 
@@ -85,21 +88,33 @@ complete -c holdfast -f -a '(__holdfast_complete)'
 SIGNALS = ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "WINCH")
 
 
-def completion(call: object) -> int:
-    operands: list[str] = getattr(call, "operands", [])
-    script = SCRIPTS.get(operands[0])
+@Verb(
+    "completion",
+    "Print a completion script for your shell",
+    operands="bash|zsh|fish",
+    least=1,
+    most=1,
+    examples=(
+        ('eval "$(holdfast completion bash)"', "in ~/.bashrc"),
+        ('eval "$(holdfast completion zsh)"', "in ~/.zshrc, after compinit"),
+        ("holdfast completion fish | source", "in ~/.config/fish/config.fish"),
+    ),
+)
+def completion(call: Call) -> int:
+    shell = call.operands[0]
+    script = SCRIPTS.get(shell)
     if script is None:
-        raise UsageError(f'no completion for "{operands[0]}"', "use bash, zsh or fish")
-    if getattr(call, "is_json", False):
+        raise UsageError(f'no completion for "{shell}"', "use bash, zsh or fish")
+    if call.is_json:
         import json
 
-        script = json.dumps({"shell": operands[0], "script": script}) + "\n"
+        script = json.dumps({"shell": shell, "script": script}) + "\n"
     sys.stdout.write(script)
     return 0
 
 
 def complete(words: list[str]) -> int:
-    """Print what may stand where the cursor is, one a line, with its meaning after a tab."""
+    """Print what may stand at the cursor, one word a line, with its meaning after a tab."""
     *before, last = words or [""]
     for word, about in candidates(before, last):
         if word.startswith(last):
@@ -121,7 +136,7 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
         return [(f"{flag}={value}", about) for value, about in _values(flag, verb)]
     options = [*(verb.options if verb else ()), *GLOBAL_OPTIONS]
     if last.startswith("-"):
-        # A verb's own option is told before one of every verb with the same name.
+        # Where a verb has its own option of a name, the global one is hidden.
         shown = {option.flags[-1]: option.help for option in reversed(options)}
         return list(reversed(shown.items()))
     if place is None:
@@ -164,13 +179,13 @@ def _operands(verb: Verb, before: list[str], place: int) -> list[tuple[str, str]
 
 
 def _first_words(verb: Verb) -> list[str]:
-    """What is written small among its operands stands for itself: `[run NAME|ls]`."""
+    """Words in lower case among its operands are typed as they stand: `[run NAME|ls]`."""
     words = [part.strip("[ ]").partition(" ")[0] for part in verb.operands.split("|")]
     return [word for word in words if word.isalpha() and word.islower()]
 
 
 def service_names(before: list[str]) -> list[tuple[str, str]]:
-    """Names with their states; without an answer at once, names alone."""
+    """Names of services with their states; names alone if the daemon does not answer at once."""
     from holdfast.cli.call import Call
     from holdfast.cli.parser.arguments import Arguments, parse
     from holdfast.client.connection import Connection

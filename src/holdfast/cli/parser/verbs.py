@@ -1,12 +1,146 @@
-"""THE index of verbs: parser, help, completion and reference page are made from their tables.
+"""THE verbs: what a verb is made of, and the table of contents that finds one.
 
-Adding a verb is adding a row to a table (`*_verbs.py`), its name here, and a function where the
-row points. A table is loaded when one of its verbs is meant: `status` needs no other.
+A verb is a function under `@Verb(…)` in the module of its family. The decorator is its row: the
+parser, help, completion and the reference page are made from it. A family is imported when one
+of its verbs is meant, so that `status` loads no other. To add a verb, write its function and put
+its name into `CONTENTS`; a test compares the two.
 """
 
 from __future__ import annotations
 
-from holdfast.cli.parser.verb import Option, Verb
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.cli.call import Call
+
+    Function = Callable[[Call], int]
+
+CONTENTS: dict[str, dict[str, str]] = {
+    "Begin": {
+        "init": "init", "check": "configuration", "up": "up", "plan": "configuration",
+        "reload": "configuration", "run": "run", "down": "down",
+    },
+    "Look": {
+        "status": "status", "health": "health", "logs": "logs", "events": "history",
+        "ps": "status", "runs": "history", "attach": "attach", "ls": "status",
+    },
+    "Understand": {
+        "explain": "explain", "alerts": "alerts", "top": "metrics", "metrics": "metrics",
+        "audit": "security",
+    },
+    "Act": {
+        "start": "services", "stop": "services", "restart": "services", "pause": "services",
+        "resume": "services", "signal": "services", "wait": "history", "adopt": "services",
+        "rm": "services",
+    },
+    "Scale": {"scale": "instances", "rolling-restart": "instances"},
+    "Work": {"exec": "workflows", "custom-restart": "workflows", "workflow": "workflows"},
+    "Code": {"files": "files", "search": "search", "git": "git", "checkpoint": "git"},
+    "Reach": {
+        "mcp": "mcp.verb", "dashboard": "security", "ports": "ports", "sessions": "sessions",
+    },
+    "Guard": {
+        "mode": "authority", "lockdown": "authority", "unlock": "authority",
+        "approvals": "authority", "approve": "authority", "reject": "authority",
+    },
+    "Care": {
+        "token": "security", "prune": "maintenance", "upgrade": "maintenance",
+        "doctor": "doctor", "completion": "parser.completion", "version": "maintenance",
+        "help": "parser.help",
+    },
+}  # fmt: skip
+"""Each group of the help, with its verbs in order and the module of each below `holdfast.cli`."""
+FAMILIES = {name: family for verbs in CONTENTS.values() for name, family in verbs.items()}
+NAMES = tuple(FAMILIES)
+
+
+class Option:
+    """A flag, with a value if it has a metavar."""
+
+    __slots__ = ("choices", "flags", "help", "kind", "metavar", "name")
+
+    def __init__(
+        self,
+        flags: str,
+        help: str,  # noqa: A002
+        metavar: str = "",
+        kind: str = "text",
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.flags = tuple(flags.split())
+        self.help = help
+        self.metavar = metavar or "|".join(choices)
+        self.kind = kind
+        """text, number, duration, when (a duration ago or a time), place (an event's number or
+        when), pairs, several, rest"""
+        self.choices = choices
+        self.name = self.flags[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def takes_value(self) -> bool:
+        return bool(self.metavar)
+
+
+_defined: dict[str, Verb] = {}
+
+
+class Verb:
+    """One thing the user can ask for, written above the function that does it. A plain class: it
+    is built at every start."""
+
+    __slots__ = (
+        "about", "commands", "examples", "is_command_line", "least", "most", "name",
+        "operands", "options", "run", "summary",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        *,
+        operands: str = "",
+        least: int = 0,
+        most: int | None = 0,
+        options: tuple[Option, ...] = (),
+        commands: tuple[str, ...] = (),
+        about: str = "",
+        examples: tuple[tuple[str, str], ...],
+        is_command_line: bool = False,
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.run: Function
+        self.operands = operands
+        self.least = least
+        self.most = most
+        self.options = options
+        self.commands = commands
+        """The commands of the vocabulary that it may send."""
+        self.about = about
+        self.examples = examples
+        self.is_command_line = is_command_line
+        """Whether everything from the first operand on belongs to another program."""
+
+    def __call__(self, function: Function) -> Function:
+        self.run = function
+        _defined[self.name] = self
+        return function
+
+
+def verb_of(name: str) -> Verb | None:
+    """The verb of this name; its family is imported."""
+    family = FAMILIES.get(name)
+    if family is None:
+        return None
+    __import__(f"holdfast.cli.{family}")
+    return _defined[name]
+
+
+def every_verb() -> list[Verb]:
+    """All verbs, in the order of the contents; every family is imported."""
+    return [found for name in NAMES if (found := verb_of(name)) is not None]
+
 
 GLOBAL_OPTIONS = (
     Option("-c --config", "use this configuration (environment: HOLDFAST_CONFIG)", "FILE"),
@@ -20,44 +154,8 @@ GLOBAL_OPTIONS = (
     Option("-h --help", "show help"),
     Option("-V --version", "show the version"),
 )
-
-PLACES: dict[str, tuple[str, ...]] = {
-    "begin": ("init", "up", "run", "down"),
-    "look": ("status", "logs", "events", "ps", "runs", "attach", "ls"),
-    "act": ("start", "stop", "restart", "pause", "resume", "signal", "wait", "adopt", "rm"),
-    "authority": ("mode", "lockdown", "unlock", "approvals", "approve", "reject"),
-    "file": ("files",),
-    "git": ("search", "git", "checkpoint"),
-    "health": ("health",),
-    "instance": ("scale", "rolling-restart"),
-    "mcp": ("mcp",),
-    "metric": ("metrics", "top"),
-    "reload": ("check", "plan", "reload"),
-    "security": ("token", "dashboard", "audit"),
-    "session": ("ports", "sessions"),
-    "trouble": ("explain", "alerts"),
-    "workflow": ("custom-restart", "exec", "workflow"),
-    "care": ("prune", "upgrade", "doctor", "completion", "version", "help"),
-}
-"""Tables, and the verbs in each."""
-NAMES = tuple(name for names in PLACES.values() for name in names)
-
-
-def verb_of(name: str) -> Verb | None:
-    """The verb of this name."""
-    for place, names in PLACES.items():
-        if name in names:
-            return next(verb for verb in _table(place) if verb.name == name)
-    return None
-
-
-def every_verb() -> list[Verb]:
-    """All of them, in the order of the index."""
-    return [verb for place in PLACES for verb in _table(place)]
-
-
-def _table(place: str) -> tuple[Verb, ...]:
-    name = f"{place.upper()}_VERBS"
-    module = __import__(f"holdfast.cli.{place}_verbs", fromlist=[name])
-    table: tuple[Verb, ...] = getattr(module, name)
-    return table
+SERVICES = "[SERVICE…]"
+NO_WAIT = Option("--no-wait", "do not wait until each has stayed up for its start_seconds")
+TIMEOUT = Option("--timeout", "wait no longer than this; 2m by default", "TIME", "duration")
+TIMESTAMPS = Option("-t --timestamps", "begin each line with its time")
+NO_PREFIX = Option("--no-prefix", "do not begin lines with the service's name")

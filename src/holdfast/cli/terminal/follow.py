@@ -1,7 +1,8 @@
-"""Waiting for more output: who has printed, told by the supervisor, or by the keeper.
+"""Follows a Holdfast over time: which services printed something, and reconnecting.
 
-A supervisor that is replaced is only a pause: readers keep their place in the log, so
-nothing is missed and nothing is seen twice.
+The supervisor says which service printed; the keeper does while there is no supervisor. The
+replacement of a supervisor is only a pause: readers keep their cursor in the log, so nothing is
+missed and nothing is shown twice.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.cli.call import Call
-from holdfast.cli.terminal.signals import patience
+from holdfast.cli.terminal.signals import interruptible
 from holdfast.client.connection import Connection, ConnectionLost, error_from
-from holdfast.client.discovery import Outlived, SupervisorAway
+from holdfast.client.discovery import OrphanedServices, SupervisorAway
 from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.secrets.redaction import set_values
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut, UsageError
 
-KEEPER_SECONDS = 2.0
-LEAST_SECONDS = 0.1
+RETRY_SUPERVISOR_SECONDS = 2.0
+SHORTEST_WAIT_SECONDS = 0.1
 
 Wake = tuple[str | None, bool]
-"""(service, its run is over); no service: look at all."""
+"""A service that printed something, and whether its run is over; None means any service."""
 
 
 def learn_secrets(call: Call) -> None:
-    """Know which values are not to be shown. Without a supervisor, what has the shape of a secret
-    is hidden all the same."""
+    """Learn from the supervisor which values to hide. Without one, only what looks like a secret
+    is hidden."""
     try:
         connection = call.connect()
         _learn(connection)
@@ -36,25 +37,24 @@ def learn_secrets(call: Call) -> None:
 
 
 def _learn(connection: Connection) -> int:
-    """Under which number the supervisor has them now."""
+    """Learn the values to hide; returns the number of the supervisor's list."""
     try:
         hidden = connection.ask("hello", secrets=True).get("hidden") or {}
     except UsageError:
-        return 0  # an older one does not know the question
+        return 0  # an older supervisor does not know this field
     set_values(hidden.get("values") or ())
     return int(hidden.get("number") or 0)
 
 
-def say_it_is_down(call: Call) -> None:
-    """Why following has come to its end."""
+def note_down(call: Call) -> None:
+    """Say that following ends because Holdfast is down."""
     if not call.is_json:
         call.note("Holdfast is down; nothing more will come")
 
 
 def connect_again(call: Call, on_wait: Callable[[str], None] | None = None) -> Connection:
-    """A connection to the next supervisor, after one was lost. One that takes long to come, or
-    that failed and is tried again, is waited for: who follows something has time. `on_wait` is
-    told once what is waited for."""
+    """Connect to the next supervisor after a connection was lost. Wait for one that starts slowly,
+    or that failed and will be tried again. `on_wait` is called once with the reason."""
     call.use(None)
     while True:
         try:
@@ -64,28 +64,29 @@ def connect_again(call: Call, on_wait: Callable[[str], None] | None = None) -> C
         except SupervisorAway as away:
             next_in = (away.facts.get("supervisor") or {}).get("next_in")
             if next_in is None:
-                raise  # it is off, or hangs: nobody will start another
+                raise  # it is off or hangs, so no other will be started
             if on_wait is not None:
                 on_wait(away.message)
                 on_wait = None
-            time.sleep(max(LEAST_SECONDS, next_in))
+            time.sleep(max(SHORTEST_WAIT_SECONDS, next_in))
         call.use(None)
 
 
-def is_there_again(call: Call) -> bool:
-    """Connect to the next supervisor, after one was lost; when Holdfast is down, that is said."""
+def is_reconnected(call: Call) -> bool:
+    """Connect to the next supervisor after a connection was lost; if Holdfast is down, say so and
+    return False."""
     try:
         connect_again(call, None if call.is_json else call.note)
-    except (SupervisorAway, Outlived):
+    except (SupervisorAway, OrphanedServices):
         raise
     except NoDaemon:
-        say_it_is_down(call)
+        note_down(call)
         return False
     return True
 
 
 def wakes(call: Call, names: list[str]) -> Iterator[Wake]:
-    """Yields whenever there is something to read; ends when Holdfast is gone."""
+    """Yield whenever there is something to read; ends when Holdfast is gone."""
     while True:
         try:
             connection = call.connect()
@@ -110,9 +111,9 @@ def _supervisor_wakes(connection: Connection, names: list[str]) -> Iterator[Wake
     known = _learn(connection)
     request = connection.send("watch", services=names)
     yield None, False
-    with patience() as patient:
+    with interruptible() as wait:
         while True:
-            frame = patient.receive(connection)
+            frame = wait.receive(connection)
             if frame is None or frame.get("id") != request:
                 continue
             if "item" not in frame:
@@ -121,24 +122,22 @@ def _supervisor_wakes(connection: Connection, names: list[str]) -> Iterator[Wake
                 return
             if frame["item"].get("hides", known) != known:
                 known = _learn(connection)
-            yield wake_of(frame["item"])
-
-
-def wake_of(item: dict[str, Any]) -> Wake:
-    return item["service"], bool(item.get("exited"))
+            item: dict[str, Any] = frame["item"]
+            yield item["service"], bool(item.get("exited"))
 
 
 def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
-    """With no supervisor, the keeper tells; after a while the supervisor is tried again."""
+    """Ask the keeper while there is no supervisor; returns after a while, so that the caller tries
+    the supervisor again."""
     try:
-        line = KeeperConnection(call.places.keeper_socket)
+        keeper = KeeperConnection(call.places.keeper_socket)
     except KeeperGone:
         return
     try:
         for run in away.facts.get("runs", []):
-            line.ask("watch", service=run["service"], on=True)
+            keeper.ask("watch", service=run["service"], on=True)
         yield None, False
-        while (notice := line.notice(KEEPER_SECONDS)) is not None:
+        while (notice := keeper.notice(RETRY_SUPERVISOR_SECONDS)) is not None:
             if notice.get("notice") == "grew":
                 yield notice["service"], False
             elif notice.get("notice") == "exit":
@@ -146,4 +145,4 @@ def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
     except KeeperGone:
         pass
     finally:
-        line.close()
+        keeper.close()

@@ -1,7 +1,6 @@
-"""What services printed, as it is shown: prefixes, times, colours, JSON, several services
-interleaved.
+"""Shows what services printed: prefixes, times, colours, JSON, several services interleaved.
 
-Reads through the logbook and writes bytes; never waits (`following` does) and never asks.
+Reads through the logbook and writes bytes. It never waits (`follow` does) and asks nobody.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.printable import printable_colours
 
-UNTOLD_NOTES = frozenset({"run"})
+HIDDEN_NOTES = frozenset({"run"})
 LOST_NOTES = frozenset({"gap", "missing"})
 
 
-def ends_of(directory: str) -> dict[str, Cursor]:
-    """Where each log ends now: what is printed from here on is new."""
+def log_ends(directory: str) -> dict[str, Cursor]:
+    """The end of each log now; everything after it is new."""
     return {name: Reader(directory, name).end() for name in segments.list_all(directory)}
 
 
 class Style:
-    """How lines are to be shown."""
+    """How lines are shown."""
 
     __slots__ = ("is_json", "paint", "pattern", "prefix", "run", "timestamps")
 
@@ -54,7 +53,7 @@ class Style:
 
 
 class Printer:
-    """Writes lines of services to standard output; the pieces of a very long one as they come."""
+    """Writes lines of services to standard output. A very long line is written piece by piece."""
 
     def __init__(self, style: Style, names: Iterable[str] = ()) -> None:
         self.style = style
@@ -67,9 +66,9 @@ class Printer:
             self._colour(name)
 
     def matches(self, entry: Line | Note) -> bool:
-        """Whether an entry is to be shown at all."""
+        """Return whether an entry is shown at all."""
         if isinstance(entry, Note):
-            return entry.kind not in UNTOLD_NOTES
+            return entry.kind not in HIDDEN_NOTES
         if self.style.run not in (None, entry.run):
             return False
         return self.style.pattern is None or self.style.pattern.search(entry.text) is not None
@@ -88,29 +87,29 @@ class Printer:
 
     def _show_line(self, service: str, line: Line) -> None:
         head, end = b"", b"\n"
-        if self._open != (whose := (service, line.stream, line.run)):
+        if self._open != (source := (service, line.stream, line.run)):
             self.end_line()
             head = self._head(service, line.time)
         else:
             end = self._end
         if self.style.paint.is_on and b"\x1b" in line.data:
-            # A colour that the service left on must not run into our next prefix.
+            # A colour that the service left on must not reach our next prefix.
             end = b"\x1b[0m\n"
-        # Pieces that a pattern chose need not follow each other: each is shown as a line.
+        # Pieces that match a pattern may come from different places: each is shown as a line.
         if line.is_partial and self.style.pattern is None:
-            self._open, self._end, end = whose, end, b""
+            self._open, self._end, end = source, end, b""
         else:
             self._open = None
         self._out.write(head + line.data + end)
 
     def end_line(self, service: str | None = None) -> None:
-        """End a line of which only pieces have come; of this service, or of any."""
+        """End an unfinished line of this service, or of any service."""
         if self._open is not None and service in (None, self._open[0]):
             self._out.write(self._end)
             self._open = None
 
     def say(self, service: str, text: str, time: float | None, colour: str = "dim") -> None:
-        """A word of ours about a service, between its lines."""
+        """Write a remark of Holdfast about a service, between its lines."""
         sys.stdout.flush()
         self.end_line()
         mark = printable_colours(self.style.paint(f"-- {text}", colour))
@@ -134,8 +133,8 @@ class Printer:
         return self._colours.setdefault(service, chosen)
 
 
-class Followed:
-    """Followers of several services, each at its own place."""
+class LogFollower:
+    """Follows the logs of several services, each at its own cursor."""
 
     def __init__(
         self,
@@ -151,10 +150,10 @@ class Followed:
         self._followers: dict[str, LineFollower] = {}
         self._redactors: dict[str, LineRedactor] = {}
         self._starts: dict[str, Cursor] = {}
-        """Where each begins, until it is read for the first time."""
+        """Where each log begins to be shown, until it is read for the first time."""
 
     def follows(self, service: str) -> bool:
-        """Those that were asked for; else all, but what Holdfast runs for itself."""
+        """Return whether a service is shown: the chosen ones, or all except Holdfast's own."""
         return service in self._only if self._only else not service.startswith(OWN_NAMES)
 
     def add(self, service: str, cursor: Cursor = cursors.BEGINNING) -> None:
@@ -164,21 +163,23 @@ class Followed:
         self._starts[service] = cursor
 
     def wake(self, service: str) -> None:
-        """Show what a service has printed since."""
+        """Show what a service has printed since the last time."""
         if service not in self._followers:
             if not self.follows(service):
                 return
             self.add(service)
-        for entry in self._added(service):
+        for entry in self._new_entries(service):
             self._printer.show(service, entry)
         self._printer.flush()
 
     def wake_all(self) -> None:
-        """Show what all have printed since, interleaved by time; also those that are new."""
+        """Show what all services have printed since, interleaved by time; new services, too."""
         for service in segments.list_all(self._directory):
             if service not in self._followers and self.follows(service):
                 self.add(service)
-        sources = [_named(service, self._added(service)) for service in self._followers]
+        sources = [
+            _with_service(service, self._new_entries(service)) for service in self._followers
+        ]
         for service, entry in interleave(sources):
             self._printer.show(service, entry)
         self._printer.flush()
@@ -193,7 +194,7 @@ class Followed:
         self._printer.end_line(service)
         self._printer.flush()
 
-    def _added(self, service: str) -> Iterator[Line | Note]:
+    def _new_entries(self, service: str) -> Iterator[Line | Note]:
         line_redactor = self._redactors[service]
         start = self._starts.pop(service, cursors.BEGINNING)
         if start != cursors.BEGINNING:
@@ -210,25 +211,25 @@ class Followed:
             follower.close()
 
 
-Named = tuple[str, Line | Note]
+ServiceEntry = tuple[str, Line | Note]
 
 
-def _named(service: str, entries: Iterator[Line | Note]) -> Iterator[Named]:
+def _with_service(service: str, entries: Iterator[Line | Note]) -> Iterator[ServiceEntry]:
     for entry in entries:
         yield service, entry
 
 
-def interleave(sources: list[Iterator[Named]]) -> Iterator[Named]:
-    """By time; what has no time of its own stays behind what came before it."""
+def interleave(sources: list[Iterator[ServiceEntry]]) -> Iterator[ServiceEntry]:
+    """Merge by time. An entry without a time stays after the one before it."""
     if len(sources) == 1:
         return sources[0]
     import heapq
 
-    merged = heapq.merge(*(_timed(source) for source in sources), key=lambda item: item[0])
+    merged = heapq.merge(*(_with_time(source) for source in sources), key=lambda item: item[0])
     return (named for _, named in merged)
 
 
-def _timed(source: Iterator[Named]) -> Iterator[tuple[float, Named]]:
+def _with_time(source: Iterator[ServiceEntry]) -> Iterator[tuple[float, ServiceEntry]]:
     last = 0.0
     for named in source:
         last = named[1].time or last

@@ -1,7 +1,6 @@
-"""What a start or a stop waits for, on one line of the terminal, until there is an answer.
+"""The progress of a start or a stop: one line of the terminal, until there is an answer.
 
-Asks for it only when waiting takes long. Without a terminal nothing is shown: the answer
-says it all.
+The supervisor is asked for it only if the answer takes long. Without a terminal nothing is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _UNDER_WAY = ("starting", "stopping", "backoff")
 
 
 class Progress:
-    """Replaces its line as often as something else is awaited."""
+    """A line that is replaced every second."""
 
     def __init__(self, call: Call) -> None:
         is_shown = not call.is_json and call.environ.get("TERM") != "dumb"
@@ -32,24 +31,24 @@ class Progress:
         self._has_line = False
 
     def ask(self, command: str, /, **fields: Any) -> dict[str, Any]:
-        """Ask, as `Call.ask` does, and show what is waited for."""
+        """Ask as `Call.ask` does, and show what the answer waits for."""
         if self.is_shown:
-            self._call.meanwhile = self._show
+            self._call.on_progress = self._show
         try:
             return self._call.ask(command, **fields)
         finally:
-            self._call.meanwhile = None
+            self._call.on_progress = None
             self._write("")
 
     def _show(self, connection: Connection) -> None:
         try:
             services = connection.answer(connection.send("status"), HUNG_SECONDS)["services"]
         except TimeoutError:
-            self._call.see_if_alive()
+            self._call.check_supervisor()
             return
         seconds = time.monotonic() - self._began
-        told = [_awaited(name, service) for name, service in services.items()]
-        waits = [words for words in told if words]
+        texts = [_text_of(name, service) for name, service in services.items()]
+        waits = [text for text in texts if text]
         more = f" (and {len(waits) - 1} more)" if len(waits) > 1 else ""
         self._write(f"{seconds:.0f} s: {waits[0]}{more}" if waits else "")
 
@@ -61,7 +60,7 @@ class Progress:
         sys.stderr.flush()
 
 
-def _awaited(name: str, service: dict[str, Any]) -> str | None:
+def _text_of(name: str, service: dict[str, Any]) -> str | None:
     if waiting_for := service.get("waiting_for"):
         return f"{name} waits for {' and '.join(waiting_for)}"
     status = service["status"]

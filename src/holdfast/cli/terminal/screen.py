@@ -1,6 +1,6 @@
-"""What can be shown: colours, tables, the width of the terminal.
+"""Colours, tables and the width of the terminal.
 
-Nothing here knows a verb. Without a terminal there is no colour and nothing is cut.
+Nothing here knows a verb. Without a terminal there is no colour and nothing is shortened.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PREFIX_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 class Paint:
-    """Puts colour around text, or does not."""
+    """Colours text, if colours are on."""
 
     __slots__ = ("is_on",)
 
@@ -55,18 +55,18 @@ class Paint:
 PLAIN = Paint(is_on=False)
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, noun: str) -> str:
     """«1 service», «3 services»."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def processes(found: list[dict[str, Any]]) -> str:
-    """Each by name and pid: «sleep (4711), sh (4712)»."""
-    return ", ".join(f"{printable(process['name'])} ({process['pid']})" for process in found)
+def process_list(processes: list[dict[str, Any]]) -> str:
+    """Processes by name and pid: «sleep (4711), sh (4712)»."""
+    return ", ".join(f"{printable(process['name'])} ({process['pid']})" for process in processes)
 
 
-def being(state: str, paint: Paint = PLAIN) -> str:
-    """What a service is: `running`, but `in backoff`."""
+def state_phrase(state: str, paint: Paint = PLAIN) -> str:
+    """A state as it follows «is»: `running`, but `in backoff`."""
     return f"in {paint.state(state)}" if state == "backoff" else paint.state(state)
 
 
@@ -78,7 +78,7 @@ def paint_for(when: str, environ: Mapping[str, str], *, is_terminal: bool) -> Pa
 
 
 def width() -> int | None:
-    """Columns of the terminal, or None when the output goes elsewhere."""
+    """The columns of the terminal; None if standard output is no terminal."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -95,7 +95,8 @@ def table(
     columns: int | None,
     state_column: int | None = None,
 ) -> list[str]:
-    """Aligned lines; the last column takes what is left, on its own line if that is little."""
+    """Aligned lines. The last column gets the rest of the width, or a line of its own if that is
+    little."""
     rows = [[printable(text) for text in row] for row in rows]
     last = len(heads) - 1
     widths = [
