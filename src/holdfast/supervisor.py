@@ -1,7 +1,8 @@
-"""Composition root of the process that thinks: builds every object once, in order.
+"""Composition root of the supervisor: builds every object once, in order.
 
-Also tells each of them what to go on with after an earlier supervisor, and which notices of
-the keeper are whose. How the process begins and ends is `supervisor_process`.
+It also gives each object what an earlier supervisor left for it, and passes the notices of the
+keeper to the objects that they concern. It decides nothing itself. How the process begins and
+ends is in `supervisor_process`.
 """
 
 from __future__ import annotations
@@ -75,12 +76,12 @@ if TYPE_CHECKING:
     from holdfast.adapters.watch.file_watch import FileWatch, OnChanges, OnFailed
     from holdfast.engine.gate.port_conflicts import PortConflicts
 
-CHRONICLE_AFTER_SECONDS = 0.05
+LOG_EVENTS_AFTER_SECONDS = 0.05
 _Facts = dict[str, Any]
 
 
 class Supervisor:
-    """Everything that one supervisor owns."""
+    """Owns every object of one supervisor."""
 
     def __init__(
         self,
@@ -96,16 +97,19 @@ class Supervisor:
         self._state = state
         self._project = project_of(state)
         self._is_closed = False
-        self._untold: list[Event] = []
-        self._build_memory()
-        self._build_services()
-        self._build_monitors()
+        self._unlogged: list[Event] = []
+        self._build_storage()
+        self._build_runners()
+        self._build_observers()
+        self._build_gate(runtime)
         self._build_application(began)
-        self._build_doors(runtime)
+        self._build_doors()
 
-    def _build_memory(self) -> None:
-        """What is remembered, and who is told of what happens."""
-        link, self._bus = self._link, EventBus()
+    def _build_storage(self) -> None:
+        """Build the history, the bus that publishes events, and the settings."""
+        link = self._link
+        self._clock = Clock()
+        self._bus = EventBus()
         self._store = StateStore(
             os.path.join(self._state, "holdfast.db"),
             self._loop,
@@ -114,14 +118,16 @@ class Supervisor:
             reserve=lambda seq: link.keep(keeper_memory.SEQUENCE, str(seq)),
             on_replaced=self._on_database_replaced,
         )
-        self._clock = Clock()
         self._settings = CurrentSettings(link)
-        self._observers = RunObservers()
         self._resources = monitor_for(link, self._store, self._clock, self._loop, self._state)
 
-    def _build_services(self) -> None:
-        """Runners, and what their starts and stops pass through."""
+    def _build_runners(self) -> None:
+        """Build the roster, and what every start of a service passes through.
+
+        A start asks the port leases first, they ask the host's capacity, and that asks admission.
+        """
         link, loop, settings = self._link, self._loop, self._settings
+        self._observers = RunObservers()
         self._tasks = Tasks(link, loop)
         self._workflows = Workflows(link, self._store, self._clock, loop)
         remedies = RecoveryCommands(self._workflows, self._tasks, settings, self._store)
@@ -151,13 +157,18 @@ class Supervisor:
         self._subscriptions = OutputSubscriptions(link, lambda: self._roster.runners)
         self._secrets = ConfiguredSecrets(self._roster, settings, self._observers, loop.call_soon)
 
-    def _build_monitors(self) -> None:
-        """Who accompanies the runs; told of everything in this order."""
+    def _build_observers(self) -> None:
+        """Build what follows the runs of services, and register it.
+
+        The observers are called in the order in which they are registered.
+        """
         logs, matcher = os.path.join(self._state, "logs"), SharedMatcher(self._link)
         lines = AwaitedLines(logs, matcher, self._subscriptions, self._admission.mark)
         self._admission.lines = lines
-        self._probing = ProbeChecks(self._tasks, self._subscriptions, matcher, self._loop, logs)
-        self._health = health = HealthMonitor(self._environment, self._probing)
+        self._probe_checks = ProbeChecks(
+            self._tasks, self._subscriptions, matcher, self._loop, logs
+        )
+        self._health = health = HealthMonitor(self._environment, self._probe_checks)
         self._notify = NotifySockets(self._link, self._loop, self._state, health.hear)
         self._schedules = Schedules(
             self._environment,
@@ -188,14 +199,15 @@ class Supervisor:
             self._alerting.good_runs,
         ):
             self._observers.add(observer)
-        room = self._host_capacity
-        self._resources.on_seen = lambda seen: room.take(seen.host) if seen.host else None
+        capacity = self._host_capacity
+        self._resources.on_sample = lambda sample: capacity.take(sample.host)
         health.on_metric = self._resources.take_custom
-        for one in (room, self._port_leases, self._resources):
-            self._settings.listen(one.use)
+        for follower in (capacity, self._port_leases, self._resources):
+            self._settings.listen(follower.use)
         self._settings.listen(self._alerting.deliveries.on_settings)
 
-    def _build_application(self, began: float) -> None:
+    def _build_gate(self, runtime: str) -> None:
+        """Build the gate, the process that speaks HTTP, and the sockets that it listens on."""
         self._listeners = Listeners(self._link)
         self._doors: dict[str, str] = {}
         self._door_notes: dict[str, str] = {}
@@ -205,7 +217,7 @@ class Supervisor:
             self._listeners,
             self._store,
             state=self._state,
-            taken=self._taken_ports,
+            new_conflicts=self._new_port_conflicts,
             addresses=self._doors,
             notes=self._door_notes,
         )
@@ -217,6 +229,11 @@ class Supervisor:
             new_future=self._loop.create_future,
             survivors=self._survivors,
         )
+        self._gate.line_socket = os.path.join(runtime, "line.sock")
+        self._gate.relay_socket = os.path.join(runtime, "mcp.sock")
+
+    def _build_application(self, began: float) -> None:
+        """Build the audit and the context: what the handlers of commands may use."""
         audit = AuditLog(os.path.join(self._state, "audit"), self._keep_audit_head)
         self._anchors = Anchors(
             os.path.basename(self._state),
@@ -249,7 +266,7 @@ class Supervisor:
             sessions=self._sessions,
             repeats=Repeats(self._link, self._clock),
             port_registry=self._port_leases.registry,
-            authority=self._authority(),
+            authority=self._build_authority(),
             audit=audit,
             auditor=Auditor(audit, keep=self._link.keep),
             anchors=self._anchors,
@@ -262,22 +279,24 @@ class Supervisor:
             started_mono=began,
         )
 
-    def _authority(self) -> Authority:
+    def _build_authority(self) -> Authority:
+        """Build the runtime mode, the lockdown and the approvals."""
         link, store, clock = self._link, self._store, self._clock
         modes = Modes(link, store, os.environ, self._doors)
         self._settings.listen(modes.on_settings)
         later, new_future = self._loop.call_later, self._loop.create_future
         lockdown = Lockdown(LockdownFile(self._state), link, store, clock)
-        lockdown.on_began = modes.tallies.locked_down
+        lockdown.on_began = modes.counters.locked_down
         self._file_watches.is_held = lambda: lockdown.now is not None
         approvals = Approvals(link, store, clock, later, new_future)
         approvals.on_decided = modes.count_decision
         return Authority(modes, lockdown, approvals)
 
-    def _build_doors(self, runtime: str) -> None:
+    def _build_doors(self) -> None:
+        """Build the application and the doors through which commands reach it."""
         context = self._context
         application = Application(context, SupervisedProcesses(context), context.auditor)
-        application.tallies = self._resources.tallies
+        application.counters = self._resources.counters
         recheck = application.streams.recheck
         context.tokens.on_revoked = recheck
         context.sessions.on_closed = recheck
@@ -290,16 +309,18 @@ class Supervisor:
             self._store.event,
             self._doors,
             self._door_notes,
-            self._taken_ports,
+            self._new_port_conflicts,
         )
         self._settings.listen(self._network.on_settings)
-        self._gate.line_socket = os.path.join(runtime, "line.sock")
-        self._gate.relay_socket = os.path.join(runtime, "mcp.sock")
         self._settings.listen(self._gate.on_settings)
-        self._settings.again += [self._network.try_again, self._gate.try_again]
+        self._settings.on_reapplied += [self._network.try_again, self._gate.try_again]
 
     def restore(self, facts: _Facts) -> None:
-        """Go on where the last supervisor was; the keeper's memory says whether there was one."""
+        """Go on where the last supervisor was.
+
+        An empty memory of the keeper means that there was none. The order matters: numbers of
+        events first, then who may do what, then services, then what was under way.
+        """
         link, context = self._link, self._context
         kept = dict(link.kept)
         told = [*(facts.get("exits") or ()), *(facts.get("ended_unseen") or ())]
@@ -309,13 +330,13 @@ class Supervisor:
         own_log.restore(kept)
         self._alerting.restore(kept, loaded.meta, self._store.last_seq)
         if self._store.database.moved_aside:
-            self._tell_moved_aside()
+            self._report_replaced_database()
         self._announce_self(kept)
         context.tokens.load()
         heads = (kept.get(keeper_memory.AUDIT_HEAD), loaded.meta.get("audit_head"))
         context.audit.open(max(heads, key=lambda text: Head.parse(text).seq))
         context.authority.modes.restore(kept)
-        context.authority.modes.tallies.restore(
+        context.authority.modes.counters.restore(
             loaded.meta.get(security_counters.KEY),
             partial(self._store.set_meta, security_counters.KEY),
             self._loop.call_later,
@@ -340,7 +361,8 @@ class Supervisor:
 
             self._resuming = asyncio.ensure_future(resume_scaling(context))
         if not kept:
-            # The first supervisor of this keeper; the keeper looks while a configuration is read.
+            # The first supervisor of this keeper: the keeper searches for survivors while the
+            # configuration is read.
             context.survivors.look_ahead()
 
     async def open_doors(self) -> None:
@@ -351,22 +373,23 @@ class Supervisor:
         self._gate.begin()
 
     async def close(self) -> None:
+        """Close the doors first, then write what is not written yet."""
         self._is_closed = True
         await self._line.close()
         await self._network.close()
         self._context.auditor.close()
         await self._anchors.close()
-        self._context.authority.modes.tallies.save()
+        self._context.authority.modes.counters.save()
         self._alerting.close()
         self._store.close()
-        self._write_chronicle()
+        self._log_events()
         self._context.close()
         self._resources.close()
         self._file_watches.close()
-        self._probing.close()
+        self._probe_checks.close()
 
     def on_notice(self, notice: _Facts) -> None:
-        """Pass a notice of the keeper on to whom it concerns."""
+        """Pass a notice of the keeper to the object that it concerns."""
         if self._is_closed:
             return
         match notice["notice"]:
@@ -394,17 +417,18 @@ class Supervisor:
 
     def _publish(self, events: list[Event]) -> None:
         self._bus.publish(events)
-        self._resources.tallies.stored(events)
-        if not self._untold:
-            # Who waits for an answer to what happened does not wait for the own log, too.
-            self._loop.call_later(CHRONICLE_AFTER_SECONDS, self._write_chronicle)
-        self._untold += events
+        self._resources.counters.stored(events)
+        if not self._unlogged:
+            # A caller that waits for an answer must not wait for Holdfast's own log, too.
+            self._loop.call_later(LOG_EVENTS_AFTER_SECONDS, self._log_events)
+        self._unlogged += events
 
-    def _write_chronicle(self) -> None:
-        untold, self._untold = self._untold, []
-        event_log.tell(untold)
+    def _log_events(self) -> None:
+        events, self._unlogged = self._unlogged, []
+        event_log.write(events)
 
     def _announce_self(self, kept: dict[str, str]) -> None:
+        """Record that Holdfast, or this supervisor, started, and what was replaced."""
         link, event = self._link, self._store.event
         me: dict[str, Any] = {"pid": os.getpid(), "version": holdfast.__version__}
         if keeper_memory.KEEPER not in kept:
@@ -420,28 +444,28 @@ class Supervisor:
         link.keep(keeper_memory.KEEPER, f"{link.keeper_pid}:{link.facts.get('started_at')}")
 
     def _new_file_watch(self, on_changes: OnChanges, on_failed: OnFailed) -> FileWatch:
-        """Loaded when the first service watches files: most never do."""
+        """Import the watcher when the first service watches files: most never do."""
         from holdfast.adapters.watch.file_watch import FileWatch
 
         folder = os.path.realpath(self._state)
         return FileWatch(self._loop, never=(folder,), on_changes=on_changes, on_failed=on_failed)
 
-    def _taken_ports(self) -> PortConflicts:
-        """Loaded when the first port is taken: it seldom is."""
+    def _new_port_conflicts(self) -> PortConflicts:
+        """Import the resolver when the first port is taken: it seldom is."""
         from holdfast.engine.gate.port_conflicts import PortConflicts
 
         return PortConflicts(self._listeners, self._tokens, os.path.basename(self._state))
 
     def _keep_audit_head(self, head: str) -> None:
-        """In the keeper's memory and in the history: who cuts the audit's tail is found out."""
+        """Keep the head of the audit in two more places, so that a tail cut off is noticed."""
         self._link.keep(keeper_memory.AUDIT_HEAD, head)
         self._store.set_meta("audit_head", head)
         self._anchors.moved()
 
     def _on_database_replaced(self) -> None:
-        self._tell_moved_aside()
+        self._report_replaced_database()
         self._roster.save_all()
 
-    def _tell_moved_aside(self) -> None:
+    def _report_replaced_database(self) -> None:
         where = self._store.database.moved_aside
         self._store.event(Kind.DATABASE_REPLACED, moved_to=where)

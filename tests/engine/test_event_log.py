@@ -30,7 +30,7 @@ def test_steps_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
         caplog.clear()
         with caplog.at_level(level, logger.name):
             logging.getLogger("holdfast").propagate = True
-            event_log.tell(events)
+            event_log.write(events)
         assert len(caplog.records) == wanted
 
 
@@ -46,7 +46,7 @@ def test_a_failed_check_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """In the words that logs of other supervisors have for it, with service and error."""
     with caplog.at_level(logging.WARNING, "holdfast.engine.events"):
         logging.getLogger("holdfast").propagate = True
-        event_log.tell([event(Kind.HEALTH_FAILED, reason="answered 500"), event(Kind.EXIT)])
+        event_log.write([event(Kind.HEALTH_FAILED, reason="answered 500"), event(Kind.EXIT)])
     [record] = caplog.records
     assert record.getMessage() == "Service health check failed"
     assert event_log.facts_of(event(Kind.HEALTH_FAILED, reason="x"))["error"] == "x"

@@ -43,7 +43,7 @@ class _Advanced:
 
     def __init__(self, *policies: PolicySpec) -> None:
         self.policies = policies
-        self.tallies = self
+        self.counters = self
 
     def refused(self, cause: str, actor: Actor) -> None:
         """Nobody counts here."""

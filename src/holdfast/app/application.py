@@ -46,7 +46,7 @@ class Application:
         self._confirmations = Confirmations(
             context, auditor, self.who.is_still, approved, self._refuse, self._handle
         )
-        self.tallies = SupervisorCounters()
+        self.counters = SupervisorCounters()
         self.streams = LiveStreams(self._why_lost, self._next_turn)
 
     def dispatch(self, actor: Actor, command: Command, key: object = None) -> Answer:
@@ -64,7 +64,7 @@ class Application:
             answer: Answer = self._context.repeats.answer(actor, command, key, do, admit)
             return answer
         finally:
-            self.tallies.dispatched(command.name, time.perf_counter() - began)
+            self.counters.dispatched(command.name, time.perf_counter() - began)
 
     def _dispatch(self, actor: Actor, command: Command) -> Answer:
         command, verdict = self._judge(actor, command)

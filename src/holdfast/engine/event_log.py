@@ -29,7 +29,8 @@ _IN_LOGS: dict[str, dict[str, str]] = {
 _WORDS = {Kind.HEALTH_FAILED.value: "Service health check failed"}
 
 
-def tell(events: list[Event]) -> None:
+def write(events: list[Event]) -> None:
+    """Log one line for each event whose level is enabled."""
     for event in events:
         level = logging.DEBUG if event.kind in _STEPS else logging.INFO
         if event.kind in _WORDS:

@@ -24,7 +24,7 @@ class CurrentSettings:
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._listeners: list[Callable[[Settings], None]] = []
-        self.again: list[Callable[[], None]] = []
+        self.on_reapplied: list[Callable[[], None]] = []
         """Called when the same settings are applied once more: what failed may work now."""
         self.now = Settings()
 
@@ -35,7 +35,7 @@ class CurrentSettings:
 
     def apply(self, settings: Settings) -> None:
         if settings == self.now:
-            for try_again in self.again:
+            for try_again in self.on_reapplied:
                 try_again()
             return
         self._keeper.keep(keeper_memory.SETTINGS, msgspec.json.encode(settings).decode())

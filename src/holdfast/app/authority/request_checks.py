@@ -120,7 +120,7 @@ class Scrutiny:
     def count(self, actor: Actor, cause: str) -> None:
         """A refusal."""
         if (advanced := self._context.authority.advanced) is not None:
-            advanced.tallies.refused(cause, actor)
+            advanced.counters.refused(cause, actor)
 
     def _may_decide(self, actor: Actor, command: Approve | Reject, verdict: Verdict) -> Verdict:
         try:

@@ -125,7 +125,7 @@ def security_metrics(context: Context) -> dict[str, Any]:
         return {}
     lockdown = authority.lockdown
     return {
-        "security": authority.advanced.tallies.told(
+        "security": authority.advanced.counters.told(
             waiting=len(authority.approvals.waiting),
             locked_down=lockdown.now is not None,
         )

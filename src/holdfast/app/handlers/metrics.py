@@ -136,7 +136,7 @@ def _aggregate(services: list[ServiceMetrics]) -> Aggregate:
 
 
 def _own(context: Context) -> OwnMetrics:
-    tallies = context.resources.tallies
+    counters = context.resources.counters
     supervisor, keeper = own.look(os.getpid()), own.look(context.link.keeper_pid)
     return OwnMetrics(
         uptime=round(time.monotonic() - context.started_mono, 3),
@@ -144,15 +144,15 @@ def _own(context: Context) -> OwnMetrics:
         memory_bytes=supervisor[1],
         keeper_cpu_seconds=keeper[0],
         keeper_memory_bytes=keeper[1],
-        commands=dict(tallies.commands),
-        handler_seconds=round(tallies.handler_seconds, 6),
-        events=tallies.events,
-        spawns=tallies.spawns,
-        spawn_seconds=round(tallies.spawn_seconds, 6),
-        restarts=tallies.restarts,
-        failures=tallies.failures,
-        loop_lag_seconds=round(tallies.lag_seconds / max(1, tallies.lags), 6),
-        loop_lag_max_seconds=round(tallies.lag_max, 6),
+        commands=dict(counters.commands),
+        handler_seconds=round(counters.handler_seconds, 6),
+        events=counters.events,
+        spawns=counters.spawns,
+        spawn_seconds=round(counters.spawn_seconds, 6),
+        restarts=counters.restarts,
+        failures=counters.failures,
+        loop_lag_seconds=round(counters.lag_seconds / max(1, counters.lags), 6),
+        loop_lag_max_seconds=round(counters.lag_max, 6),
     )
 
 

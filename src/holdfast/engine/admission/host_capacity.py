@@ -70,8 +70,10 @@ class HostCapacity(RunObserver):
     def removed(self, runner: Any) -> None:
         self._waiting.pop(runner.name, None)
 
-    def take(self, now: HostUsage) -> None:
-        """A look at the host that somebody made."""
+    def take(self, now: HostUsage | None) -> None:
+        """Use what was measured of the host; None means that it could not be measured."""
+        if now is None:
+            return
         last = self._last
         if last is not None:
             percent = now.percent_since(last)

@@ -42,10 +42,10 @@ class AdvancedServices:
 
     names = ADVANCED
 
-    def __init__(self, tallies: SecurityCounters) -> None:
+    def __init__(self, counters: SecurityCounters) -> None:
         self.policies: tuple[PolicySpec, ...] = ()
         self.filters = FilterSpec()
-        self.tallies = tallies
+        self.counters = counters
 
     def use(self, settings: Settings) -> None:
         self.policies = settings.policies
@@ -55,10 +55,10 @@ class AdvancedServices:
 class ServiceContainer:
     """The services of one mode."""
 
-    def __init__(self, mode: Mode, doors: Mapping[str, str], tallies: SecurityCounters) -> None:
+    def __init__(self, mode: Mode, doors: Mapping[str, str], counters: SecurityCounters) -> None:
         self.runtime_mode = mode
         self._doors = doors
-        self.advanced_services = AdvancedServices(tallies) if mode == "advanced" else None
+        self.advanced_services = AdvancedServices(counters) if mode == "advanced" else None
 
     @property
     def proxy_services(self) -> list[str]:
@@ -94,10 +94,10 @@ class Modes:
         self._recorder = recorder
         self._doors = doors
         self._settings = Settings()
-        self.tallies = SecurityCounters()
+        self.counters = SecurityCounters()
         found = next((environ[name] for name in VARIABLES if environ.get(name) in MODES), None)
         mode: Mode = "advanced" if found == "advanced" else "proxy"
-        self.container = ServiceContainer(mode, doors, self.tallies)
+        self.container = ServiceContainer(mode, doors, self.counters)
 
     @property
     def now(self) -> Mode:
@@ -119,7 +119,7 @@ class Modes:
         )
         if wanted != self.now:
             self._recorder.event(Kind.MODE_SWITCHED, **{"from": self.now, "to": wanted})
-            self.container = ServiceContainer(wanted, self._doors, self.tallies)
+            self.container = ServiceContainer(wanted, self._doors, self.counters)
             self._remember(wanted)
         if self.container.advanced_services is not None:
             self.container.advanced_services.use(settings)
@@ -127,7 +127,7 @@ class Modes:
     def count_decision(self, state: str) -> None:
         """An approval ended so."""
         if self.container.advanced_services is not None:
-            self.container.advanced_services.tallies.decided(state)
+            self.container.advanced_services.counters.decided(state)
 
     def why_not(self, mode: Mode) -> str | None:
         """Why it cannot be set: something that restricts requests would be left out."""

@@ -41,14 +41,14 @@ class HttpDoor:
         recorder: Recorder,
         *,
         state: str,
-        taken: Callable[[], PortConflicts],
+        new_conflicts: Callable[[], PortConflicts],
         addresses: dict[str, str],
         notes: dict[str, str],
     ) -> None:
         self._listeners = listeners
         self._recorder = recorder
         self._state = state
-        self._taken = taken
+        self._new_conflicts = new_conflicts
         self._addresses = addresses
         self._notes = notes
         self._spec: HttpSpec | None = None
@@ -150,7 +150,7 @@ class HttpDoor:
     ) -> None:
         files = self.certificate(spec)
         try:
-            settled = await self._taken().settle(
+            settled = await self._new_conflicts().settle(
                 SOCKET,
                 spec.host,
                 spec.port,

@@ -68,13 +68,13 @@ class ResourceMonitor(RunObserver):
         loop: asyncio.AbstractEventLoop,
         recorder: Recorder,
         clock: Clock,
-        tallies: SupervisorCounters,
+        counters: SupervisorCounters,
     ) -> None:
         self.gauges: dict[str, Gauge] = {}
         self.looked_at: float | None = None
         """Monotonic."""
-        self.on_seen: Callable[[Sample], None] = lambda _: None
-        self.tallies = tallies
+        self.on_sample: Callable[[Sample], None] = lambda _: None
+        self.counters = counters
         self._sampler = sampler
         self._loop = loop
         self._recorder = recorder
@@ -109,7 +109,7 @@ class ResourceMonitor(RunObserver):
             return
         self._leave(gauge)
         if not run.is_found:
-            self.tallies.spawned(self._clock.monotonic() - run.started_mono)
+            self.counters.spawned(self._clock.monotonic() - run.started_mono)
         gauge.run_id, gauge.usage, gauge.standing = run.run_id, None, LimitState()
         gauge.custom, gauge.patience = {}, EARLY_LOOKS
         self._by_run[run.run_id] = gauge
@@ -178,7 +178,7 @@ class ResourceMonitor(RunObserver):
 
     def _tick(self, due: float) -> None:
         self._timer = None
-        self.tallies.lagged(self._loop.time() - due)
+        self.counters.lagged(self._loop.time() - due)
         if self._by_run or self._errands:
             self._looking()
 
@@ -230,7 +230,7 @@ class ResourceMonitor(RunObserver):
         for gauge in list(self._limited.values()):
             if gauge.usage is not None and gauge.run_id is not None:
                 self._judge(gauge, gauge.usage)
-        self.on_seen(seen)
+        self.on_sample(seen)
 
     # Limits
 
