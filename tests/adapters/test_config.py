@@ -14,9 +14,10 @@ import pytest
 from holdfast.adapters.config import argv_of, from_environment, load, load_project, loading
 from holdfast.adapters.config.keys.health import HEALTH_CHECK
 from holdfast.adapters.config.keys.root import ROOT
-from holdfast.adapters.config.keys.services import LOG, RESTART, SERVICE, STOP
+from holdfast.adapters.config.kinds.blocks import default_of
 from holdfast.adapters.config.kinds.kind import ScalarKind
 from holdfast.adapters.config.kinds.scalars import ListOf
+from holdfast.adapters.config.schema import BLOCKS
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.specs.probes import HttpTarget, ProbeSpec, TcpTarget
 from holdfast.vocabulary.specs.services import (
@@ -461,29 +462,31 @@ def test_words_of_a_command_line() -> None:
 
 def test_defaults_described_are_the_defaults_used() -> None:
     """The default that a key states is the one that leaving it out gives."""
-    spec = ServiceSpec(name="x", argv=(), working_dir=".")
-    for block, defaults in (
-        (SERVICE, spec),
-        (RESTART, spec.restart),
-        (STOP, spec.stop),
-        (LOG, spec.log),
-        (ROOT, Configuration(path=None, project="/", services={})),
-        (ROOT, DoorSpec()),
+    compared = 0
+    for block, spec in (
+        *((block, block.spec) for block in BLOCKS),
+        *((ROOT, spec) for spec in (Configuration, DoorSpec)),
+        (HEALTH_CHECK, HttpTarget),
     ):
-        for key in block.keys.values():
-            if key.default is None or not hasattr(defaults, key.name):
+        for name in set(block.keys).intersection(spec.__struct_fields__ if spec else ()):
+            kind, written = block.keys[name].kind, block.default(name)
+            if written is None or not isinstance(kind, (ScalarKind, ListOf)):
                 continue
-            kind, written = key.kind, key.default
-            if isinstance(kind, ScalarKind):
-                text = str(written).lower() if isinstance(written, bool) else str(written)
-                assert kind.convert(text) == getattr(defaults, key.name), key.name
-            elif isinstance(kind, ListOf):
-                assert tuple(written) == getattr(defaults, key.name), key.name
-    probe = ProbeSpec(roles=("liveness",), target=HttpTarget(url=""))
-    for name in ("interval", "timeout", "retries", "initial_delay", "success_threshold", "action"):
-        key = HEALTH_CHECK.keys[name]
-        assert isinstance(key.kind, ScalarKind)
-        assert key.kind.convert(str(key.default)) == getattr(probe, name)
+            assert spec is not None
+            used = default_of(spec, name)
+            if used is None:
+                continue
+            texts = written if isinstance(kind, ListOf) else [written]
+            item = kind.item if isinstance(kind, ListOf) else kind
+            assert isinstance(item, ScalarKind)
+            read = tuple(
+                item.convert(str(text).lower() if isinstance(text, bool) else str(text))
+                for text in texts
+            )
+            used = used.lower() if name == "method" else used
+            assert (read if isinstance(kind, ListOf) else read[0]) == used, name
+            compared += 1
+    assert compared > 60
 
 
 def test_examples_load() -> None:

@@ -90,12 +90,13 @@ def documented() -> dict[str, str]:
 def described() -> dict[str, Any]:
     """Every key by its path in the guide, with its default."""
     blocks: dict[str, Block] = {block.definition: block for block in BLOCKS}
-    found = {key.name: key.default for key in (*SERVICE.keys.values(), *ROOT.keys.values())}
+    found = {name: block.default(name) for block in (SERVICE, ROOT) for name in block.keys}
     own = ("restart", "stop", "log", "watch", "schedule", "health_check", "security")
     for name in (*own, "memory_limit", "limits"):
-        found.update({f"{name}.{k.name}": k.default for k in blocks[name].keys.values()})
-    inner = blocks["authentication"].keys.values()
-    found.update({f"security.authentication.{k.name}": k.default for k in inner})
+        block = blocks[name]
+        found.update({f"{name}.{key}": block.default(key) for key in block.keys})
+    inner = blocks["authentication"]
+    found.update({f"security.authentication.{key}": inner.default(key) for key in inner.keys})
     return found
 
 

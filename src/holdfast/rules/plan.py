@@ -9,51 +9,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from functools import cache
+from typing import NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.services import Applies, ServiceSpec
 
 
-class Applies(str, Enum):
-    """When a changed field of a service takes effect."""
+@cache
+def applies() -> dict[str, Applies]:
+    """Return when a change of each field of ServiceSpec takes effect, as the field declares.
 
-    BY_RESTART = "restart"
-    """The process has to be started again."""
-    IN_PLACE = "in_place"
-    """At once; what runs goes on."""
-    NEVER = "never"
-    """It is who the service is, not what it does."""
+    A field that declares nothing counts as part of the process: a restart is always right.
+    """
+    hints = get_type_hints(ServiceSpec, include_extras=True)
+    return {
+        name: next(
+            (mark for mark in get_args(hints[name])[1:] if isinstance(mark, Applies)),
+            Applies.BY_RESTART,
+        )
+        for name in ServiceSpec.__struct_fields__
+    }
 
 
-APPLIES: dict[str, Applies] = {
-    **dict.fromkeys(
-        (
-            *("argv", "working_dir", "confined_to", "env", "environment", "terminal", "stdin"),
-            *("user", "umask", "rlimits", "notify", "sockets", "ports"),
-            *("memory_limit", "cpu_limit", "process_limit"),
-        ),
-        Applies.BY_RESTART,
-    ),
-    **dict.fromkeys(
-        (
-            *("command_words", "enabled", "autostart", "restart_policy", "restart"),
-            *("start_seconds", "start_retries", "success_exit_codes", "stop", "log"),
-            *("on_supervisor_exit", "on_session_end", "survivors", "essential", "depends_on"),
-            *("probes", "recovery", "watch", "schedule"),
-            *("tags", "overlap", "timeout"),
-        ),
-        Applies.IN_PLACE,
-    ),
-    **dict.fromkeys(("name", "origin", "template", "index"), Applies.NEVER),
-}
-"""THE table: every field of ServiceSpec stands in it once. A test fails for one that does not."""
-RESTART_FIELDS = tuple(
-    name
-    for name in ServiceSpec.__struct_fields__
-    if APPLIES.get(name, Applies.BY_RESTART) is Applies.BY_RESTART
-)
+@cache
+def restart_fields() -> tuple[str, ...]:
+    """Return the fields of which a run is made."""
+    return tuple(name for name, when in applies().items() if when is Applies.BY_RESTART)
+
+
 BLOCKS = ("restart", "stop", "log", "watch", "schedule")
 """Fields whose own fields are named: `stop.grace` says more than `stop`."""
 
@@ -78,7 +63,7 @@ class Trace(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, run_id: str, spec: ServiceSpec) -> Trace:
         """Without what is empty: a field of a later version changes nothing."""
-        fields = {name: getattr(spec, name) for name in RESTART_FIELDS}
+        fields = {name: getattr(spec, name) for name in restart_fields()}
         said = {name: value for name, value in fields.items() if value not in (None, (), {})}
         text = msgspec.json.encode((run_id, said), order="deterministic")
         return cls(run_id, hashlib.sha256(text).hexdigest()[:32])
@@ -195,14 +180,14 @@ def is_outdated(launched: ServiceSpec | None, declared: ServiceSpec) -> bool:
     """Whether a run that was started by one would be another if started by the other."""
     if launched is None or launched is declared:
         return False
-    return any(getattr(launched, name) != getattr(declared, name) for name in RESTART_FIELDS)
+    return any(getattr(launched, name) != getattr(declared, name) for name in restart_fields())
 
 
 def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[str, ...]:
     """Names of the keys that differ, among those that apply so; never their values."""
     found: list[str] = []
-    for name in ServiceSpec.__struct_fields__:
-        if APPLIES.get(name, Applies.BY_RESTART) is not when:
+    for name, applied in applies().items():
+        if applied is not when:
             continue
         before, after = getattr(one, name), getattr(other, name)
         if before == after:

@@ -23,10 +23,8 @@ from holdfast.adapters.config.interpolation import argv_of
 from holdfast.adapters.config.keys.alerts import anchor_of
 from holdfast.adapters.config.keys.commands import command_settings
 from holdfast.adapters.config.keys.dependencies import groups_of
-from holdfast.adapters.config.keys.doors import door_of, http_of, mcp_of
-from holdfast.adapters.config.keys.files import files_of, git_of
+from holdfast.adapters.config.keys.doors import door_of, http_of
 from holdfast.adapters.config.keys.policies import request_settings
-from holdfast.adapters.config.keys.resources import host_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
 from holdfast.adapters.config.keys.services import ServiceBuilder, templates_of, with_count
 from holdfast.adapters.config.kinds.blocks import Values
@@ -34,7 +32,6 @@ from holdfast.adapters.config.kinds.kind import Reading, ScalarKind
 from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
 from holdfast.adapters.config.sources import content_of, note_source, remedy_for
 from holdfast.rules.authority import tokens
-from holdfast.rules.ports import DEFAULT_RANGE
 from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import OWN_NAMES, closest
@@ -56,6 +53,9 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "http_port": ("HOLDFAST_HTTP_PORT",),
     "runtime_mode": ("HOLDFAST_RUNTIME_MODE", "MAGICTUNNEL_RUNTIME_MODE"),
 }
+
+_OWN_SETTINGS = ("log_level", "log_format", "runtime_mode")
+"""Settings of the supervisor's own process, which are fields of the configuration itself."""
 
 
 def load(
@@ -193,9 +193,16 @@ def _finish(
     groups = groups_of(reading, values, written, services)
     if target is not None:
         services[TARGET] = _target(reading, builder, services.get(TARGET), target)
-    about_commands = command_settings(reading, values, services, {*written, *groups})
-    about_requests = request_settings(reading, values, chosen)
-    anchor = anchor_of(reading, values)
+    fields = {
+        **ROOT.fill(values),
+        "door": door,
+        "http": http,
+        "groups": groups,
+        "templates": templates_of(reading, values, written),
+        **command_settings(reading, values, services, {*written, *groups}),
+        **request_settings(reading, values, chosen),
+        "audit_anchor": anchor_of(reading, values),
+    }
     if reading.problems:
         raise error_of(reading.problems, reading.file)
     return Configuration(
@@ -204,25 +211,9 @@ def _finish(
         project=reading.folder,
         services=services,
         declares="services" if "services" in values else "settings" if values else "nothing",
-        settings=Settings(
-            audit_anchor=anchor,
-            door=door,
-            http=http,
-            groups=groups,
-            templates=templates_of(reading, values, written),
-            alerts=values.get("alerts", ()),
-            mcp=mcp_of(values),
-            port_range=values.get("port_range", DEFAULT_RANGE),
-            files=files_of(values),
-            git=git_of(values),
-            **host_settings(values),
-            **about_commands,
-            **about_requests,
-        ),
-        log_level=chosen.get("log_level", "info"),
+        settings=Settings(**fields),
         is_level_given="log_level" in chosen,
-        log_format=chosen.get("log_format", "human"),
-        runtime_mode=chosen.get("runtime_mode", "proxy"),
+        **{name: chosen[name] for name in _OWN_SETTINGS if name in chosen},
     )
 
 

@@ -28,7 +28,7 @@ from holdfast.vocabulary.explain import (
     LastEnding,
     PortHolder,
 )
-from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.services import Applies, ServiceSpec
 
 if TYPE_CHECKING:
     from holdfast.rules.explain.explanation import Facts, Holder
@@ -312,7 +312,7 @@ def _changes(context: Context, runner: Runner) -> ConfigurationChange:
     now = runner.declaration.spec
     names = [
         name
-        for when in (plan.Applies.BY_RESTART, plan.Applies.IN_PLACE)
+        for when in (Applies.BY_RESTART, Applies.IN_PLACE)
         for name in plan.differences(before, now, when)
     ]
     fields = [

@@ -7,7 +7,8 @@ to it, too.
 
 from __future__ import annotations
 
-from typing import Literal
+from enum import Enum
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -16,6 +17,24 @@ from holdfast.vocabulary.specs.resources import MemoryLimit
 from holdfast.vocabulary.specs.workflows import (
     RecoverySpec,
 )
+
+T = TypeVar("T")
+
+
+class Applies(str, Enum):
+    """When a changed field of a service takes effect."""
+
+    BY_RESTART = "restart"
+    """The process has to be started again."""
+    IN_PLACE = "in_place"
+    """At once. The running process goes on."""
+    NEVER = "never"
+    """It identifies the service. Another value is another service."""
+
+
+ByRestart = Annotated[T, Applies.BY_RESTART]
+InPlace = Annotated[T, Applies.IN_PLACE]
+Identity = Annotated[T, Applies.NEVER]
 
 RestartPolicy = Literal["always", "on_failure", "never"]
 UNLIMITED = -1
@@ -94,56 +113,56 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One service, ready to be run: nothing in it needs looking up again."""
 
-    name: str
-    argv: tuple[str, ...]
-    command_words: int = 1
+    name: Identity[str]
+    argv: ByRestart[tuple[str, ...]]
+    command_words: InPlace[int] = 1
     """How many words of `argv` are the command; `restart` with `args` replaces the rest."""
-    working_dir: str
-    confined_to: str | None = None
+    working_dir: ByRestart[str]
+    confined_to: ByRestart[str | None] = None
     """The folder that it must run below, wherever links lead; given for who is not the owner."""
-    env: dict[str, str] = {}
-    environment: Literal["inherit", "clean"] = "inherit"
-    enabled: bool = True
-    autostart: bool = True
-    restart_policy: RestartPolicy = "on_failure"
-    restart: RestartSpec = RestartSpec()
-    start_seconds: float = 1.0
-    start_retries: int = 3
-    success_exit_codes: tuple[int, ...] = (0,)
-    stop: StopSpec = StopSpec()
-    terminal: bool = False
-    stdin: Literal["null", "pipe"] = "null"
-    user: str | None = None
-    umask: int | None = None
-    rlimits: dict[str, tuple[int, int]] = {}
-    memory_limit: MemoryLimit | None = None
-    cpu_limit: float | None = None
+    env: ByRestart[dict[str, str]] = {}
+    environment: ByRestart[Literal["inherit", "clean"]] = "inherit"
+    enabled: InPlace[bool] = True
+    autostart: InPlace[bool] = True
+    restart_policy: InPlace[RestartPolicy] = "on_failure"
+    restart: InPlace[RestartSpec] = RestartSpec()
+    start_seconds: InPlace[float] = 1.0
+    start_retries: InPlace[int] = 3
+    success_exit_codes: InPlace[tuple[int, ...]] = (0,)
+    stop: InPlace[StopSpec] = StopSpec()
+    terminal: ByRestart[bool] = False
+    stdin: ByRestart[Literal["null", "pipe"]] = "null"
+    user: ByRestart[str | None] = None
+    umask: ByRestart[int | None] = None
+    rlimits: ByRestart[dict[str, tuple[int, int]]] = {}
+    memory_limit: ByRestart[MemoryLimit | None] = None
+    cpu_limit: ByRestart[float | None] = None
     """Percent of one core, over its whole tree."""
-    process_limit: int | None = None
-    timeout: float | None = None
+    process_limit: ByRestart[int | None] = None
+    timeout: InPlace[float | None] = None
     """The longest that a run may take."""
-    log: LogSpec = LogSpec()
-    on_supervisor_exit: Literal["stop", "keep"] = "stop"
-    on_session_end: Literal["keep", "stop", "hand_over"] | None = None
+    log: InPlace[LogSpec] = LogSpec()
+    on_supervisor_exit: InPlace[Literal["stop", "keep"]] = "stop"
+    on_session_end: InPlace[Literal["keep", "stop", "hand_over"] | None] = None
     """What becomes of it when the session that started it ends; None: as the session says."""
-    survivors: Literal["adopt", "stop"] = "adopt"
-    essential: bool = False
-    depends_on: tuple[Dependency, ...] = ()
-    tags: tuple[str, ...] = ()
-    template: str | None = None
+    survivors: InPlace[Literal["adopt", "stop"]] = "adopt"
+    essential: InPlace[bool] = False
+    depends_on: InPlace[tuple[Dependency, ...]] = ()
+    tags: InPlace[tuple[str, ...]] = ()
+    template: Identity[str | None] = None
     """The name that the instances of a service share; None: it has no instances."""
-    index: int | None = None
+    index: Identity[int | None] = None
     """Which instance it is, counted from 1."""
-    overlap: bool = False
+    overlap: InPlace[bool] = False
     """Whether a rolling restart starts the new run before it stops the old one."""
-    sockets: tuple[str, ...] = ()
+    sockets: ByRestart[tuple[str, ...]] = ()
     """Names of listening sockets, held by the keeper, that it gets from descriptor 3 on."""
-    ports: dict[str, int] = {}
+    ports: ByRestart[dict[str, int]] = {}
     """The ports that it listens on by name, `port` for the only one; 0: any that is free."""
-    origin: Literal["config", "run", "target", "adopted", "gate"] = "config"
-    watch: WatchSpec | None = None
-    schedule: ScheduleSpec | None = None
-    probes: tuple[ProbeSpec, ...] = ()
-    notify: NotifySpec | None = None
-    recovery: dict[str, RecoverySpec] = {}
+    origin: Identity[Literal["config", "run", "target", "adopted", "gate"]] = "config"
+    watch: InPlace[WatchSpec | None] = None
+    schedule: InPlace[ScheduleSpec | None] = None
+    probes: InPlace[tuple[ProbeSpec, ...]] = ()
+    notify: ByRestart[NotifySpec | None] = None
+    recovery: InPlace[dict[str, RecoverySpec]] = {}
     """What is done about each cause of trouble; a cause that is not in it: the usual."""

@@ -32,12 +32,11 @@ TARGET = Block(
             "format",
             Choice("json", "text", aliases={"slack": "text"}),
             'All fields, or {"text": …} as chat programs take it.',
-            "json",
         ),
         Key("command", CommandLine(), "A command to run; the alert is in its environment."),
-        Key("desktop", Boolean(), "Show it on this desktop.", False),
-        Key("timeout", Duration("s", is_zero_allowed=False), "The longest attempt.", "10s"),
-        Key("severity", Choice(*SEVERITIES), "The least severe that is told.", "warning"),
+        Key("desktop", Boolean(), "Show it on this desktop."),
+        Key("timeout", Duration("s", is_zero_allowed=False), "The longest attempt."),
+        Key("severity", Choice(*SEVERITIES), "The least severe that is told."),
         Key(
             "causes",
             ListOf(Choice(*(cause.value for cause in AlertCause))),
@@ -45,10 +44,11 @@ TARGET = Block(
         ),
         Key("services", ListOf(Text()), "Only of these services."),
         Key("tags", ListOf(Text()), "Only of services with one of these tags."),
-        Key("cleared", Boolean(), "Tell the end of an alert, too.", True),
-        Key("cooldown", Duration("s"), "Be silent about the same for so long.", "0s"),
-        Key("repeat", Duration("s"), "Tell what is still open again after this; 0: never.", "0s"),
+        Key("cleared", Boolean(), "Tell the end of an alert, too."),
+        Key("cooldown", Duration("s"), "Be silent about the same for so long."),
+        Key("repeat", Duration("s"), "Tell what is still open again after this; 0: never."),
     ],
+    spec=TargetSpec,
     definition="alert_target",
     synonyms={"url": "webhook", "exec": "command", "min_severity": "severity", "cause": "causes"},
 )
@@ -124,7 +124,7 @@ SHORTEST_ANCHOR_SECONDS = 1.0
 ANCHOR = Block(
     [
         Key("file", Text(), "A file that each head is appended to, relative to this file."),
-        Key("syslog", Boolean(), "Tell the system's log.", False),
+        Key("syslog", Boolean(), "Tell the system's log."),
         Key("url", SecretUrl(), "An https address that gets each head by POST."),
         Key(
             "every",
@@ -133,6 +133,7 @@ ANCHOR = Block(
             "1m",
         ),
     ],
+    spec=AnchorSpec,
     definition="audit_anchor",
     synonyms={"path": "file", "webhook": "url", "interval": "every"},
 )

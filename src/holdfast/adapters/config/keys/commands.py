@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, within
-from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values, default_of
 from holdfast.adapters.config.kinds.command_lines import Arguments, CommandLine, Variables, words_of
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -47,15 +47,16 @@ COMMAND = Block(
         Key("env", Variables(), "Its environment variables."),
         Key("timeout", SECONDS, "How long it may take."),
         Key("description", Text(), "What it is for."),
-        Key("is_safe", Boolean(), "False: it is never run.", True),
-        Key("allowed_in_production", Boolean(), "Run it in production, too.", False),
+        Key("is_safe", Boolean(), "False: it is never run."),
+        Key("allowed_in_production", Boolean(), "Run it in production, too."),
     ],
+    spec=CommandSpec,
     definition="command",
     synonyms={"run": "command", "cwd": "working_dir", "type": "command_type"},
 )
 COMMAND_POLICY = Block(
     [
-        Key("allow_shell", Boolean(), "The owner may have shell commands run.", False),
+        Key("allow_shell", Boolean(), "The owner may have shell commands run."),
         Key(
             "allowed_types",
             ListOf(TYPES),
@@ -66,8 +67,9 @@ COMMAND_POLICY = Block(
             ListOf(CommandLine()),
             "What such a command must begin with: words, or a list of words.",
         ),
-        Key("timeout", SECONDS, "How long a command may take that says nothing.", "10m"),
+        Key("timeout", SECONDS, "How long a command may take that says nothing."),
     ],
+    spec=CommandPolicy,
     definition="command_policy",
 )
 CONDITION = r"running|ready|healthy|exited|log:.+|silent:[0-9.]+"
@@ -169,7 +171,10 @@ class Steps(Kind):
         [
             Key("service", Text(), "Whom to wait for."),
             Key(
-                "for", Text(CONDITION, CONDITION_WORDS), "running, exited or log:REGEX …", "running"
+                "for",
+                Text(CONDITION, CONDITION_WORDS),
+                "running, exited or log:REGEX …",
+                default_of(StepSpec, "condition"),
             ),
             Key("timeout", SECONDS, "How long.", "30s"),
         ],
@@ -248,10 +253,11 @@ WORKFLOW = Block(
     [
         Key("description", Text(), "What it is for."),
         Key("steps", ListOf(Steps()), "What is done, in this order."),
-        Key("on_failure", Choice("stop", "continue"), "What a failed step means.", "stop"),
-        Key("timeout", SECONDS, "How long the whole may take.", "1h"),
-        Key("allowed_in_production", Boolean(), "Do it in production, too.", False),
+        Key("on_failure", Choice("stop", "continue"), "What a failed step means."),
+        Key("timeout", SECONDS, "How long the whole may take."),
+        Key("allowed_in_production", Boolean(), "Do it in production, too."),
     ],
+    spec=WorkflowSpec,
     definition="workflow",
 )
 
@@ -378,13 +384,10 @@ def command_settings(
         hint = _guess(default, services)
         path = values.path_of("default_service")
         reading.note(values.at("default_service"), path, f'there is no service "{default}"', hint)
-    return {
-        "is_production": values.get("production", False),
-        "default_service": default,
-        "commands": commands,
-        "command_policy": given["policy"],
-        "workflows": workflows,
-    }
+    fields = {"commands": commands, "command_policy": given["policy"]}
+    if "production" in values:
+        fields["is_production"] = values["production"]
+    return fields
 
 
 def _check_workflows(

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.adapters.config.document import Listing, Node, Table
 from holdfast.adapters.config.keys.policies import FILTERS, RATE_LIMIT
-from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.blocks import Block, Key, SpecOf, Values, default_of
 from holdfast.adapters.config.kinds.command_lines import words_of
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -27,7 +27,12 @@ from holdfast.vocabulary.specs.settings import DoorSpec, HttpSpec
 
 AUTHENTICATION = Block(
     [
-        Key("enabled", Boolean(), "Ask for a token on the network doors.", False),
+        Key(
+            "enabled",
+            Boolean(),
+            "Ask for a token on the network doors.",
+            default_of(DoorSpec, "authentication"),
+        ),
         Key(
             "token",
             Text(),
@@ -43,6 +48,7 @@ TLS = Block(
         Key("certificate", Text(), "A file with the certificate and its chain (PEM)."),
         Key("key", Text(), "A file with its private key (PEM)."),
     ],
+    spec=HttpSpec,
     definition="tls",
     synonyms={"cert": "certificate", "certfile": "certificate", "keyfile": "key"},
 )
@@ -51,20 +57,25 @@ SECURITY = Block(
         Key("allowed_origins", ListOf(Text()), "Pages of these origins may use HTTP as well."),
         Key("bind_to_localhost", Boolean(), "Listen only for this machine.", True),
         Key("allowed_commands", ListOf(Text()), "The only commands the network doors take."),
-        Key("open_status", Boolean(), "Loopback may ask status and health without token.", False),
+        Key("open_status", Boolean(), "Loopback may ask status and health without token."),
         Key("authentication", AUTHENTICATION, "Who may pass the network doors."),
         Key(
             "filters",
             FILTERS,
             "What arguments of requests may not be; takes runtime_mode: advanced.",
         ),
-        Key("rate_limit", RATE_LIMIT, "How often one actor may ask through one network door."),
+        Key(
+            "rate_limit",
+            SpecOf(RATE_LIMIT),
+            "How often one actor may ask through one network door.",
+        ),
         Key(
             "secrets",
             ListOf(Text()),
             "Further secrets to hide: names of variables, or `${VARIABLE}`.",
         ),
     ],
+    spec=DoorSpec,
     definition="security",
 )
 
@@ -72,7 +83,7 @@ SECURITY = Block(
 def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
     security: Values = values.get("security") or Values("security", values.node)
     authentication: Values = security.get("authentication") or Values("", values.node)
-    host = chosen.get("host", "127.0.0.1")
+    host = chosen.get("host", default_of(DoorSpec, "host"))
     token = chosen.get("token") or authentication.get("token") or None
     written = authentication.get("token")
     if written and token == written and (weakness := tokens.why_weak(written)):
@@ -94,16 +105,15 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
         else:
             outside = ("the environment", None, None, "SUPERVISOR_HOST")
             reading.problems.append(Problem(*outside, host, message, hint))
-    return DoorSpec(
-        host=host,
-        port=chosen.get("port", 8081),
+    fields = SECURITY.fill(security)
+    fields.update({name: chosen[name] for name in ("host", "port", "tcp") if name in chosen})
+    fields.update(
         allowed_commands=_commands(reading, security),
         authentication=is_authenticated,
         token=token,
-        open_status=security.get("open_status", False),
-        tcp=chosen.get("tcp", True),
         is_port_given="port" in chosen,
     )
+    return DoorSpec(**fields)
 
 
 def _commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
@@ -132,11 +142,16 @@ def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Http
         reading.note(tls.at("mode"), tls.path_of("mode"), message, "leave out mode: self")
     given = [word.strip() for word in reading.environ.get("ALLOWED_ORIGINS", "").split(",")]
     origins = given if any(given) else security.get("allowed_origins", ())
-    host = str(chosen.get("host", "127.0.0.1")).strip("[]")
+    fields: dict[str, Any] = {
+        field: chosen[name]
+        for name, field in (("http", "enabled"), ("http_port", "port"))
+        if name in chosen
+    }
+    if "host" in chosen:
+        host = str(chosen["host"]).strip("[]")
+        fields["host"] = "127.0.0.1" if host == "localhost" else host
     return HttpSpec(
-        enabled=chosen.get("http", True),
-        host="127.0.0.1" if host == "localhost" else host,
-        port=chosen.get("http_port", 3001),
+        **fields,
         is_port_given="http_port" in chosen,
         certificate=certificate,
         key=key,
@@ -180,20 +195,21 @@ class Programs(Kind):
 MCP = Block(
     [
         Key("enabled", Boolean(), "Let assistants connect; by default as HTTP is."),
-        Key("read_only", Boolean(), "Offer only tools that look.", False),
-        Key("toolsets", ListOf(Choice(*TOOLSETS)), "Which tools are offered.", list(TOOLSETS)),
-        Key("run", Programs(), "Let assistants run programs: all, none, or these.", False),
-        Key("send", Boolean(), "Let assistants type into services.", False),
-        Key("supervised", Boolean(), "Let agents that Holdfast runs change things.", False),
-        Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well.", False),
+        Key("read_only", Boolean(), "Offer only tools that look."),
+        Key("toolsets", ListOf(Choice(*TOOLSETS)), "Which tools are offered."),
+        Key("run", Programs(), "Let assistants run programs: all, none, or these."),
+        Key("send", Boolean(), "Let assistants type into services."),
+        Key("supervised", Boolean(), "Let agents that Holdfast runs change things."),
+        Key("legacy_sse", Boolean(), "Serve the old HTTP transport at /mcp/sse as well."),
     ],
+    spec=McpSpec,
     definition="mcp",
 )
 
 
-def mcp_of(values: Values) -> McpSpec:
-    found: Values | None = values.get("mcp")
-    if not found:
-        return McpSpec()
-    fields = {name: value for name, value in found.items() if name != "run"}
-    return McpSpec(**fields, **found.get("run", {}))
+class AssistantDoor(SpecOf):
+    """The block `mcp`. Its key `run` fills two fields."""
+
+    def build(self, values: Values) -> McpSpec:
+        fields = {name: value for name, value in values.items() if name != "run"}
+        return McpSpec(**fields, **values.get("run", {}))

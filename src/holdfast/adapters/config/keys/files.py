@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
-from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, Values
+from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, SpecOf
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import Boolean, Duration, ListOf, Size, Text
 from holdfast.adapters.config.sources import resolved
@@ -21,8 +20,9 @@ FILE_ROOT = Block(
     [
         Key("name", Text(), "What it is called, in a list; the folder's own name by default."),
         Key("path", Text(), "The folder, relative to this file."),
-        Key("write", Boolean(), "Let files below it be changed.", False),
+        Key("write", Boolean(), "Let files below it be changed."),
     ],
+    spec=RootSpec,
     definition="file_root",
     synonyms={"dir": "path", "folder": "path", "writable": "write"},
 )
@@ -86,9 +86,10 @@ class Roots(Kind):
 
 BACKUPS = Block(
     [
-        Key("keep", Duration("s"), "How long what files were before can be had back.", "30d"),
-        Key("max_size", Size(0, 2**62), "The oldest go beyond this.", "256MB"),
+        Key("keep", Duration("s"), "How long what files were before can be had back."),
+        Key("max_size", Size(0, 2**62), "The oldest go beyond this."),
     ],
+    spec=BackupSpec,
     definition="file_backups",
     synonyms={"max_age": "keep", "total_size": "max_size"},
 )
@@ -96,43 +97,30 @@ FILES = Block(
     [
         Key("roots", Roots(), "Folders whose files are offered; the project's, read-only."),
         Key("deny", ListOf(Text()), "Globs that are never opened; `!` admits a usual one again."),
-        Key("backups", BACKUPS, "What is kept of files before they are changed."),
+        Key("backups", SpecOf(BACKUPS), "What is kept of files before they are changed."),
     ],
+    spec=FilesSpec,
     definition="files",
 )
 
 
-def files_of(values: Values) -> FilesSpec:
-    found: Values | dict[str, Any] = values.get("files") or {}
-    return FilesSpec(
-        roots=found.get("roots", ()),
-        deny=tuple(found.get("deny", ())),
-        backups=BackupSpec(**found.get("backups", {})),
-    )
-
-
 GIT = Block(
     [
-        Key("allow_hooks", Boolean(), "Run the hooks of a repository.", False),
+        Key("allow_hooks", Boolean(), "Run the hooks of a repository."),
         Key(
             "allow_programs",
             Boolean(),
             "Run filters, merge drivers and signers that a repository configures.",
-            False,
         ),
         Key(
             "allow_outside",
             Boolean(),
             "Take repositories whose data lie below no root, as worktrees may.",
-            False,
         ),
-        Key("checkpoints", Boolean(), "Make one before the first change of a session.", True),
+        Key("checkpoints", Boolean(), "Make one before the first change of a session."),
         Key("program", Text(), "Which git to run.", "git"),
     ],
+    spec=GitSpec,
     definition="git",
     synonyms={"hooks": "allow_hooks", "filters": "allow_programs", "checkpoint": "checkpoints"},
 )
-
-
-def git_of(values: Values) -> GitSpec:
-    return GitSpec(**values.get("git", {}))

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
 from holdfast.adapters.config.kinds.addresses import Headers, Url
-from holdfast.adapters.config.kinds.blocks import Block, Key, Values, agreed_value
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values, agreed_value, default_of
 from holdfast.adapters.config.kinds.command_lines import CommandLine, shell_words, words_of
 from holdfast.adapters.config.kinds.kind import INTERPOLATED, Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -90,6 +90,9 @@ class StatusRange(ScalarKind):
             return int(hundred) * 100, int(hundred) * 100 + 99
         return int(low), int(high or low)
 
+    def spell(self, value: tuple[int, int]) -> str:
+        return f"{value[0]}-{value[1]}"
+
     def schema(self) -> Schema:
         number = {"type": "integer", "minimum": 100, "maximum": 599}
         return {"anyOf": [number, quoted(_STATUS), INTERPOLATED]}
@@ -145,21 +148,37 @@ HEALTH_CHECK = Block(
         Key("command", CommandLine(), "The same as exec."),
         Key("log", Expression(), "A regular expression for a line that the service prints."),
         Key("notify", Boolean(), "What the service says itself: READY=1, WATCHDOG=1."),
-        Key("interval", PERIOD, "Time between two checks.", "30s"),
-        Key("timeout", PERIOD, "The longest wait for an answer.", "10s"),
-        Key("retries", Integer(1, 1000), "Failed checks in a row that count.", 3),
+        Key("interval", PERIOD, "Time between two checks."),
+        Key("timeout", PERIOD, "The longest wait for an answer."),
+        Key("retries", Integer(1, 1000), "Failed checks in a row that count."),
         Key("consecutive_failures", Integer(1, 1000), "The same as retries."),
-        Key("initial_delay", Duration("s"), "Wait before the first check.", "0s"),
-        Key("success_threshold", Integer(1, 1000), "Passed checks in a row that count.", 1),
-        Key("action", Choice("restart", "report"), "What a failure leads to.", "restart"),
-        Key("method", Choice("get", "head"), "How an address is asked.", "get"),
-        Key("status", ListOf(StatusRange()), "Which answers are a success.", ["200-399"]),
+        Key("initial_delay", Duration("s"), "Wait before the first check."),
+        Key("success_threshold", Integer(1, 1000), "Passed checks in a row that count."),
+        Key("action", Choice("restart", "report"), "What a failure leads to."),
+        Key(
+            "method",
+            Choice("get", "head"),
+            "How an address is asked.",
+            default_of(HttpTarget, "method").lower(),
+        ),
+        Key(
+            "status",
+            ListOf(StatusRange()),
+            "Which answers are a success.",
+            default_of(HttpTarget, "status"),
+        ),
         Key("body", Expression(), "A regular expression that must be found in the answer."),
         Key("headers", Headers(), "Headers that are sent along."),
         Key("verify", Boolean(), "Ask for a valid certificate; not on loopback by default."),
-        Key("follow", Boolean(), "Follow redirects, instead of taking them as the answer.", False),
+        Key(
+            "follow",
+            Boolean(),
+            "Follow redirects, instead of taking them as the answer.",
+            default_of(HttpTarget, "follow"),
+        ),
         Key("shell", Boolean(), "Run the command with /bin/sh -c.", False),
     ],
+    spec=ProbeSpec,
     definition="health_check",
     synonyms={
         "endpoint": "http",
@@ -179,6 +198,7 @@ NOTIFY = Block(
         Key("fd", Integer(3, 255), "It writes a newline there when it is ready, as with s6."),
         Key("watchdog", PERIOD, "How often it has to say WATCHDOG=1."),
     ],
+    spec=NotifySpec,
     definition="notify",
 )
 PROBE = ProbeKind(HEALTH_CHECK)

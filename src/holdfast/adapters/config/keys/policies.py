@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.adapters.config.document import Listing, Node
-from holdfast.adapters.config.kinds.blocks import Block, Key, Values
+from holdfast.adapters.config.kinds.blocks import Block, Key, Values, default_of
 from holdfast.adapters.config.kinds.kind import Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import (
     Boolean,
@@ -26,6 +26,7 @@ from holdfast.vocabulary.actors import Role
 from holdfast.vocabulary.command import Door, Effect
 from holdfast.vocabulary.commands import COMMANDS, canonical_name, why_unknown
 from holdfast.vocabulary.specs.policies import ALL_DAY, FilterSpec, PolicySpec, RateLimit, Window
+from holdfast.vocabulary.specs.settings import Configuration
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = f"(?:{'|'.join(_DAYS)})"
@@ -106,10 +107,10 @@ POLICY = Block(
             "approve_within",
             Duration("s", is_zero_allowed=False),
             "A confirmation that does not come by then is a refusal.",
-            "10m",
         ),
-        Key("approvers", Choice("operator", "admin"), "The least role that approves.", "admin"),
+        Key("approvers", Choice("operator", "admin"), "The least role that approves."),
     ],
+    spec=PolicySpec,
     definition="policy",
     synonyms={
         "expires": "approve_within",
@@ -181,16 +182,18 @@ def _check_commands(values: Values, given: Mapping[str, Any], reading: Reading) 
 FILTERS = Block(
     [
         Key("max_length", Integer(1), "The longest text of an argument, in characters."),
-        Key("control_characters", Boolean(), "Whether texts may hold them.", True),
+        Key("control_characters", Boolean(), "Whether texts may hold them."),
         Key("forbid", ListOf(Text()), "No text may match one of these, with `*`."),
     ],
+    spec=FilterSpec,
     definition="filters",
 )
 RATE_LIMIT = Block(
     [
-        Key("requests_per_second", Number(0.01, 1_000_000), "For how long on end.", 1000.0),
-        Key("burst", Integer(1), "So many at once.", 2000),
+        Key("requests_per_second", Number(0.01, 1_000_000), "For how long on end."),
+        Key("burst", Integer(1), "So many at once."),
     ],
+    spec=RateLimit,
     definition="rate_limit",
 )
 
@@ -198,17 +201,13 @@ RATE_LIMIT = Block(
 def request_settings(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The settings about requests; what takes mode advanced is refused without it."""
     security: Values = values.get("security") or Values("security", values.node)
-    mode = chosen.get("runtime_mode", "proxy")
+    mode = chosen.get("runtime_mode", default_of(Configuration, "runtime_mode"))
     for where, name in ((values, "policies"), (security, "filters")):
         if where.get(name) and mode != "advanced":
             message = "mode proxy would not heed this"
             hint = "write runtime_mode: advanced"
             reading.note(where.at(name), where.path_of(name), message, hint)
-    filters = security.get("filters")
-    return {
-        "runtime_mode": mode,
-        "policies": values.get("policies", ()),
-        "filters": FilterSpec(**filters) if filters else None,
-        "rate_limit": RateLimit(**(security.get("rate_limit") or {})),
-        "secrets": tuple(security.get("secrets", ())),
-    }
+    fields = {name: security[name] for name in ("rate_limit", "secrets") if name in security}
+    if security.get("filters"):
+        fields["filters"] = FilterSpec(**security["filters"])
+    return {"runtime_mode": mode, **fields}

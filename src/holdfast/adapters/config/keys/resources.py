@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, Values
@@ -35,9 +34,9 @@ MEMORY_LIMIT = Block(
             "action",
             Choice("kill", "warn", "restart", "stop"),
             "What happens beyond that: killed, only reported, restarted or stopped in order.",
-            "kill",
         ),
     ],
+    spec=MemoryLimit,
     definition="memory_limit",
     synonyms={"limit": "size", "max": "size", "on_exceed": "action"},
 )
@@ -72,18 +71,11 @@ HOST_LIMITS = Block(
         Key("max_processes", Integer(1), "Services that run at the same time."),
         Key("max_cpu", Percent(100), "Percent of all processors in use, over ten seconds."),
         Key("max_memory", Percent(100), "Percent of the host's memory in use."),
-        Key("queue_when_busy", Boolean(), "A start then waits, instead of failing.", False),
+        Key("queue_when_busy", Boolean(), "A start then waits, instead of failing."),
     ],
+    spec=HostLimits,
     definition="limits",
 )
-
-
-def host_settings(values: Values) -> dict[str, Any]:
-    """What the settings say about resources."""
-    return {
-        "limits": HostLimits(**values.get("limits", {})),
-        "monitoring_interval": values.get("monitoring_interval", 5.0),
-    }
 
 
 COUNTED_LIMITS = frozenset({"nofile", "nproc", "sigpending", "nice", "rtprio", "npts"})
@@ -283,6 +275,9 @@ class PortRange(ScalarKind):
         if not 0 < low <= high < 65536:
             raise ValueError(f'"{text}" is not a range of ports; write 8082-9081')
         return low, high
+
+    def spell(self, value: tuple[int, int]) -> str:
+        return f"{value[0]}-{value[1]}"
 
     def schema(self) -> Schema:
         return {"anyOf": [{"type": "string", "pattern": r"^\d+\s*-\s*\d+$"}, INTERPOLATED]}

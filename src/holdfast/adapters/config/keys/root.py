@@ -11,7 +11,7 @@ import re
 from holdfast.adapters.config.keys.alerts import AUDIT, Targets
 from holdfast.adapters.config.keys.commands import Commands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
-from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS
+from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS, AssistantDoor
 from holdfast.adapters.config.keys.files import FILES, GIT
 from holdfast.adapters.config.keys.health import PROBE
 from holdfast.adapters.config.keys.policies import Policies
@@ -27,7 +27,7 @@ from holdfast.adapters.config.keys.services import (
     ServiceOrCommand,
     ServicesByName,
 )
-from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, WordOrBlock
+from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, SpecOf, WordOrBlock, default_of
 from holdfast.adapters.config.kinds.command_lines import (
     Variables,
 )
@@ -41,9 +41,10 @@ from holdfast.adapters.config.kinds.scalars import (
     ListOf,
     Text,
 )
-from holdfast.rules.ports import DEFAULT_RANGE
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Configuration, DoorSpec, HttpSpec, Settings
 
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
 _MODULE_LEVEL = pattern(r"[\w.:*-]+=(\w+)")
@@ -78,16 +79,36 @@ _GLOBAL = [
     ),
     Key("groups", Groups(ListOf(Text()), LABEL), "Names for several services: a list each."),
     Key("enabled", Boolean(), "False: no service is started by `up`.", True),
-    Key("host", Text(), "Where the network doors listen.", "127.0.0.1"),
-    Key("port", Integer(0, 65535), "The port of the control door.", 8081),
-    Key("tcp", Boolean(), "Open the control door.", True),
-    Key("http", Boolean(), "Serve HTTP: REST, WebSocket and what follows.", True),
-    Key("http_port", Integer(0, 65535), "The port of HTTP.", 3001),
+    Key("host", Text(), "Where the network doors listen.", default_of(DoorSpec, "host")),
+    Key("port", Integer(0, 65535), "The port of the control door.", default_of(DoorSpec, "port")),
+    Key("tcp", Boolean(), "Open the control door.", default_of(DoorSpec, "tcp")),
+    Key(
+        "http",
+        Boolean(),
+        "Serve HTTP: REST, WebSocket and what follows.",
+        default_of(HttpSpec, "enabled"),
+    ),
+    Key("http_port", Integer(0, 65535), "The port of HTTP.", default_of(HttpSpec, "port")),
     Key("tls", WordOrBlock("mode", TLS), "Serve HTTPS: with this certificate, or `self`."),
-    Key("log_level", LogLevel(), "How much Holdfast's own log says.", "info"),
-    Key("log_format", Choice("human", "json"), "How Holdfast's own log is written.", "human"),
+    Key(
+        "log_level",
+        LogLevel(),
+        "How much Holdfast's own log says.",
+        default_of(Configuration, "log_level"),
+    ),
+    Key(
+        "log_format",
+        Choice("human", "json"),
+        "How Holdfast's own log is written.",
+        default_of(Configuration, "log_format"),
+    ),
     Key("alerts", Targets(), "Where alerts are told: webhooks, commands, this desktop."),
-    Key("runtime_mode", Choice("proxy", "advanced"), "Advanced adds policies.", "proxy"),
+    Key(
+        "runtime_mode",
+        Choice("proxy", "advanced"),
+        "Advanced adds policies.",
+        default_of(Configuration, "runtime_mode"),
+    ),
     Key(
         "policies",
         Policies(),
@@ -95,39 +116,57 @@ _GLOBAL = [
     ),
     Key("audit", AUDIT, "Who did what: how the record is made safe against rollback."),
     Key("security", SECURITY, "Who may do what from the network."),
-    Key("mcp", MCP, "The door of AI assistants."),
-    Key("files", FILES, "Files that can be read and changed through the doors."),
-    Key("git", GIT, "What git repositories may do."),
+    Key("mcp", AssistantDoor(MCP), "The door of AI assistants."),
+    Key("files", SpecOf(FILES), "Files that can be read and changed through the doors."),
+    Key("git", SpecOf(GIT), "What git repositories may do."),
     Key(
         "port_range",
         PortRange(),
         "Where `auto` ports are leased from.",
-        f"{DEFAULT_RANGE[0]}-{DEFAULT_RANGE[1]}",
     ),
-    Key("limits", HOST_LIMITS, "When nothing more is started."),
+    Key("limits", SpecOf(HOST_LIMITS), "When nothing more is started."),
     Key(
         "monitoring_interval",
         Interval(1.0),
         "Time between two looks at what services use; at least 1s.",
-        "5s",
     ),
     Key("commands", Commands(), "Commands by name, and which others may be run."),
     Key("workflows", MapOf(Workflow(), LABEL), "Steps that are done in order, by name."),
-    Key("production", Boolean(), "Run only what is allowed in production.", False),
+    Key(
+        "production",
+        Boolean(),
+        "Run only what is allowed in production.",
+        default_of(Settings, "is_production"),
+    ),
     Key("default_service", Text(), "The service that is meant when none is named."),
-    Key("restart_policy", RESTART_POLICY, "Default for every service.", "on_failure"),
+    Key(
+        "restart_policy",
+        RESTART_POLICY,
+        "Default for every service.",
+        default_of(ServiceSpec, "restart_policy"),
+    ),
     Key("restart", WordOrBlock("policy", RESTART), "Default for every service."),
     Key("stop", STOP, "Default for every service."),
     Key("log", LOG, "Default for every service."),
     Key("health_check", PROBE, "Default for every service's probes."),
-    Key("environment", ENVIRONMENT, "Default for every service.", "inherit"),
+    Key(
+        "environment",
+        ENVIRONMENT,
+        "Default for every service.",
+        default_of(ServiceSpec, "environment"),
+    ),
     Key("env", Variables(), "Variables for every service."),
     Key("env_file", ListOf(Text()), "Files of variables for every service."),
 ]
 _LATER = ("backends", "agents", "queue", "pools", "tokens")
 _SYNONYMS = {"service": "services", "programs": "services", "processes": "services"}
 SUPERVISOR = Block(
-    _GLOBAL, definition="supervisor", later=_LATER, synonyms=_SYNONYMS, allows_extensions=True
+    _GLOBAL,
+    spec=Settings,
+    definition="supervisor",
+    later=_LATER,
+    synonyms=_SYNONYMS,
+    allows_extensions=True,
 )
 ROOT = Block(
     [
@@ -135,6 +174,7 @@ ROOT = Block(
         Key("supervisor", SUPERVISOR, "All of the above may also stand under this key."),
         Key("$schema", Text(), "For editors; not used."),
     ],
+    spec=Settings,
     later=_LATER,
     synonyms=_SYNONYMS,
     allows_extensions=True,

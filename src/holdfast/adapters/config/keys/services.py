@@ -48,6 +48,7 @@ from holdfast.adapters.config.kinds.blocks import (
     Values,
     WordOrBlock,
     agreed_value,
+    default_of,
 )
 from holdfast.adapters.config.kinds.command_lines import (
     Arguments,
@@ -74,6 +75,7 @@ from holdfast.adapters.config.kinds.scalars import (
 )
 from holdfast.adapters.config.sources import note_source, read_env_file, remedy_for, resolved
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name
+from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.specs.services import (
     MOST_INSTANCES,
     UNLIMITED,
@@ -179,40 +181,46 @@ RESTART_POLICY = Choice(
 )
 RESTART = Block(
     [
-        Key("policy", RESTART_POLICY, "The same as restart_policy.", "on_failure"),
-        Key("delay", Duration("ms"), "Wait before the first restart.", "5s"),
-        Key("max_delay", Duration("ms"), "The longest wait that back-off reaches.", "60s"),
-        Key("backoff", Number(1, 1000), "Each wait is this many times the one before.", 2.0),
-        Key("jitter", Fraction(), "Random part added to or taken from each wait.", "10%"),
+        Key(
+            "policy",
+            RESTART_POLICY,
+            "The same as restart_policy.",
+            default_of(ServiceSpec, "restart_policy"),
+        ),
+        Key("delay", Duration("ms"), "Wait before the first restart."),
+        Key("max_delay", Duration("ms"), "The longest wait that back-off reaches."),
+        Key("backoff", Number(1, 1000), "Each wait is this many times the one before."),
+        Key("jitter", Fraction(), "Random part added to or taken from each wait."),
         Key(
             "max_restarts",
             COUNT_OR_UNLIMITED,
             "Consecutive failures before the service is given up as failed.",
-            10,
         ),
         Key(
             "reset_after",
             Duration("ms"),
             "Running this long forgets the failures counted before.",
-            "60s",
         ),
     ],
+    spec=RestartSpec,
     definition="restart",
     synonyms={"restart_policy": "policy", "initial_delay": "delay", "multiplier": "backoff"},
 )
 STOP = Block(
     [
-        Key("signal", SignalName(), "What asks the service to end.", "SIGTERM"),
-        Key("grace", Duration("s"), "How long it has before its whole tree is killed.", "5s"),
+        Key("signal", SignalName(), "What asks the service to end."),
+        Key("grace", Duration("s"), "How long it has before its whole tree is killed."),
     ],
+    spec=StopSpec,
     definition="stop",
     synonyms={"timeout": "grace", "grace_period": "grace"},
 )
 LOG = Block(
     [
-        Key("max_size", Size(4096, LARGEST_SEGMENT), "Size of one log segment.", "16MiB"),
-        Key("total_size", Size(4096, 2**62), "The oldest segments go beyond this.", "256MiB"),
+        Key("max_size", Size(4096, LARGEST_SEGMENT), "Size of one log segment."),
+        Key("total_size", Size(4096, 2**62), "The oldest segments go beyond this."),
     ],
+    spec=LogSpec,
     definition="log",
 )
 SERVICE = Block(
@@ -227,19 +235,23 @@ SERVICE = Block(
             "environment",
             ENVIRONMENT,
             "Begin with the environment of `holdfast up`, or with nothing.",
-            "inherit",
         ),
-        Key("enabled", Boolean(), "False: known, but not started by `up`.", True),
-        Key("autostart", Boolean(), "Start it with `holdfast up`.", True),
-        Key("restart_policy", RESTART_POLICY, "Which exits start it again.", "on_failure"),
+        Key("enabled", Boolean(), "False: known, but not started by `up`."),
+        Key("autostart", Boolean(), "Start it with `holdfast up`."),
+        Key("restart_policy", RESTART_POLICY, "Which exits start it again."),
         Key("restart", WordOrBlock("policy", RESTART), "How it is started again."),
-        Key("max_restarts", COUNT_OR_UNLIMITED, "The same as restart.max_restarts.", 10),
-        Key("start_seconds", Duration("s"), "An exit within this is a failure to start.", "1s"),
-        Key("start_retries", Integer(0), "Failed starts that are tried again.", 3),
-        Key("success_exit_codes", ListOf(Integer(0, 255)), "Exit codes that are no failure.", [0]),
+        Key(
+            "max_restarts",
+            COUNT_OR_UNLIMITED,
+            "The same as restart.max_restarts.",
+            default_of(RestartSpec, "max_restarts"),
+        ),
+        Key("start_seconds", Duration("s"), "An exit within this is a failure to start."),
+        Key("start_retries", Integer(0), "Failed starts that are tried again."),
+        Key("success_exit_codes", ListOf(Integer(0, 255)), "Exit codes that are no failure."),
         Key("stop", STOP, "How it is asked to end."),
-        Key("terminal", Boolean(), "Give it a terminal instead of pipes.", False),
-        Key("stdin", Choice("null", "pipe"), "What it reads: nothing, or what is sent.", "null"),
+        Key("terminal", Boolean(), "Give it a terminal instead of pipes."),
+        Key("stdin", Choice("null", "pipe"), "What it reads: nothing, or what is sent."),
         Key("user", UserName(), "Run as this user (needs root)."),
         Key("umask", Octal(), "Permissions that new files do not get; always octal."),
         Key("rlimits", ResourceLimits(), "Resource limits."),
@@ -257,7 +269,6 @@ SERVICE = Block(
             "on_supervisor_exit",
             Choice("stop", "keep"),
             "On a requested shutdown: stop it, or leave it running.",
-            "stop",
         ),
         Key(
             "on_session_end",
@@ -268,26 +279,36 @@ SERVICE = Block(
             "survivors",
             Choice("adopt", "stop"),
             "What `up` does with a process left from before a crash of everything.",
-            "adopt",
         ),
-        Key("essential", Boolean(), "Its failure ends the whole Holdfast.", False),
+        Key("essential", Boolean(), "Its failure ends the whole Holdfast."),
         Key("depends_on", Dependencies(), "Services to start before it."),
         Key("tags", ListOf(Label()), "Words by which verbs find it, as `tag:WORD`."),
         Key("instances", COUNT, "How many of it run, as NAME@1, NAME@2 …"),
-        Key("overlap", Boolean(), "A rolling restart starts the new run beside the old.", False),
+        Key("overlap", Boolean(), "A rolling restart starts the new run beside the old."),
         Key("watch", WatchPaths(), "Files whose change restarts it."),
         Key("schedule", Schedule(), "When it is started, instead of with `up`."),
         Key("port", PORT, "A port it listens on, told as PORT; `auto` leases a free one."),
         Key("ports", PortNames(), "Further ports by name, told as PORT_NAME."),
         Key("health_check", PROBE, "How its health is asked."),
         Key("health_check_url", ProbeUrl(), "The same as health_check.http."),
-        Key("health_check_interval", PERIOD, "The same as health_check.interval.", "30s"),
-        Key("consecutive_failures", Integer(1, 1000), "The same as health_check.retries.", 3),
+        Key(
+            "health_check_interval",
+            PERIOD,
+            "The same as health_check.interval.",
+            default_of(ProbeSpec, "interval"),
+        ),
+        Key(
+            "consecutive_failures",
+            Integer(1, 1000),
+            "The same as health_check.retries.",
+            default_of(ProbeSpec, "retries"),
+        ),
         Key("startup", PROBE, "When it has started up; nothing else is asked before."),
         Key("readiness", PROBE, "Whether it can do its work; a failure restarts nothing."),
         Key("liveness", PROBE, "Whether it still works; a failure restarts it."),
         Key("notify", NotifyKind(NOTIFY), "It says itself that it is ready (sd_notify).", False),
     ],
+    spec=ServiceSpec,
     definition="service",
     later=(
         *("groups", "ready"),
@@ -321,15 +342,6 @@ SERVICE = Block(
         "exit_codes": "success_exit_codes",
     },
 )
-COPIED = frozenset(
-    (
-        *("autostart", "start_seconds", "start_retries", "success_exit_codes", "terminal", "stdin"),
-        *("user", "umask", "rlimits", "on_supervisor_exit", "survivors", "essential"),
-        "on_session_end",
-        *("watch", "schedule", "tags", "overlap", "recovery", "timeout"),
-        *("memory_limit", "cpu_limit", "process_limit"),
-    )
-)
 
 
 class ServiceBuilder:
@@ -339,6 +351,7 @@ class ServiceBuilder:
         self.reading = reading
         self.defaults = defaults
         self.is_enabled = defaults.get("enabled", True)
+        self.shared = {name: defaults[name] for name in ("environment",) if name in defaults}
         self.env_files: dict[str, dict[str, str]] = {}
         self.shared_env = self.variables(defaults)
 
@@ -372,25 +385,25 @@ class ServiceBuilder:
         args: tuple[str, ...] = (),
         origin: Literal["config", "target"] = "config",
     ) -> ServiceSpec:
-        folder = self.reading.folder
-        given = {key: value for key, value in values.items() if key in COPIED}
-        environment = values.get("environment") or self.defaults.get("environment", "inherit")
+        fields = {**self.shared, **SERVICE.fill(values)}
         probes, notify = probes_of(self.reading, self.defaults, values)
         ports = ports_of(self.reading, values)
         env = {**self.shared_env, **self.variables(values)}
         asking = [target for probe in probes for target in texts_of(probe)]
         texts = (*command, *args, *env.values(), *asking)
         check_placeholders(self.reading, values, ports, texts)
-        return ServiceSpec(
+        policy = self.policy(values) or self.policy(self.defaults)
+        if policy is not None:
+            fields["restart_policy"] = policy
+        folder = values.get("working_dir", ".")
+        fields.update(
             name=name,
             argv=command + args,
             command_words=len(command),
-            working_dir=resolved(values.get("working_dir", "."), folder, self.reading.environ),
+            working_dir=resolved(folder, self.reading.folder, self.reading.environ),
             env=env,
             ports=ports,
-            environment=environment,
             enabled=self.is_enabled and values.get("enabled", True),
-            restart_policy=self.policy(values) or self.policy(self.defaults) or "on_failure",
             restart=self.restart(values),
             stop=StopSpec(**self.merged("stop", values)),
             log=self.log(values),
@@ -398,8 +411,8 @@ class ServiceBuilder:
             probes=probes,
             notify=notify,
             origin=origin,
-            **given,
         )
+        return ServiceSpec(**fields)
 
     def argv(self, values: Values) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words of the command, and those of its arguments."""
@@ -457,8 +470,7 @@ class ServiceBuilder:
         return agreed_value(self.reading, values, "restart_policy", block, "policy")
 
     def restart(self, values: Values) -> RestartSpec:
-        given = self.merged("restart", values)
-        given.pop("policy", None)
+        given = RESTART.fill(self.merged("restart", values))
         limit = agreed_value(
             self.reading, values, "max_restarts", values.get("restart", {}), "max_restarts"
         )

@@ -46,10 +46,11 @@ WATCH = Block(
     [
         Key("paths", ListOf(Text()), "Files: patterns with *, ** and ?, or folders."),
         Key("ignore", ListOf(Text()), "Files that do not count, beside the usual ones."),
-        Key("debounce", Duration("s"), "Changes count as one until it is quiet so long.", "300ms"),
-        Key("action", WatchAction(), "restart, or a signal as `signal HUP`.", RESTART),
-        Key("polling", Boolean(), "Compare again and again, where nobody tells changes.", False),
+        Key("debounce", Duration("s"), "Changes count as one until it is quiet so long."),
+        Key("action", WatchAction(), "restart, or a signal as `signal HUP`."),
+        Key("polling", Boolean(), "Compare again and again, where nobody tells changes."),
     ],
+    spec=WatchSpec,
     definition="watch",
     synonyms={"path": "paths", "files": "paths", "exclude": "ignore", "delay": "debounce"},
 )
@@ -146,10 +147,10 @@ SCHEDULE = Block(
             "overlap",
             Choice("skip", "allow"),
             "A time that comes while it runs: nothing happens, or a free instance is started.",
-            "skip",
         ),
-        Key("catch_up", Boolean(), "Make good for times that were missed, once.", False),
+        Key("catch_up", Boolean(), "Make good for times that were missed, once."),
     ],
+    spec=ScheduleSpec,
     definition="schedule",
     synonyms={"tz": "timezone", "time_zone": "timezone", "interval": "every", "when": "cron"},
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import LABEL_RULE, Choice
@@ -17,12 +19,26 @@ from holdfast.vocabulary.names import closest
 
 
 class Key(NamedTuple):
-    """One key a user may write; `default` is what leaving it out means, as one would write it."""
+    """THE definition of a key: its name, how it is read, and what it means.
+
+    A key with the name of a field of the block's spec fills that field. Its default is then the
+    field's, and a changed value takes effect as the field says. Only a key that fills no field, or
+    one of another spec, states a default of its own.
+    """
 
     name: str
     kind: Kind
     meaning: str
     default: Any = None
+
+
+def default_of(spec: type[msgspec.Struct], field: str) -> Any:
+    """Return the default of a field of a spec; None if it has none, or an empty one."""
+    at = spec.__struct_fields__.index(field) - len(spec.__struct_fields__)
+    defaults = spec.__struct_defaults__
+    default = defaults[at] if -at <= len(defaults) else None
+    is_plain = isinstance(default, (bool, int, float, str, tuple))
+    return default if is_plain and default not in ("", ()) else None
 
 
 class Values(dict[str, Any]):
@@ -54,12 +70,16 @@ class Block(Kind):
         self,
         keys: Iterable[Key],
         *,
+        spec: type[msgspec.Struct] | None = None,
         later: Iterable[str] = (),
         synonyms: Mapping[str, str] | None = None,
         definition: str = "",
         allows_extensions: bool = False,
     ) -> None:
         self.keys = {key.name: key for key in keys}
+        self.spec = spec
+        self.fields = frozenset(self.keys).intersection(spec.__struct_fields__ if spec else ())
+        """Keys that fill a field of the spec."""
         self.later = frozenset(later)
         self.synonyms = dict(synonyms or {})
         self.definition = definition
@@ -93,6 +113,23 @@ class Block(Kind):
             where[name] = given
         return values
 
+    def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the spec that these values fill."""
+        return {name: value for name, value in values.items() if name in self.fields}
+
+    def default(self, name: str) -> Any:
+        """Return what leaving out a key means, as a user would write it; None if nothing."""
+        key = self.keys[name]
+        default = key.default
+        if (
+            default is None
+            and self.spec
+            and name in self.fields
+            and not isinstance(key.kind, Block)
+        ):
+            default = default_of(self.spec, name)
+        return default if default is None or isinstance(default, str) else key.kind.spell(default)
+
     def unknown(self, key: Scalar, path: str, reading: Reading) -> None:
         name = key.text
         full = f"{path}.{name}" if path else name
@@ -119,8 +156,9 @@ class Block(Kind):
         properties: Schema = {}
         for key in self.keys.values():
             described = {"description": key.meaning, **key.kind.schema()}
-            if key.default is not None:
-                described["default"] = key.default
+            default = self.default(key.name)
+            if default is not None:
+                described["default"] = default
             properties[key.name] = described
         schema: Schema = {
             "type": ["object", "null"],
@@ -130,6 +168,25 @@ class Block(Kind):
         if self.allows_extensions:
             schema["patternProperties"] = {"^x-": True}
         return schema
+
+
+class SpecOf(Kind):
+    """A block that is read as its spec. Every field of the spec has a default."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.wanted = block.wanted
+
+    def read(self, node: Node, key: str, reading: Reading) -> Any:
+        values = self.block.read(node, key, reading)
+        return None if values is None or values.refused else self.build(values)
+
+    def build(self, values: Values) -> Any:
+        assert self.block.spec is not None
+        return self.block.spec(**values)
+
+    def schema(self) -> Schema:
+        return self.block.schema()
 
 
 def agreed_value(

@@ -81,6 +81,10 @@ class Kind:
     def schema(self) -> Schema:
         raise NotImplementedError
 
+    def spell(self, value: Any) -> Any:
+        """Return a value as a user would write it."""
+        return value
+
     def refuse(self, node: Node, key: str, reading: Reading) -> None:
         reading.note(node, key, f"this is {described(node)}, not {self.wanted}", f"{self.hint()}")
 

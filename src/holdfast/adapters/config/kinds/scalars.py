@@ -23,6 +23,8 @@ from holdfast.system.patterns import pattern
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import (
+    SIZES,
+    format_duration,
     format_size,
     parse_duration,
     parse_signal,
@@ -140,6 +142,9 @@ class Fraction(ScalarKind):
             raise ValueError(f'"{text}" is not between 0 and 1; write 0.1 or 10%')
         return value
 
+    def spell(self, value: float) -> str:
+        return f"{value * 100:g}%"
+
     def schema(self) -> Schema:
         text = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
         return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, text, INTERPOLATED]}
@@ -159,6 +164,10 @@ class Duration(ScalarKind):
         if not seconds and not self.is_zero_allowed:
             raise ValueError(f'"{text}" is too short; write a duration above 0, like 10s')
         return seconds
+
+    def spell(self, value: float) -> str:
+        # People write 60s and 90s, but 10m rather than 600s.
+        return f"{value:g}s" if 1 <= value < 120 else format_duration(value)
 
     def hint(self) -> str:
         return "write 5s, 200ms or 1h30m"
@@ -184,6 +193,11 @@ class Size(ScalarKind):
                 what = ("large", f"{format_size(self.high)} or less")
             raise ValueError(f'"{text}" is too {what[0]}; write {what[1]}')
         return size
+
+    def spell(self, value: int) -> str:
+        units = {unit: SIZES[unit.lower()] for unit in ("GiB", "GB", "MiB", "MB", "KiB", "kB", "B")}
+        count, unit = min((value // size, unit) for unit, size in units.items() if not value % size)
+        return f"{count}{unit}"
 
     def hint(self) -> str:
         return "write 16MB or 1GiB"
@@ -267,6 +281,9 @@ class ListOf(Kind):
         items: Sequence[Node] = node.items if isinstance(node, Listing) else [node]
         values = [self.item.read(item, f"{key}[{n}]", reading) for n, item in enumerate(items)]
         return tuple(value for value in values if value is not None)
+
+    def spell(self, value: Sequence[Any]) -> list[Any]:
+        return [self.item.spell(item) for item in value]
 
     def schema(self) -> Schema:
         item = self.item.schema()
