@@ -21,7 +21,7 @@ from holdfast.app.authority.identities import Identities
 from holdfast.app.authority.request_checks import Scrutiny, local
 from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.app.followed import Followed
-from holdfast.app.registry import Handler, handler_for
+from holdfast.app.registry import Answer, Handler, handler_for
 from holdfast.app.streams import LiveStreams
 from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.rules.authority.permissions import Verdict, permit
@@ -29,8 +29,6 @@ from holdfast.rules.authority.policies import next_turn
 from holdfast.vocabulary.actors import UNLIMITED, Actor, Role, Target
 from holdfast.vocabulary.command import Command, Effect, Result
 from holdfast.vocabulary.errors import HoldfastError, Refused, Unauthorized, UnknownService
-
-Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 
 
 class Application:
@@ -185,6 +183,10 @@ class Application:
 
     def _handle_judged(self, actor: Actor, command: Command, reason: str) -> Answer:
         handler = handler_for(command, actor)
+        if command.changes_files and actor.session is not None:
+            from holdfast.app.handlers.git.checkpoints import checkpointed
+
+            handler = checkpointed(handler, actor.session)
         if scoping.is_limited(actor):
             return self._limited(actor, command, reason, handler)
         if not self._auditor.is_audited(command):

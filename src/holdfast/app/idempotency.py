@@ -20,6 +20,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_errors import log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.app.authority.approvals import Waiting
+from holdfast.app.registry import Answer
 from holdfast.engine.runner.environment import Clock
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command, Result
@@ -52,7 +53,6 @@ MOST_BYTES = 1024 * 1024
 LONGEST_ANSWER = 128 * 1024
 KEPT_SECONDS = 600.0
 LONGEST_KEY = 200
-Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 _log = logger("repeats")
 
 

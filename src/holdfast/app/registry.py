@@ -1,109 +1,73 @@
-"""Which handler answers which command: the function of the same name, in one of these modules.
+"""Ties each command to its handler: `@handles(Start)` stands above the function that does it.
 
-Handlers are loaded when first needed, so that a new supervisor answers early, and the rest in
-the background right after (`preload`): the files on disk may be another version later.
+The handlers of a subject are in the module of `app.handlers` that has the subject's name, or in
+the modules of the folder of that name. A subject is imported when one of its commands is first
+asked for, so that a new supervisor answers early. `preload` imports the rest right after, because
+the files on disk may be of another version later.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.command import Command
-from holdfast.vocabulary.commands import COMMANDS
+from holdfast.vocabulary.command import Command, Result
+from holdfast.vocabulary.commands import COMMANDS, subject_of
 
-Handler = Callable[[Any, Any], Any]
+if TYPE_CHECKING:
+    from holdfast.app.context import Context
 
-PLACES: dict[str, tuple[str, ...]] = {
-    "alerts": ("alerts",),
-    "authority": (
-        *("get_mode", "set_mode", "lockdown", "unlock"),
-        *("approvals", "approve", "reject"),
-    ),
-    "browser": ("create_login", "log_in", "log_out", "hand_over", "report_refusal"),
-    "git.checkpoints": ("checkpoint", "checkpoints", "restore_checkpoint"),
-    "workflows": (
-        "custom_restart",
-        "execute_command",
-        "run_workflow",
-        "cancel_workflow",
-        "workflows",
-    ),
-    "declaring": ("up", "run", "adopt"),
-    "explain": ("explain",),
-    "files": (
-        *("read_file", "list_files", "file_changes"),
-        *("write_file", "edit_file", "apply_patch", "undo_files"),
-    ),
-    "git.reading": ("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
-    "git.branching": ("git_switch", "git_stash", "git_tag"),
-    "git.changing": ("git_add", "git_commit", "git_restore"),
-    "health": ("health_check",),
-    "history": ("events", "runs"),
-    "holdfast": ("hello", "prune", "upgrade", "shutdown"),
-    "instances": ("scale", "rolling_restart"),
-    "live_runs": ("pause", "resume", "signal"),
-    "metrics": ("metrics",),
-    "output": ("logs", "open_output", "watch", "send_input", "resize"),
-    "ports": ("ports",),
-    "configuration": ("plan", "reload"),
-    "search.logs": ("search_logs",),
-    "search.files": ("search",),
-    "security": ("create_token", "list_tokens", "revoke_token", "audit"),
-    "services": ("start", "stop", "restart", "remove"),
-    "sessions": (
-        "open_session",
-        "renew_session",
-        "hold_session",
-        "close_session",
-        "list_sessions",
-    ),
-    "status": ("status", "ps"),
-    "waiting": ("wait",),
-}
-"""Modules below `app.handlers`, and the commands that each answers."""
-TELLS_ACTOR = frozenset({
-    *("hello", "custom_restart", "execute_command", "run_workflow"),
-    *("up", "run", "start", "restart", "create_token"),
-    *("log_in", "log_out", "hand_over"),
-    *("set_mode", "lockdown", "unlock", "approve", "reject"),
-    *("open_session", "renew_session", "hold_session", "close_session"),
-    *("checkpoint", "restore_checkpoint"),
-    *("write_file", "edit_file", "apply_patch", "undo_files"),
-    *("read_file", "list_files", "file_changes", "search", "reload", "scale"),
-})  # fmt: skip
-"""Commands whose handlers are told who asks: to answer it, or to keep it on record."""
-
-_PLACE = {name: place for place, names in PLACES.items() for name in names}
-_loaded: dict[str, Callable[..., Any]] = {}
+Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
+"""What a command answers: a result at once, one to await, or a stream of items."""
+Handler = Callable[["Context", Any], Any]
+"""Answers one command. Returns an `Answer` or a `Followed`."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def handler_of(command: Command) -> Callable[..., Any]:
-    return _loaded.get(command.name) or _load(command.name)
+class _Entry(NamedTuple):
+    function: Callable[..., Any]
+    takes_actor: bool
+
+
+_written: dict[str, _Entry] = {}
+"""Every handler whose definition was executed; its module may not be complete yet."""
+_ready: dict[str, _Entry] = {}
+"""Handlers of subjects that are imported completely, so that any thread may call them."""
+
+
+def handles(kind: type[Command]) -> Callable[[F], F]:
+    """Tie a handler to its command. It takes context and command, and `actor` if it wants it."""
+
+    def tie(function: F) -> F:
+        takes_actor = "actor" in inspect.signature(function).parameters
+        _written[kind.name] = _Entry(function, takes_actor)
+        return function
+
+    return tie
 
 
 def handler_for(command: Command, actor: Actor) -> Handler:
-    """The handler, told who asks if it wants to know."""
-    known = handler_of(command)
-    handler: Handler = partial(known, actor=actor) if command.name in TELLS_ACTOR else known
-    if command.changes_files and actor.session is not None:
-        from holdfast.app.handlers.git.checkpoints import checkpointed
-
-        handler = checkpointed(handler, actor.session)
-    return handler
+    """Return the handler of a command, bound to the actor if it wants it."""
+    function, takes_actor = _ready.get(command.name) or _load(type(command))
+    return partial(function, actor=actor) if takes_actor else function
 
 
 def preload() -> None:
-    """Load every handler."""
-    for name in COMMANDS:
-        _load(name)
+    """Import every handler."""
+    for kind in COMMANDS.values():
+        _load(kind)
 
 
-def _load(name: str) -> Callable[..., Any]:
-    module = importlib.import_module(f"holdfast.app.handlers.{_PLACE[name]}")
-    handler: Callable[..., Any] = getattr(module, name)
-    _loaded[name] = handler
-    return handler
+def _load(kind: type[Command]) -> _Entry:
+    subject = import_module(f"holdfast.app.handlers.{subject_of(kind)}")
+    if hasattr(subject, "__path__"):
+        import pkgutil
+
+        for part in pkgutil.iter_modules(subject.__path__):
+            import_module(f"{subject.__name__}.{part.name}")
+    entry = _ready[kind.name] = _written[kind.name]
+    return entry

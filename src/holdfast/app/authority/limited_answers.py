@@ -6,11 +6,12 @@ What a command is about was narrowed before; here goes what answers tell beyond 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from holdfast.app.registry import Answer
 from holdfast.vocabulary.alerts import AlertsResult
 from holdfast.vocabulary.command import Result
 from holdfast.vocabulary.errors import UnknownService
@@ -19,7 +20,6 @@ from holdfast.vocabulary.services import StatusResult, WrittenStatus
 from holdfast.vocabulary.sessions import SessionsResult
 from holdfast.vocabulary.workflows import WorkflowsResult
 
-Answer = Result | Awaitable[Result] | AsyncGenerator[Any, None]
 MaySee = Callable[[str], bool]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.engine.alerts.alerts import ALERT_KINDS, alert_of
 from holdfast.engine.alerts.delivery import TargetDelivery
 from holdfast.rules.alerts.delivery import summary
@@ -12,6 +13,7 @@ from holdfast.vocabulary.alerts import SEVERITIES, Alert, Alerts, AlertsResult, 
 _MOST = 1000
 
 
+@handles(Alerts)
 async def alerts(context: Context, command: Alerts) -> AlertsResult:
     wanted = set(context.roster.names(command.services)) if command.services else None
     found = [

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.adapters.own_log import logger
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.engine.authority.modes import BANNER, SWITCH_SECONDS
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.authority import (
@@ -28,10 +29,12 @@ from holdfast.vocabulary.specs.policies import Mode
 _log = logger("authority")
 
 
+@handles(GetMode)
 def get_mode(context: Context, command: GetMode) -> ModeResult:
     return context.authority.modes.container.describe()
 
 
+@handles(SetMode)
 async def set_mode(context: Context, command: SetMode, actor: Actor) -> ModeResult:
     modes = context.authority.modes
     if command.mode == modes.now:
@@ -56,6 +59,7 @@ async def _switch(context: Context, mode: Mode, by: str) -> ModeResult:
     return container.describe(switching_to=mode, message=BANNER)
 
 
+@handles(Lockdown)
 async def lockdown(context: Context, command: Lockdown, actor: Actor) -> LockdownResult:
     authority = context.authority
     if authority.lockdown.now is not None:
@@ -89,6 +93,7 @@ async def _end_sessions(context: Context, why: str) -> list[str]:
     return [session.name for session in present]
 
 
+@handles(Unlock)
 def unlock(context: Context, command: Unlock, actor: Actor) -> LockdownResult:
     over = context.authority.lockdown.end(actor.name)
     if over is None:
@@ -96,15 +101,18 @@ def unlock(context: Context, command: Unlock, actor: Actor) -> LockdownResult:
     return LockdownResult(message=f"the lockdown is over ({over.reason})")
 
 
+@handles(Approvals)
 def approvals(context: Context, command: Approvals) -> ApprovalsResult:
     found = context.authority.approvals
     return ApprovalsResult(waiting=found.waiting, over=found.over)
 
 
+@handles(Approve)
 def approve(context: Context, command: Approve, actor: Actor) -> ApprovalResult:
     return _settle(context, command.approval, "approved", actor, command.reason)
 
 
+@handles(Reject)
 def reject(context: Context, command: Reject, actor: Actor) -> ApprovalResult:
     return _settle(context, command.approval, "rejected", actor, command.reason)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.security import told_of
-from holdfast.app.handlers.status import door_notes
+from holdfast.app.handlers.services import door_notes
+from holdfast.app.registry import handles
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.browser import (
     CreateLogin,
@@ -22,6 +23,7 @@ LINK_SECONDS = 60.0
 LOGIN_PATH = "/login"
 
 
+@handles(CreateLogin)
 def create_login(context: Context, command: CreateLogin) -> LoginLink:
     address = context.gate.door.browser_address
     if address is None:
@@ -43,11 +45,13 @@ def create_login(context: Context, command: CreateLogin) -> LoginLink:
     )
 
 
+@handles(LogIn)
 def log_in(context: Context, command: LogIn, actor: Actor) -> Login:
     made, page = context.tokens.redeem(actor.token or "")
     return Login(token=told_of(made.token), text=made.text, page=page)
 
 
+@handles(LogOut)
 def log_out(context: Context, command: LogOut, actor: Actor) -> Done:
     token = context.tokens.get(actor.token or "")
     if token is None or token.kind != "browser":
@@ -57,12 +61,14 @@ def log_out(context: Context, command: LogOut, actor: Actor) -> Done:
     return Done(message="logged out")
 
 
+@handles(HandOver)
 def hand_over(context: Context, command: HandOver, actor: Actor) -> Done:
     if not context.tokens.take_back(actor.token):
         raise Refused("this does not ask for a port", "it is Holdfast's own to ask")
     return Done(message="give it back")
 
 
+@handles(ReportRefusal)
 def report_refusal(context: Context, command: ReportRefusal) -> Done:
     try:
         door = Door(command.door)

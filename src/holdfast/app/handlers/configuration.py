@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from holdfast.adapters import keeper_memory, own_log
 from holdfast.app.authority import approved_configuration
 from holdfast.app.context import Context
-from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.removing import stop_and_forget
+from holdfast.app.handlers.services import stop_and_forget, with_last_lines
+from holdfast.app.registry import handles
 from holdfast.engine import caller
 from holdfast.engine.caller import Caller
 from holdfast.engine.instances.rolling import LOCKED
@@ -39,6 +39,7 @@ OF_CONFIGURATIONS = ("config", "target")
 Steps = dict[str, PlanStep]
 
 
+@handles(Plan)
 async def plan(context: Context, command: Plan) -> PlanResult:
     configuration, _ = await _load(context, command.config)
     made = _plan(context, configuration)
@@ -55,6 +56,7 @@ async def plan(context: Context, command: Plan) -> PlanResult:
     )
 
 
+@handles(Reload)
 async def reload(context: Context, command: Reload, actor: Actor) -> ReloadResult:
     async with context.changes:
         configuration, said = await _load(context, command.config)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.adapters import processes
 from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
-from holdfast.app.handlers.last_lines import shown_lines
+from holdfast.app.handlers.services import shown_lines
+from holdfast.app.registry import handles
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.runner import Runner
 from holdfast.secrets.redaction import redact, redact_arguments, redact_value, shown_environment
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _EVENTS = 60
 
 
+@handles(Explain)
 async def explain(context: Context, command: Explain) -> ExplainResult:
     from holdfast.rules.explain import explanation as rules
 

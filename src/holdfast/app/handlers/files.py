@@ -12,6 +12,7 @@ from holdfast.adapters.files.files import Files
 from holdfast.adapters.files.undo import located_of
 from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.rules.authority.path_scopes import shown
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command
@@ -34,6 +35,7 @@ from holdfast.vocabulary.files import (
 )
 
 
+@handles(ReadFile)
 def read_file(
     context: Context, command: ReadFile, actor: Actor
 ) -> FileContent | Awaitable[FileContent]:
@@ -42,29 +44,35 @@ def read_file(
     return context.files.read_in_thread(files.read, command) if found is None else found
 
 
+@handles(ListFiles)
 async def list_files(context: Context, command: ListFiles, actor: Actor) -> FileListing:
     return await context.files.read_in_thread(_files(context, command, actor).list_files, command)
 
 
+@handles(FileChanges)
 async def file_changes(context: Context, command: FileChanges, actor: Actor) -> ChangesResult:
     return await context.files.read_in_thread(_files(context, command, actor).list_changes, command)
 
 
+@handles(WriteFile)
 async def write_file(context: Context, command: WriteFile, actor: Actor) -> FileWritten:
     files = _files(context, command, actor)
     return await context.files.write_in_turn(files.write, command, _about(command, actor))
 
 
+@handles(EditFile)
 async def edit_file(context: Context, command: EditFile, actor: Actor) -> FileEdited:
     files = _files(context, command, actor)
     return await context.files.write_in_turn(files.edit, command, _about(command, actor))
 
 
+@handles(ApplyPatch)
 async def apply_patch(context: Context, command: ApplyPatch, actor: Actor) -> PatchResult:
     files = _files(context, command, actor)
     return await context.files.write_in_turn(files.patch, command, _about(command, actor))
 
 
+@handles(UndoFiles)
 async def undo_files(context: Context, command: UndoFiles, actor: Actor) -> UndoResult:
     files = _files(context, command, actor)
     return await context.files.write_in_turn(files.undo, command, _about(command, actor))

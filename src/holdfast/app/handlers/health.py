@@ -6,12 +6,14 @@ import asyncio
 
 from holdfast.adapters.probes import Finding
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.health import CheckResult, HealthCheck, HealthResult, ServiceHealth
 from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.states import ALIVE
 
 
+@handles(HealthCheck)
 async def health_check(context: Context, command: HealthCheck) -> HealthResult:
     runners = [context.roster.get(name) for name in context.roster.names(command.services)]
     found = await asyncio.gather(*(_of(context, runner) for runner in runners))

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.adapters.store.state_store import SHORT_SECONDS
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.vocabulary.errors import UnknownService
 from holdfast.vocabulary.events import known_place
 from holdfast.vocabulary.history import Events, EventsResult, RunRecord, Runs, RunsResult
@@ -17,6 +18,7 @@ _BATCH = 500
 _MOST = 10_000
 
 
+@handles(Events)
 def events(
     context: Context, command: Events
 ) -> Awaitable[EventsResult] | AsyncGenerator[dict[str, Any], None]:
@@ -91,6 +93,7 @@ def _is_uncounted(run: RunRecord) -> bool:
     return run.unknown and run.ended_at is not None and not run.log_bytes
 
 
+@handles(Runs)
 async def runs(context: Context, command: Runs) -> RunsResult:
     names = context.roster.names([command.service])
     await context.store.written()

@@ -1,4 +1,4 @@
-"""Handlers of commands about Holdfast itself."""
+"""Handlers of commands about Holdfast itself, and of those that bring services into it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,51 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.adapters import keeper_memory
+from holdfast.adapters import keeper_memory, processes
+from holdfast.app.authority import approved_configuration
+from holdfast.app.authority.working_folders import confinement
 from holdfast.app.context import Context
+from holdfast.app.handlers.configuration import (
+    check_removes_by_words,
+    read_configuration,
+    use_settings,
+)
+from holdfast.app.handlers.instances import fit_instances
+from holdfast.app.handlers.services import claim, with_last_lines
+from holdfast.app.registry import handles
+from holdfast.engine import caller
+from holdfast.engine.caller import Caller
+from holdfast.engine.runner.declaration import Declaration, environ_digest, recording
+from holdfast.engine.runner.runner import Runner
+from holdfast.engine.selectors import Selectors
 from holdfast.rules.authority.tokens import is_given as is_given_to
 from holdfast.rules.secrets import may_read_values
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.command import Done
-from holdfast.vocabulary.errors import Refused
+from holdfast.vocabulary.command import Done, Door
+from holdfast.vocabulary.errors import Failed, Refused, UsageError
 from holdfast.vocabulary.holdfast import (
+    Adopt,
     Hello,
     HelloResult,
     Prune,
     PruneResult,
+    Run,
+    RunResult,
     Shutdown,
     ShutdownResult,
+    Up,
     Upgrade,
+    UpResult,
 )
+from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name, new_run_id
+from holdfast.vocabulary.services import Outcomes
+from holdfast.vocabulary.specs.services import ServiceSpec
+from holdfast.vocabulary.specs.settings import Configuration
 
 PROTOCOL = 1
 
 
+@handles(Hello)
 def hello(context: Context, command: Hello, actor: Actor) -> HelloResult:
     """Everybody who is known is told who they are; where Holdfast lives and listens, only those
     whose limits leave them this command."""
@@ -58,6 +83,7 @@ def _hidden(context: Context) -> dict[str, Any]:
     return {"number": context.secrets.number, "values": context.secrets.values}
 
 
+@handles(Prune)
 async def prune(context: Context, command: Prune) -> PruneResult:
     names = context.roster.names(command.services)
     before = time.time() - command.older_than
@@ -69,6 +95,7 @@ async def prune(context: Context, command: Prune) -> PruneResult:
     return PruneResult(deleted_bytes=deleted, deleted_runs=runs, services=names)
 
 
+@handles(Upgrade)
 async def upgrade(context: Context, command: Upgrade) -> Done:
     for one in context.workflows.under_way():
         raise Refused(
@@ -92,7 +119,192 @@ async def upgrade(context: Context, command: Upgrade) -> Done:
     return Done(message=f"the keeper is version {answer.get('version', 'unknown')} now")
 
 
+@handles(Shutdown)
 async def shutdown(context: Context, command: Shutdown) -> ShutdownResult:
     return await context.shutdown.begin(
         keep_running=command.keep_running, now=command.now, why="asked by a user"
     )
+
+
+EVERY_CODE = tuple(range(256))
+
+
+@handles(Up)
+async def up(context: Context, command: Up, actor: Actor) -> UpResult:
+    context.shutdown.check_not_begun()
+    if command.unless_stopped and command.services:
+        raise UsageError("what is named is started", "--unless-stopped is for `up` without names")
+    said = Caller(environment=command.environment, settings=command.settings)
+    async with context.changes:
+        configuration = await context.in_thread(read_configuration, context, command.config, said)
+        check_removes_by_words(context, configuration)
+        known = {name: runner.declaration.spec for name, runner in context.roster.runners.items()}
+        groups = configuration.settings.groups
+        asked = Selectors({**known, **configuration.services}, groups).names(command.services)
+        added, changed, removed = _apply(context, configuration, command.environment)
+        use_settings(context, configuration)
+        approved_configuration.approve(context, configuration.sources)
+        caller.remember(context.link, said)
+        declared = list(configuration.services)
+        runners = context.roster.runners
+        adopted = await context.survivors.settle(declared)
+        changed += [name for name in adopted if runners[name].is_outdated]
+        await context.survivors.settle_strangers()
+        await fit_instances(context)
+    names = asked or [
+        name for name, spec in configuration.services.items() if spec.autostart and spec.enabled
+    ]
+    off: list[str] = []
+    if command.unless_stopped:
+        off = [name for name in names if context.roster.runners[name].stopped_by_hand]
+        names = [name for name in names if name not in off]
+    scheduled = {} if command.services else context.schedules.arm_all(names)
+    names = [name for name in names if name not in scheduled]
+    claim(context, names, actor)
+    started = await context.roster.start(names, wait=command.wait, seconds=command.timeout)
+    outcomes = {**started, **scheduled}
+    if command.wait:
+        # So that `up` can tell where HTTP is, if somebody has its port.
+        await context.gate.door.settled()
+    return UpResult(
+        services=await with_last_lines(context, outcomes),
+        added=added,
+        changed=changed,
+        removed=removed,
+        stays_stopped=[name for name in off if name not in outcomes],
+        is_level_given=configuration.is_level_given,
+    )
+
+
+def _apply(
+    context: Context, configuration: Configuration, environment: dict[str, str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Make the declared services known; what runs is left alone."""
+    roster = context.roster
+    added, changed, removed = [], [], []
+    key = environ_digest(environment)
+    for spec in configuration.services.values():
+        _, is_new, is_changed = roster.declare(Declaration(spec, environment, key))
+        if is_new:
+            added.append(spec.name)
+        elif is_changed:
+            changed.append(spec.name)
+    for name, runner in list(roster.runners.items()):
+        spec = runner.declaration.spec
+        if spec.origin == "config" and name not in configuration.services:
+            if spec.template in configuration.settings.templates:
+                continue  # one instance too many: it is stopped in a moment
+            removed.append(name)
+            if not runner.has_processes:
+                roster.remove(name)
+    roster.forget_environments()
+    return added, changed, removed
+
+
+@handles(Run)
+async def run(context: Context, command: Run, actor: Actor) -> RunResult:
+    if not command.argv:
+        raise UsageError("there is no command to run", "holdfast run -- COMMAND ARG…")
+    name = command.service or _name_of(command.argv)
+    if not is_service_name(name):
+        raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
+    context.shutdown.check_not_begun()
+    runner = context.roster.runners.get(name)
+    if runner is not None:
+        _check_the_name_is_free(runner, command, actor)
+    if runner is None or runner.run is None:
+        confined_to = None
+        if actor.door is not Door.CLI:
+            confined_to = await context.in_thread(confinement, context, command.working_dir)
+        as_task: dict[str, Any] = {"start_seconds": 0.0, "success_exit_codes": EVERY_CODE}
+        spec = ServiceSpec(
+            name=name,
+            argv=tuple(command.argv),
+            working_dir=os.path.join(context.project or "/", command.working_dir),
+            confined_to=confined_to,
+            restart_policy="never" if command.task else command.restart_policy,
+            terminal=command.terminal,
+            stdin=command.stdin,
+            origin="run",
+            **(as_task if command.task else {}),
+        )
+        async with context.changes:
+            context.roster.declare(Declaration(spec, _environment(context, command, actor)))
+            await context.survivors.settle([name])
+            await context.survivors.settle_strangers()
+    claim(context, [name], actor)
+    outcomes = await context.roster.start([name], wait=command.wait)
+    told = await with_last_lines(context, outcomes)
+    return RunResult(service=name, outcome=told[name])
+
+
+def _check_the_name_is_free(runner: Runner, command: Run, actor: Actor) -> None:
+    """Nobody takes the place of a declared service, or is told that another program is his. What
+    was adopted is its owner's to replace."""
+    spec = runner.declaration.spec
+    if spec.origin != "run" and not (spec.origin == "adopted" and actor.door is Door.CLI):
+        raise Refused(
+            f"{runner.name} is a service of the configuration",
+            "start it, or choose another name (--name)",
+        )
+    if runner.run is not None and spec.argv != tuple(command.argv):
+        raise Failed(
+            f"{runner.name} runs another program",
+            "choose another name (--name), or stop it first",
+        )
+
+
+def _environment(context: Context, command: Run, actor: Actor) -> dict[str, str]:
+    """The caller's; for who does not come from a shell of the user, on top of that of `up`."""
+    if actor.door is Door.CLI:
+        return command.environment
+    said = caller.recall(context.link.kept)
+    return {**(said.environment if said is not None else {}), **command.environment}
+
+
+def _name_of(argv: list[str]) -> str:
+    word = os.path.basename(argv[0]).lower()
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in word)
+    return name.removeprefix(OWN_NAMES).strip("._-")[:63] or "command"
+
+
+@handles(Adopt)
+async def adopt(context: Context, command: Adopt) -> Outcomes:
+    name = command.service
+    if not is_service_name(name):
+        raise UsageError(f'"{name}" cannot be the name of a service', SERVICE_NAME_RULE)
+    known = context.roster.runners.get(name)
+    found = await context.in_thread(processes.find, command.pid, command.pidfile, command.port)
+    if known is not None and known.run is not None:
+        if known.run.pid == found.pid:
+            return Outcomes(services={name: known.outcome("already_running")})
+        raise Failed(f"{name} runs already", "adopt under another name, or stop it first")
+    try:
+        "".join((*found.argv, found.working_dir)).encode()
+    except UnicodeEncodeError:
+        message = f"the command or the folder of process {found.pid} is not UTF-8"
+        raise Failed(message, "what is adopted must have a name that can be told") from None
+    spec = ServiceSpec(
+        name=name,
+        argv=found.argv,
+        working_dir=found.working_dir,
+        restart_policy="never",
+        origin="adopted",
+    )
+    async with context.changes:
+        number = known.number + 1 if known is not None else 1
+        run = await context.link.ask(
+            {
+                "do": "adopt",
+                "run_id": new_run_id(),
+                "service": name,
+                "number": number,
+                "pid": found.pid,
+                **recording(spec),
+            }
+        )
+        runner, _, _ = context.roster.declare(Declaration(spec))
+        runner.adopt(run, is_survivor=False)
+        context.roster.remember(runner)
+        await context.survivors.settle_strangers()
+    return Outcomes(services={name: runner.outcome("adopted")})

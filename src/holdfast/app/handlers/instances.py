@@ -7,8 +7,8 @@ from typing import Any
 from holdfast.adapters.own_log import logger
 from holdfast.app.authority import approved_configuration
 from holdfast.app.context import Context
-from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.removing import stop_and_forget
+from holdfast.app.handlers.services import stop_and_forget, with_last_lines
+from holdfast.app.registry import handles
 from holdfast.engine import caller
 from holdfast.engine.runner.declaration import Declaration, environ_digest
 from holdfast.vocabulary.actors import Actor
@@ -22,6 +22,7 @@ from holdfast.vocabulary.states import Desired
 _log = logger("instances")
 
 
+@handles(Scale)
 async def scale(context: Context, command: Scale, actor: Actor) -> ScaleResult:
     if not command.instances:
         raise UsageError("say how many of which service", "holdfast scale web=4")
@@ -49,6 +50,7 @@ async def scale(context: Context, command: Scale, actor: Actor) -> ScaleResult:
     return ScaleResult(services=told, instances=dict(command.instances))
 
 
+@handles(RollingRestart)
 async def rolling_restart(context: Context, command: RollingRestart) -> RollingResult:
     if not command.services:
         known = ", ".join(context.roster.runners)

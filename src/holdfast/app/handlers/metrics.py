@@ -12,6 +12,7 @@ from holdfast.adapters.metrics import own
 from holdfast.adapters.metrics.rings import RESOLUTIONS, Point
 from holdfast.app.context import Context
 from holdfast.app.handlers.authority import security_metrics
+from holdfast.app.registry import handles
 from holdfast.engine.metrics.monitor import Gauge
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.metrics import (
@@ -25,6 +26,7 @@ from holdfast.vocabulary.metrics import (
 )
 
 
+@handles(Metrics)
 async def metrics(context: Context, command: Metrics) -> MetricsResult:
     names, monitor = context.roster.names(command.services), context.resources
     resolution = _resolution(command)

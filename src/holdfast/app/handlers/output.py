@@ -14,6 +14,7 @@ from holdfast.adapters import own_log
 from holdfast.adapters.output import LogQuery, bounds_of, ends_of, log_line, note_line
 from holdfast.adapters.search.matcher import Matcher
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.logbook.cursors import encode
 from holdfast.logbook.entries import Line, Note
 from holdfast.vocabulary.command import Done
@@ -32,6 +33,7 @@ from holdfast.vocabulary.output import (
 _MOST_LINES = 10_000
 
 
+@handles(Logs)
 async def logs(context: Context, command: Logs) -> LogsResult:
     runner = context.roster.get(command.service)
     if command.run is not None and not 1 <= abs(command.run) <= runner.number:
@@ -128,6 +130,7 @@ async def _matching(entries: list[Line | Note], matcher: Matcher | None) -> list
     ]
 
 
+@handles(OpenOutput)
 def open_output(
     context: Context, command: OpenOutput
 ) -> Awaitable[OutputGrant] | AsyncGenerator[dict[str, Any], None]:
@@ -160,6 +163,7 @@ async def _grant(context: Context, command: OpenOutput) -> OutputGrant:
     )
 
 
+@handles(Watch)
 async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, Any], None]:
     names = context.roster.names(command.services) if command.services else []
     subscription = context.subscriptions.subscribe(names)
@@ -183,6 +187,7 @@ async def watch(context: Context, command: Watch) -> AsyncGenerator[dict[str, An
         subscription.close()
 
 
+@handles(SendInput)
 async def send_input(context: Context, command: SendInput) -> Done:
     try:
         base64.b64decode(command.data, validate=True)
@@ -195,6 +200,7 @@ async def send_input(context: Context, command: SendInput) -> Done:
     return Done()
 
 
+@handles(Resize)
 async def resize(context: Context, command: Resize) -> Done:
     run_id = context.roster.get(command.service).live_run_id()
     size = {"cols": command.cols, "rows": command.rows}

@@ -8,11 +8,13 @@ from holdfast.adapters.ports import holders
 from holdfast.adapters.ports import registry as port_registry
 from holdfast.adapters.ports.holders import ListeningPort
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.rules.ports import Lease
 from holdfast.vocabulary.errors import UsageError
 from holdfast.vocabulary.ports import ListPorts, PortInfo, PortsResult
 
 
+@handles(ListPorts)
 async def ports(context: Context, command: ListPorts) -> PortsResult:
     port = command.port
     if port is not None and not 0 < port < 65536:

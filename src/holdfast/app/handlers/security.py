@@ -11,6 +11,7 @@ import msgspec
 from holdfast.adapters.audit_anchors import AnchorCheck
 from holdfast.adapters.tokens import Token
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.actors import TOKEN_ROLES, Actor, Role, Scopes
 from holdfast.vocabulary.errors import UsageError
@@ -29,6 +30,7 @@ from holdfast.vocabulary.security import (
 _MOST_RECORDS = 10_000
 
 
+@handles(CreateToken)
 def create_token(context: Context, command: CreateToken, actor: Actor) -> TokenResult:
     try:
         role = Role(command.role)
@@ -54,10 +56,12 @@ def create_token(context: Context, command: CreateToken, actor: Actor) -> TokenR
     return TokenResult(token=told_of(made.token), text=made.text)
 
 
+@handles(ListTokens)
 def list_tokens(context: Context, command: ListTokens) -> TokensResult:
     return TokensResult(tokens=[told_of(token) for token in context.tokens.list()])
 
 
+@handles(RevokeToken)
 def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
     revoked, *made_with_it = context.tokens.revoke(command.token)
     ids = {token.id for token in (revoked, *made_with_it)}
@@ -68,6 +72,7 @@ def revoke_token(context: Context, command: RevokeToken) -> TokenResult:
     )
 
 
+@handles(Audit)
 def audit(
     context: Context, command: Audit
 ) -> Awaitable[AuditResult] | AsyncGenerator[dict[str, Any], None]:

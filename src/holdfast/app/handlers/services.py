@@ -1,18 +1,125 @@
-"""Handlers of commands that do something to services."""
+"""Handlers of commands about services: look at them, start and stop them, wait for them.
+
+The last part is shared with other subjects: which services are meant, how a request is recorded,
+how services are forgotten, and what a failed service printed last."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+import holdfast
+from holdfast.adapters import processes
+from holdfast.adapters.output import RunLines
+from holdfast.adapters.own_log import logger
+from holdfast.adapters.search.matcher import Matcher, check_expression
 from holdfast.app.context import Context
-from holdfast.app.handlers.chosen import named, the_service
-from holdfast.app.handlers.last_lines import with_last_lines
-from holdfast.app.handlers.removing import stop_and_forget
-from holdfast.app.handlers.requests import note_request, note_stop
+from holdfast.app.registry import handles
+from holdfast.engine.output.subscriptions import SILENCE_SECONDS, Subscription
+from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Overrides
+from holdfast.engine.runner.runner import Runner
+from holdfast.logbook.entries import Line, Note
+from holdfast.rules.health import HEALTHY
+from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.actors import Actor
-from holdfast.vocabulary.errors import UsageError
-from holdfast.vocabulary.services import Outcomes, Remove, Restart, Start, Stop
+from holdfast.vocabulary.errors import Failed, HoldfastError, UsageError
+from holdfast.vocabulary.events import Kind
+from holdfast.vocabulary.quantities import parse_signal, signal_name
+from holdfast.vocabulary.services import (
+    Outcome,
+    Outcomes,
+    Pause,
+    Ps,
+    PsResult,
+    Remove,
+    Restart,
+    Resume,
+    Signal,
+    Start,
+    Status,
+    Stop,
+    SupervisorStatus,
+    Wait,
+    WaitResult,
+    WrittenStatus,
+)
+from holdfast.vocabulary.states import Desired, State
 
 
+@handles(Status)
+def status(context: Context, command: Status) -> WrittenStatus | Awaitable[WrittenStatus]:
+    if context.log_sizes.is_fresh():
+        return _status(context, command)
+    return _refreshed_status(context, command)
+
+
+async def _refreshed_status(context: Context, command: Status) -> WrittenStatus:
+    await context.log_sizes.refresh()
+    return _status(context, command)
+
+
+def _status(context: Context, command: Status) -> WrittenStatus:
+    roster, now = context.roster, time.monotonic()
+    runners = map(roster.runners.__getitem__, roster.names(command.services))
+    return WrittenStatus(
+        supervisor=SupervisorStatus(
+            status="running",
+            uptime=round(now - context.started_mono, 3),
+            managed_services=len(roster.runners),
+            pid=os.getpid(),
+            keeper_pid=context.link.keeper_pid,
+            version=holdfast.__version__,
+            project=context.project,
+            config=context.config,
+            selectors=roster.labels() or msgspec.UNSET,
+            alerts=context.alerting.alerts.counts() or msgspec.UNSET,
+            doors=context.doors,
+            **context.authority.status(),
+            door_notes=door_notes(context) or msgspec.UNSET,
+            fingerprint=context.gate.door.fingerprint or msgspec.UNSET,
+            unclaimed=context.log_sizes.unclaimed or msgspec.UNSET,
+            unrecorded=context.store.database.failing or msgspec.UNSET,
+        ),
+        services=views.written(runners, now),
+    )
+
+
+def door_notes(context: Context) -> dict[str, str]:
+    """What there is to say of the doors as things are now."""
+    if not context.door_notes:
+        return {}
+    from holdfast.engine.gate.port_conflicts import notes_now
+
+    return notes_now(context.door_notes)
+
+
+@handles(Ps)
+async def ps(context: Context, command: Ps) -> PsResult:
+    trees: dict[str, list[dict[str, object]]] = {}
+    for name in context.roster.names(command.services):
+        runner = context.roster.get(name)
+        if runner.run is None:
+            trees[name] = []
+            continue
+        try:
+            answer = await context.link.ask({"do": "tree", "run_id": runner.run.run_id})
+            trees[name] = answer.get("processes") or []
+        except Failed:
+            trees[name] = []
+    described = {
+        name: await context.in_thread(processes.describe, found) if found else []
+        for name, found in trees.items()
+    }
+    return PsResult(services=described)
+
+
+@handles(Start)
 async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     names = _names(context, command)
     note_request(context, names, "start", actor)
@@ -26,6 +133,7 @@ async def start(context: Context, command: Start, actor: Actor) -> Outcomes:
     return Outcomes(services=await with_last_lines(context, outcomes))
 
 
+@handles(Stop)
 async def stop(context: Context, command: Stop) -> Outcomes:
     if command.grace is not None and command.grace < 0:
         raise UsageError(f"stop: {command.grace:g} s is no grace", "0 kills at once")
@@ -34,6 +142,7 @@ async def stop(context: Context, command: Stop) -> Outcomes:
     return Outcomes(services=await context.roster.stop(names, grace=command.grace, by_hand=True))
 
 
+@handles(Restart)
 async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
     roster = context.roster
     wanted = [*command.services, *([command.service] if command.service else [])]
@@ -55,6 +164,7 @@ async def restart(context: Context, command: Restart, actor: Actor) -> Outcomes:
     return Outcomes(services=await with_last_lines(context, outcomes))
 
 
+@handles(Remove)
 async def remove(context: Context, command: Remove) -> Outcomes:
     async with context.changes:
         names = [runner.name for runner in named(context, command.services)]
@@ -68,3 +178,314 @@ def _names(context: Context, command: Start | Stop) -> list[str]:
     if command.default and not command.services:
         return [the_service(context, None, command.name).name]
     return context.roster.names(command.services)
+
+
+@handles(Pause)
+async def pause(context: Context, command: Pause) -> Outcomes:
+    return await _of_each(named(context, command.services), lambda runner: runner.pause())
+
+
+@handles(Resume)
+async def resume(context: Context, command: Resume) -> Outcomes:
+    return await _of_each(named(context, command.services), lambda runner: runner.resume())
+
+
+@handles(Signal)
+async def signal(context: Context, command: Signal) -> Outcomes:
+    if command.to not in ("main", "group", "tree"):
+        raise UsageError(f'to: "{command.to}" is none of main, group, tree')
+    try:
+        number = parse_signal(command.signal)
+    except ValueError:
+        hint = "for example SIGHUP, USR1 or 15"
+        raise UsageError(f'no signal "{command.signal}"', hint) from None
+
+    async def send(runner: Runner) -> Outcome:
+        message = {"do": "signal", "run_id": runner.live_run_id(), "signal": number}
+        await context.link.ask({**message, "to": command.to})
+        facts = {"signal": signal_name(number), "to": command.to}
+        context.store.event(Kind.SIGNAL_SENT, runner.name, runner.last_run_id, **facts)
+        return runner.outcome("signalled")
+
+    return await _of_each(named(context, command.services), send)
+
+
+async def _of_each(
+    runners: Sequence[Runner], act: Callable[[Runner], Awaitable[Outcome]]
+) -> Outcomes:
+    async def one(runner: Runner) -> Outcome:
+        try:
+            return await act(runner)
+        except HoldfastError as error:
+            if len(runners) == 1:
+                raise
+            return runner.outcome("failed", error.message)
+
+    outcomes = await asyncio.gather(*(one(runner) for runner in runners))
+    return Outcomes(
+        services={it.name: outcome for it, outcome in zip(runners, outcomes, strict=True)}
+    )
+
+
+_ENDED = (State.EXITED, State.FAILED, State.STOPPED, State.BACKOFF)
+_LONGEST_SILENCE = 3600.0
+_LOOK_SECONDS = 0.05
+"""Who does not want to wait at all is told what is so now."""
+
+
+@handles(Wait)
+async def wait(context: Context, command: Wait) -> WaitResult:
+    """Of several services, until all have met it; the answer is about one that has not."""
+    names = context.roster.names([command.service])
+    runners = [context.roster.runners[name] for name in names]
+    results = await asyncio.gather(*(_wait(context, runner, command) for runner in runners))
+    return min(results, key=lambda result: (result.met, -result.seconds))
+
+
+async def _wait(context: Context, runner: Runner, command: Wait) -> WaitResult:
+    began = time.monotonic()
+    is_met, line = False, None
+    try:
+        waiting = _until_met(context, runner, command.condition)
+        is_met, line = await asyncio.wait_for(waiting, max(_LOOK_SECONDS, command.timeout))
+    except asyncio.TimeoutError:
+        pass
+    return WaitResult(
+        service=runner.name,
+        met=is_met,
+        status=runner.state.value,
+        exit_code=runner.last_exit.code if runner.state in _ENDED else None,
+        line=line,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+async def _until_met(context: Context, runner: Runner, condition: str) -> tuple[bool, str | None]:
+    if condition == "running":
+        return await _until(runner, (State.RUNNING,), give_up=(State.FAILED,)), None
+    if condition in ("ready", "healthy"):
+        return await _until_judged(runner, condition), None
+    if condition == "exited":
+        return await _until(runner, _ENDED), None
+    if condition.startswith("log:"):
+        line = await _until_line(context, runner, condition[4:])
+        return line is not None, line
+    if condition.startswith("silent:"):
+        return await _until_silent(context, runner, _seconds(condition[7:])), None
+    hint = "running, ready, healthy, exited, log:REGEX or silent:SECONDS"
+    raise UsageError(f'no condition "{condition}"', hint)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SILENCE:
+        raise UsageError(f'"{text}" is no number of seconds', "for example silent:2.5")
+    return seconds
+
+
+async def _until_silent(context: Context, runner: Runner, seconds: float) -> bool:
+    """Until it has printed nothing for so long; a service that ended is silent."""
+    subscription = context.subscriptions.subscribe([runner.name])
+    try:
+        while runner.state not in _ENDED:
+            try:
+                await asyncio.wait_for(_either(runner, subscription), seconds)
+            except asyncio.TimeoutError:
+                return True
+        return True
+    finally:
+        subscription.close()
+
+
+async def _until(
+    runner: Runner, states: tuple[State, ...], give_up: tuple[State, ...] = ()
+) -> bool:
+    while runner.state not in states:
+        if runner.state in give_up or runner.is_removed:
+            return False
+        await runner.next_change()
+    return True
+
+
+async def _until_judged(runner: Runner, condition: str) -> bool:
+    """Until its probes say so; without probes, until it runs."""
+    while not is_met(runner, condition):
+        if runner.state is State.FAILED or runner.is_removed:
+            return False
+        await runner.next_change()
+    return True
+
+
+def is_met(runner: Runner, condition: str) -> bool:
+    if runner.state is not State.RUNNING:
+        return False
+    if condition == "ready":
+        return runner.condition.is_ready is not False
+    known = runner.condition.health
+    return known == HEALTHY or (known is None and runner.condition.is_ready is not False)
+
+
+async def _until_line(context: Context, runner: Runner, expression: str) -> str | None:
+    """Read on whenever the log grew, from the start of the current run; in a silence, try the
+    line that is unfinished."""
+    check_expression(expression)
+    number = max(runner.number, 1)
+    lines = await context.in_thread(RunLines, context.logs, runner.name, number)
+    subscription = context.subscriptions.subscribe([runner.name])
+    line_redactor = LineRedactor()
+    is_silent = False
+    try:
+        async with context.searches, Matcher(context.link, expression) as matcher:
+            while True:
+                is_over = runner.state in _ENDED and runner.state is not State.BACKOFF
+                # Redacted first: nobody can find out a secret by asking what it matches.
+                added: list[Line | Note] = [*await context.in_thread(lines.batch, is_over)]
+                is_all, rest = not added, lines.unfinished()
+                is_silent = is_silent and is_all
+                shown = line_redactor.preview(rest) if is_silent else line_redactor.redact(added)
+                batch = [line for line in shown if isinstance(line, Line)]
+                if found := await matcher.matches([line.data for line in batch]):
+                    return batch[found[0]].text
+                if is_all and runner.is_removed:
+                    return None
+                if is_all:
+                    wait_seconds = SILENCE_SECONDS if rest and not is_silent else None
+                    is_silent = not await _either(runner, subscription, wait_seconds)
+    finally:
+        subscription.close()
+        lines.close()
+
+
+async def _either(runner: Runner, subscription: Subscription, seconds: float | None = None) -> bool:
+    """Whether the service changed or printed more, in time."""
+    change: asyncio.Future[Any] = runner.next_change()
+    more: asyncio.Future[Any] = asyncio.ensure_future(subscription.next())
+    try:
+        ways = [change, more]
+        done, _ = await asyncio.wait(ways, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        change.cancel()
+        more.cancel()
+
+
+def the_service(context: Context, name: str | None, verb: str) -> Runner:
+    """The named one, the default, or the only one; UsageError that lists names otherwise."""
+    roster = context.roster
+    name = name or context.settings.now.default_service
+    if name is not None:
+        return roster.get(name)
+    if len(roster.runners) == 1:
+        return next(iter(roster.runners.values()))
+    known = ", ".join(roster.runners) or "none"
+    raise UsageError(
+        f"{verb} needs the name of a service",
+        f"known: {known}; `default_service:` in the configuration names one for good",
+    )
+
+
+def named(context: Context, names: list[str]) -> list[Runner]:
+    """Those that the names stand for; UsageError when there is none, for that is not all."""
+    if not names:
+        raise UsageError("name at least one service", f"known: {', '.join(context.roster.runners)}")
+    return [context.roster.runners[name] for name in context.roster.names(names)]
+
+
+def note_request(context: Context, names: list[str], request: str, actor: Actor) -> None:
+    """Record who is to be started or restarted, unless it is so already, and for whom."""
+    note_stop(context, names, request)
+    if request == "restart":
+        context.sessions.ownership.claim(names, context.sessions.owner_for(actor))
+    else:
+        claim(context, names, actor)
+
+
+def claim(context: Context, names: list[str], actor: Actor) -> None:
+    """What these and those they need are started for: the asking session, or the user."""
+    order = context.roster.start_order(names)
+    context.sessions.ownership.claim(order, context.sessions.owner_for(actor))
+
+
+def note_stop(context: Context, names: Iterable[str], request: str = "stop") -> None:
+    for name in names:
+        runner = context.roster.get(name)
+        is_so = request == ("stop" if runner.desired is Desired.STOPPED else "start")
+        if request == "restart" or not is_so or (runner.run is None) is (request == "start"):
+            context.store.event(Kind.REQUESTED, name, runner.last_run_id, request=request)
+
+
+async def stop_and_forget(
+    context: Context, names: list[str], *, delete_logs: bool
+) -> dict[str, Outcome]:
+    """Stop services, those that need others first, and forget who has no process left.
+
+    To be called while `context.changes` is held.
+    """
+    leaving = [context.roster.runners[name] for name in names]
+    for runner in leaving:
+        runner.is_leaving = True
+    try:
+        return await _stop_and_forget(context, names, delete_logs=delete_logs)
+    finally:
+        # Whoever is still there, also because this was cut short, stays.
+        for runner in leaving:
+            runner.is_leaving = False
+
+
+async def _stop_and_forget(
+    context: Context, names: list[str], *, delete_logs: bool
+) -> dict[str, Outcome]:
+    roster = context.roster
+    outcomes = await roster.stop(names, grace=None)
+    for name in names:
+        runner = roster.runners.get(name)
+        if runner is None:
+            continue
+        if runner.has_processes:
+            if outcomes[name].outcome != "failed":
+                outcomes[name] = runner.outcome("failed", "it was started again meanwhile")
+            continue
+        # Before anything is awaited: who starts it now must not start what nobody knows.
+        roster.remove(name)
+        outcomes[name] = runner.outcome("removed")
+        if delete_logs:
+            await context.link.ask({"do": "prune", "service": name, "all": True})
+    return outcomes
+
+
+_log = logger("last_lines")
+LAST_LINES = 10
+LONGEST_LINE = 1000
+
+
+def shown_lines(
+    logs: str, service: str, number: int, stream: Literal["out", "err"] | None = None
+) -> list[str]:
+    from holdfast.adapters.output import last_lines
+
+    lines = last_lines(logs, service, number, LAST_LINES, stream)
+    return [line[:LONGEST_LINE] for line in lines]
+
+
+async def with_last_lines(context: Context, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """Let failures say what the service printed last."""
+    told = {}
+    for name, outcome in outcomes.items():
+        runner = context.roster.runners.get(name)
+        is_told = outcome.outcome == "failed" and runner is not None and not runner.waiting_for
+        if is_told and runner is not None and runner.number:
+            number = runner.number
+            if runner.run is not None and runner.run.pid is None:
+                number -= 1
+            try:
+                lines = await context.in_thread(shown_lines, context.logs, name, number)
+            except OSError as error:
+                # What was asked is done, or not; that its output cannot be shown changes nothing.
+                _log.warning("the last lines of %s cannot be read: %s", name, error)
+            else:
+                outcome = msgspec.structs.replace(outcome, last_lines=lines)
+        told[name] = outcome
+    return told

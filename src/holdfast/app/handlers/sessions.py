@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app.context import Context
+from holdfast.app.registry import handles
 from holdfast.engine.sessions.sessions import Session
 from holdfast.rules.sessions import granted
 from holdfast.vocabulary.actors import Actor, Role
@@ -25,17 +26,20 @@ from holdfast.vocabulary.sessions import (
 )
 
 
+@handles(OpenSession)
 def open_session(context: Context, command: OpenSession, actor: Actor) -> SessionResult:
     opened = context.sessions.open(actor, command.client, command.fate, command.grace)
     return SessionResult(session=_told(context, opened.session), token=opened.text)
 
 
+@handles(RenewSession)
 def renew_session(context: Context, command: RenewSession, actor: Actor) -> SessionResult:
     session = _meant(context, command.session, actor)
     context.sessions.renew(session)
     return SessionResult(session=_told(context, session))
 
 
+@handles(HoldSession)
 async def hold_session(
     context: Context, command: HoldSession, actor: Actor
 ) -> AsyncGenerator[dict[str, Any], None]:
@@ -48,12 +52,14 @@ async def hold_session(
         context.sessions.let_go(session)
 
 
+@handles(CloseSession)
 async def close_session(context: Context, command: CloseSession, actor: Actor) -> ClosedSession:
     session = _meant(context, command.session, actor)
     why = "it said goodbye" if session.name == actor.session else f"{actor.name} closed it"
     return await context.sessions.close(session, why, command.fate)
 
 
+@handles(ListSessions)
 def list_sessions(context: Context, command: ListSessions) -> SessionsResult:
     return SessionsResult(sessions=[_told(context, one) for one in context.sessions.present()])
 

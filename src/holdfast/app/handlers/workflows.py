@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from holdfast.app.authority.working_folders import confinement
 from holdfast.app.context import Context
 from holdfast.app.followed import Followed
-from holdfast.app.handlers.chosen import the_service
+from holdfast.app.handlers.services import the_service
+from holdfast.app.registry import handles
 from holdfast.engine import caller
 from holdfast.engine.workflows.steps import CommandContext, CommandStep, OwnStep, Step
 from holdfast.engine.workflows.workflows import Activity, Follower, Procedure
@@ -44,6 +45,7 @@ from holdfast.vocabulary.workflows import (
 Answer = Awaitable[WorkflowResult] | Followed
 
 
+@handles(CustomRestart)
 def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> Answer:
     runner = the_service(context, command.service, command.name)
     around, settings = CommandContext.of(runner), context.settings.now
@@ -70,6 +72,7 @@ def custom_restart(context: Context, command: CustomRestart, actor: Actor) -> An
     return _answer(context, activity, is_followed=command.follow)
 
 
+@handles(ExecuteCommand)
 def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> Answer:
     prepared = rules.prepare(command.asked, context.settings.now, command.timeout_seconds)
     if command.service is not None:
@@ -92,6 +95,7 @@ def execute_command(context: Context, command: ExecuteCommand, actor: Actor) -> 
     return _answer(context, activity, is_followed=command.follow, is_owned=True)
 
 
+@handles(RunWorkflow)
 def run_workflow(context: Context, command: RunWorkflow, actor: Actor) -> Answer:
     workflows = context.settings.now.workflows
     spec = workflows.get(command.workflow)
@@ -112,12 +116,14 @@ def run_workflow(context: Context, command: RunWorkflow, actor: Actor) -> Answer
     return _answer(context, activity, is_followed=command.follow)
 
 
+@handles(CancelWorkflow)
 async def cancel_workflow(context: Context, command: CancelWorkflow) -> Done:
     activity = context.workflows.cancel(command.workflow)
     result = await asyncio.shield(activity.result)
     return Done(message=f"{result.name}: {result.outcome}")
 
 
+@handles(Workflows)
 def workflows(context: Context, command: Workflows) -> WorkflowsResult:
     settings = context.settings.now
     return WorkflowsResult(

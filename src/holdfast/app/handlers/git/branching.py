@@ -16,6 +16,7 @@ from holdfast.app.handlers.git.changing import (
     refuse_overwriting,
 )
 from holdfast.app.handlers.git.reading import SETTLE
+from holdfast.app.registry import handles
 from holdfast.engine.git.git import Output, failure_of
 from holdfast.engine.git.status_cache import STATUS
 from holdfast.rules import git as safety
@@ -26,6 +27,7 @@ _NO_RENAMES = (("merge.renames", "false"), ("merge.directoryRenames", "false"))
 """A stash changes the paths that it names, not what they were renamed to since."""
 
 
+@handles(GitSwitch)
 async def git_switch(context: Context, command: GitSwitch) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         branch = None if command.branch is None else safety.check_name(command.branch, "branch")
@@ -104,6 +106,7 @@ def _not_switched(output: Output) -> Failed:
     return failure_of(output, "switch")
 
 
+@handles(GitStash)
 async def git_stash(context: Context, command: GitStash) -> GitChangeResult:
     is_dry = command.dry_run or command.action == "list"
     async with changing(context, command.repository, is_dry=is_dry) as change:
@@ -176,6 +179,7 @@ async def _stash_push(change: Change, command: GitStash) -> GitChangeResult:
     return change.result(f"{number_of(files)} stashed", is_changed=True, files=files, commit=commit)
 
 
+@handles(GitTag)
 async def git_tag(context: Context, command: GitTag) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         tag = safety.check_name(command.tag, "tag")

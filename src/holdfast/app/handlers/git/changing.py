@@ -24,6 +24,7 @@ from holdfast.app.handlers.git.reading import (
     inside,
     named,
 )
+from holdfast.app.registry import handles
 from holdfast.engine.git.checkpoints import would_be_lost
 from holdfast.engine.git.git import CHANGE_SECONDS, Output, failure_of
 from holdfast.engine.git.status_cache import STATUS
@@ -208,6 +209,7 @@ async def refuse_overwriting(change: Change, files: Sequence[GitFile]) -> None:
         raise would_be_lost(list(dict.fromkeys(lost)))
 
 
+@handles(GitAdd)
 async def git_add(context: Context, command: GitAdd) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         paths = await allowed_paths(change, command.paths)
@@ -265,6 +267,7 @@ def _new_in(
     return {key: one for key, one in after.items() if key not in before}
 
 
+@handles(GitCommit)
 async def git_commit(context: Context, command: GitCommit) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         tree = await change.status()
@@ -347,6 +350,7 @@ def _not_committed(output: Output) -> Failed:
     return failure_of(output, "commit")
 
 
+@handles(GitRestore)
 async def git_restore(context: Context, command: GitRestore) -> GitChangeResult:
     async with changing(context, command.repository, is_dry=command.dry_run) as change:
         wanted = inside(context, change.repository, command.paths)

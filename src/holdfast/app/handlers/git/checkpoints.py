@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
 import msgspec
 
 from holdfast.app.context import Context
 from holdfast.app.handlers.git.reading import chosen, files_told, named
+from holdfast.app.registry import Handler, handles
 from holdfast.engine.git.git import NoGit
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.command import Command, Result
@@ -24,6 +24,7 @@ from holdfast.vocabulary.git import (
 )
 
 
+@handles(MakeCheckpoint)
 async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) -> Checkpoint:
     async with (
         chosen(context, command.repository) as repository,
@@ -33,6 +34,7 @@ async def checkpoint(context: Context, command: MakeCheckpoint, actor: Actor) ->
     return msgspec.structs.replace(made, repository=named(context, repository))
 
 
+@handles(Checkpoints)
 async def checkpoints(context: Context, command: Checkpoints) -> CheckpointsResult:
     async with chosen(context, command.repository) as repository:
         known = await context.checkpoints.known(repository)
@@ -45,6 +47,7 @@ async def checkpoints(context: Context, command: Checkpoints) -> CheckpointsResu
     return CheckpointsResult(checkpoints=found[: max(1, command.limit)])
 
 
+@handles(RestoreCheckpoint)
 async def restore_checkpoint(
     context: Context, command: RestoreCheckpoint, actor: Actor
 ) -> RestoredResult:
@@ -67,10 +70,8 @@ async def restore_checkpoint(
     )
 
 
-def checkpointed(
-    handler: Callable[..., Any], session: str
-) -> Callable[[Context, Command], Awaitable[Result]]:
-    """A handler before whose first change in a session a checkpoint is made."""
+def checkpointed(handler: Handler, session: str) -> Callable[[Context, Command], Awaitable[Result]]:
+    """Return a handler that makes a checkpoint before the first change of a session."""
 
     async def handle(context: Context, command: Command) -> Result:
         await _before_change(context, command, session)

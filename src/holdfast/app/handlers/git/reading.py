@@ -13,7 +13,7 @@ from holdfast.adapters.git.repository import Repository
 from holdfast.app.authority.file_targets import check_judged
 from holdfast.app.authority.path_denials import Denial, now_in_repository
 from holdfast.app.context import Context
-from holdfast.app.handlers.offered import offered
+from holdfast.app.registry import handles
 from holdfast.engine.git.git import failure_of
 from holdfast.rules import git as safety
 from holdfast.rules.files import Denials, Located
@@ -49,7 +49,7 @@ async def chosen(
 ) -> AsyncIterator[Repository]:
     """The repository that is meant, while it is open; to be changed it must lie in a root that may
     be written."""
-    roots = (await offered(context)).denying(now_in_repository())
+    roots = (await context.files.made_roots()).denying(now_in_repository())
     located = roots.locate(name or ".")
     if is_changed and not located.root.is_writable:
         raise Refused(
@@ -76,8 +76,9 @@ def named(context: Context, repository: Repository) -> str:
     return context.files.roots.told(repository.place)
 
 
+@handles(GitStatus)
 async def git_status(context: Context, command: GitStatus) -> GitStatusResult:
-    roots = await offered(context)
+    roots = await context.files.made_roots()
     located = roots.locate(command.repository or ".")
     repository, answer = await context.git_status.ask(located, roots, check_judged)
     tree, under_way, whole = answer
@@ -164,6 +165,7 @@ def _next(tree: parsing.WorkTree, under_way: str | None) -> str | None:
     return None if under_way is None else f"the {under_way} is finished or ended with git itself"
 
 
+@handles(GitDiff)
 async def git_diff(context: Context, command: GitDiff) -> GitTextResult:
     async with chosen(context, command.repository) as repository:
         return await _diff(context, repository, command)
@@ -197,6 +199,7 @@ async def _compared(
     return [f"{one}{dots}{other}"], f"{one}{dots}{other}"
 
 
+@handles(GitShow)
 async def git_show(context: Context, command: GitShow) -> GitTextResult:
     async with chosen(context, command.repository) as repository:
         return await _show(context, repository, command)
@@ -266,6 +269,7 @@ def _hidden(files: Sequence[parsing.Counted], repository: Repository, denials: D
     return found
 
 
+@handles(GitLog)
 async def git_log(context: Context, command: GitLog) -> GitLogResult:
     async with chosen(context, command.repository) as repository:
         return await _log(context, repository, command)
@@ -314,6 +318,7 @@ async def _is_empty(context: Context, repository: Repository) -> bool:
     return False
 
 
+@handles(GitBlame)
 async def git_blame(context: Context, command: GitBlame) -> GitTextResult:
     async with chosen(context, command.repository) as repository:
         return await _blame(context, repository, command)
@@ -361,6 +366,7 @@ def _check_file(roots: Roots, located: Located) -> None:
         pass
 
 
+@handles(GitBranches)
 async def git_branches(context: Context, command: GitBranches) -> GitBranchesResult:
     async with chosen(context, command.repository) as repository:
         return await _branches(context, repository, command)

@@ -12,7 +12,7 @@ from holdfast.adapters.search.events import Event, EventReader
 from holdfast.adapters.search.transcoding import MARKS, Transcoded
 from holdfast.app.authority.path_denials import denial
 from holdfast.app.context import Context
-from holdfast.app.handlers.offered import offered
+from holdfast.app.registry import handles
 from holdfast.engine.search import SearchEnd
 from holdfast.rules import search as rules
 from holdfast.rules.files import REPOSITORIES, Located
@@ -37,8 +37,9 @@ class Ground(NamedTuple):
     target: str
 
 
+@handles(Search)
 async def search(context: Context, command: Search, actor: Actor) -> SearchResult:
-    roots = (await offered(context)).denying(denial(context, actor, command))
+    roots = (await context.files.made_roots()).denying(denial(context, actor, command))
     located = roots.locate(command.path or ".")
     place = rules.file_place(command.cursor)
     given = [glob for glob in context.settings.now.files.deny if "/" not in glob]

@@ -19,6 +19,7 @@ from holdfast.adapters.search.events import Event, EventReader
 from holdfast.adapters.search.log_files import Part, Torn
 from holdfast.app.context import Context
 from holdfast.app.handlers.search.files import window_text
+from holdfast.app.registry import handles
 from holdfast.logbook import cursors
 from holdfast.logbook.entries import STREAMS
 from holdfast.logbook.reader import Reader
@@ -42,6 +43,7 @@ class _Found(NamedTuple):
     event: Event
 
 
+@handles(SearchLogs)
 async def search_logs(context: Context, command: SearchLogs) -> LogSearchResult:
     names = context.roster.names(command.services) if command.services else _all(context)
     after = rules.log_place(command.cursor)
