@@ -20,8 +20,7 @@ from typing import Any
 
 import holdfast
 from holdfast.adapters import own_log, processes
-from holdfast.adapters.keeper_errors import log_refusal
-from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.keeper_link import KeeperLink, log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.supervisor import Supervisor
 from holdfast.system import claims

@@ -142,7 +142,7 @@ def test_who_asks_whether_a_keeper_is_there_keeps_none_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To ask shares the lock for a moment; a keeper holds it for good."""
-    with locked(tmp_path / "lock", fcntl.LOCK_SH), pytest.raises(lock.Held):
+    with locked(tmp_path / "lock", fcntl.LOCK_SH), pytest.raises(lock.AlreadyLocked):
         lock.take(str(tmp_path))
     with ExitStack() as asking:
         asking.enter_context(locked(tmp_path / "lock", fcntl.LOCK_SH))

@@ -22,7 +22,7 @@ SERVICES = ("web", "worker")
 POINTS = {
     "rehearsal": ("keeper/upgrade.py", "            pid = keeper.spawner.spawn(launch)\n"),
     "table": ("keeper/upgrade.py", "        table_fd = handover.write(table)\n"),
-    "resume": ("keeper/main.py", "    table = _table(asked)\n"),
+    "resume": ("keeper/main.py", "    table = _table(options)\n"),
     "runs": ("keeper/main.py", "    keeper.restore_runs(table)\n"),
     "connections": ("keeper/main.py", "        keeper.restore_connections(table)\n"),
     "retire": (
@@ -34,8 +34,8 @@ POINTS = {
     "hello": ("keeper/protocol/words.py", "        connection.is_greeted = True\n"),
     "spares": ("keeper/protocol/words.py", "            self.keeper.hand_spares(connection)\n"),
     "ready": (
-        "keeper/protocol/own_words.py",
-        '    """This supervisor has everything that it needs to take our place."""\n',
+        "keeper/protocol/words.py",
+        '        """This supervisor has everything that it needs to take our place."""\n',
     ),
     "leave": ("keeper/keeper.py", '            self._standby.send({"notice": "leave"})\n'),
     "left": ("keeper/supervisor_launcher.py", "        self._standbys.discard(pid)\n"),

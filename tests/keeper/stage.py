@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from holdfast.keeper.loop import Loop
 from holdfast.keeper.processes.cgroups import Cgroups
 from holdfast.keeper.processes.tree import Tree
-from holdfast.keeper.runs.kill_chain import Ending, Report
+from holdfast.keeper.runs.kill_chain import KillChain, Report
 from holdfast.system import kernel_files, processes
 
 P = ParamSpec("P")
@@ -128,7 +128,7 @@ class Stage:
         self.loop = Loop()
         self.cgroups = Cgroups(f"test{os.getpid()}")
         self.trees: dict[int, Tree] = {}
-        self.endings: list[Ending] = []
+        self.endings: list[KillChain] = []
         self.results: dict[str, tuple[dict[int, str], float, bool]] = {}
         self.lines: dict[str, int] = {}
         self.loop.on_signal(signal.SIGCHLD, self.reap)
@@ -216,12 +216,12 @@ class Stage:
         number: int = signal.SIGTERM,
         grace: float = 5.0,
         earlier: dict[str, Any] | None = None,
-    ) -> Ending:
+    ) -> KillChain:
         def on_done(report: Report, seconds: float, is_empty: bool) -> None:
             hows = {int(entry["pid"]): str(entry["how"]) for entry in report}
             self.results[_name(tree)] = (hows, seconds, is_empty)
 
-        ending = Ending(tree, number, grace, self.loop, on_done, earlier)
+        ending = KillChain(tree, number, grace, self.loop, on_done, earlier)
         self.endings.append(ending)
         return ending
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper.processes import cgroup_limits
-from holdfast.keeper.processes.cgroups import Cgroups
+from holdfast.keeper.processes.cgroups import Cgroups, oom_kills
 from holdfast.keeper.runs.launch import Launch
 from holdfast.keeper.runs.spawn import Spawner
 from holdfast.system import kernel_files
@@ -64,7 +63,7 @@ def test_limits_are_written_in_the_kernels_words(tmp_path: Path) -> None:
     """Bytes, quota and period, a count; and the whole tree goes together."""
     cgroups = StandIn(tmp_path, "cpu memory pids")
     asked = {"memory": 512_000_000, "cpu": 150.0, "processes": 100}
-    path, enforced = cgroup_limits.prepare(cgroups, "run-1", asked)
+    path, enforced = cgroups.create_limited("run-1", asked)
     assert path == f"{tmp_path}/run-1"
     assert enforced == ["memory", "cpu", "processes"]
     found = {name: Path(path, name).read_text() for name in os.listdir(path)}
@@ -76,24 +75,24 @@ def test_limits_are_written_in_the_kernels_words(tmp_path: Path) -> None:
 
 def test_what_the_host_does_not_offer_is_not_claimed(tmp_path: Path) -> None:
     """Only what the kernel took is enforced; without any there is no early cgroup."""
-    path, enforced = cgroup_limits.prepare(
-        StandIn(tmp_path, "pids"), "run-1", {"memory": 5, "processes": 10}
+    path, enforced = StandIn(tmp_path, "pids").create_limited(
+        "run-1", {"memory": 5, "processes": 10}
     )
     assert path is not None
     assert enforced == ["processes"]
     (tmp_path / "none").mkdir()
     nothing = StandIn(tmp_path / "none", "")
-    assert cgroup_limits.prepare(nothing, "run-2", {"memory": 5}) == (None, [])
+    assert nothing.create_limited("run-2", {"memory": 5}) == (None, [])
     assert not (tmp_path / "none" / "run-2").exists()
-    assert cgroup_limits.prepare(nothing, "run-3", None) == (None, [])
+    assert nothing.create_limited("run-3", None) == (None, [])
 
 
 def test_the_kernels_kills_are_counted(tmp_path: Path) -> None:
     """`oom_kill` of memory.events tells the cause of a SIGKILL."""
     events = tmp_path / "memory.events"
     events.write_text("low 0\nhigh 0\nmax 21\noom 2\noom_kill 3\noom_group_kill 1\n")
-    assert cgroup_limits.oom_kills(str(tmp_path)) == 3
-    assert cgroup_limits.oom_kills(str(tmp_path / "nowhere")) == 0
+    assert oom_kills(str(tmp_path)) == 3
+    assert oom_kills(str(tmp_path / "nowhere")) == 0
 
 
 def test_a_program_is_in_its_cgroup_before_it_is_executed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.keeper.processes.tree import Tree
 from holdfast.keeper.protocol.connections import hand_parts
-from holdfast.keeper.runs.exits import Departures
+from holdfast.keeper.runs.exits import Exits
 from holdfast.keeper.runs.leases import Lease
 from holdfast.keeper.runs.run import Run
 from holdfast.system import processes
@@ -419,10 +419,10 @@ def test_a_failing_listener_costs_no_exit() -> None:
     pids = [os.posix_spawn("/bin/true", ["true"], {}) for _ in range(3)]
     children = SimpleNamespace(by_pid={}, runs={}, others={}, identify=lambda: None)
     children.others = {pids[0]: fail, pids[1]: told.append, pids[2]: told.append}
-    departures = Departures(cast("Any", children), *cast("Any", [None] * 4))
+    exits = Exits(cast("Any", children), *cast("Any", [None] * 4))
     for pid in pids:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    departures.reap()
+    exits.reap()
     assert told == [0, 0]
 
 
@@ -444,9 +444,9 @@ def test_in_which_order_a_run_ends() -> None:
     children.identify = children.unwatch = note("")
     children.records = SimpleNamespace(over=note(""))
     logs, journal = SimpleNamespace(leave=note("closed")), SimpleNamespace(add=note("on disk"))
-    departures = Departures(*cast("Any", [children, None, logs, journal, note("told")]))
+    exits = Exits(*cast("Any", [children, None, logs, journal, note("told")]))
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    departures.reap()
+    exits.reap()
     assert [it for it in done if it] == [
         *("drained", "visible", "on disk", "told"),
         *("drained", "let go", "visible", "closed"),
@@ -472,14 +472,14 @@ def test_a_fault_about_one_that_ended_costs_no_other_its_exit() -> None:
     written: list[str] = []
     told: list[str] = []
     journal = SimpleNamespace(add=lambda exits: written.extend(it["run_id"] for it in exits))
-    departures = Departures(
+    exits = Exits(
         *cast("Any", [children, None, None, journal, lambda notice: told.append(notice["run_id"])])
     )
     sought: list[Run] = []
-    departures.begin = lambda run, *_: sought.append(run)  # type: ignore[method-assign]
+    exits.begin = lambda run, *_: sought.append(run)  # type: ignore[method-assign]
     complaints: list[Any] = []
     sys.excepthook = lambda *complaint: complaints.append(complaint)
-    departures.reap()
+    exits.reap()
     every = [run.run_id for run in runs.values()]
     assert (sorted(written), sorted(told)) == (sorted(every), sorted(every))
     assert (len(complaints), children.runs, sought) == (2, {second.run_id: second}, [second])
@@ -493,14 +493,14 @@ def test_a_collected_child_is_not_looked_for_by_its_pid() -> None:
     run = Run({"run_id": "r", "service": "s"}, tree)
     # Nothing was learned in time, as where descriptors are short.
     children = SimpleNamespace(by_pid={pid: run}, runs={}, others={}, identify=lambda: None)
-    departures = Departures(cast("Any", children), *cast("Any", [None] * 4))
+    exits = Exits(cast("Any", children), *cast("Any", [None] * 4))
     told: list[Any] = []
     link = cast("Any", SimpleNamespace(send=lambda message, _: told.append(message)))
-    departures._on_exits = lambda ended: hand_parts(link, {}, run)  # type: ignore[method-assign]
+    exits._on_exits = lambda ended: hand_parts(link, {}, run)  # type: ignore[method-assign]
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     processes.start_time = lambda pid: "another's"
     processes.pidfd_open = lambda pid: os.open(os.devnull, os.O_RDONLY)
-    departures.reap()
+    exits.reap()
     assert told == [{"start_time": "", "parts": []}]
 
 
@@ -509,28 +509,28 @@ def test_where_several_are_ended_the_next_comes_before_the_dead() -> None:
     clock = 5.0
     later: list[tuple[float, Any]] = []
     loop = SimpleNamespace(now=lambda: clock, call_later=lambda *call: later.append(call))
-    departures = Departures(*cast("Any", [None, loop, None, None, None]))
-    departures.begin = lambda *_: None  # type: ignore[method-assign]
+    exits = Exits(*cast("Any", [None, loop, None, None, None]))
+    exits.begin = lambda *_: None  # type: ignore[method-assign]
     reaped: list[float] = []
-    departures.reap = lambda: reaped.append(clock)  # type: ignore[method-assign]
+    exits.reap = lambda: reaped.append(clock)  # type: ignore[method-assign]
 
     def end_at(*moments: float) -> None:
         nonlocal clock
         for clock in moments:  # noqa: B007 - the loop's
-            departures.end(cast("Any", SimpleNamespace()), 15, 5.0)
+            exits.end(cast("Any", SimpleNamespace()), 15, 5.0)
 
     end_at(clock)
-    departures.on_child_signal()
+    exits.on_child_signal()
     assert reaped == [5.0]
     end_at(5.002, 5.006)
-    departures.on_child_signal()
+    exits.on_child_signal()
     seconds, again = later.pop()
     assert (reaped, round(seconds, 6)) == ([5.0], 0.005)
     clock = 5.012
     again()
     assert (reaped, later) == ([5.0, 5.012], [])
     end_at(5.1, 5.101)
-    departures.on_child_signal()
+    exits.on_child_signal()
     end_at(5.105, 5.109, 5.113, 5.117, 5.121, 5.125, 5.129, 5.133)
     later.pop()[1]()
     assert reaped == [5.0, 5.012, 5.133], "for a moment, not for ever"
@@ -541,14 +541,14 @@ def test_requests_that_wait_come_before_the_ended() -> None:
     clock = 5.0
     later: list[Any] = []
     loop = SimpleNamespace(now=lambda: clock, call_later=lambda _, call: later.append(call))
-    departures = Departures(*cast("Any", [None, loop, None, None, None]))
+    exits = Exits(*cast("Any", [None, loop, None, None, None]))
     reaped: list[float] = []
-    departures.reap = lambda: reaped.append(clock)  # type: ignore[method-assign]
-    departures.on_child_signal()
+    exits.reap = lambda: reaped.append(clock)  # type: ignore[method-assign]
+    exits.on_child_signal()
     assert reaped == [5.0]
-    departures.has_requests = lambda: True
-    departures.on_child_signal()
-    departures.on_child_signal()
+    exits.has_requests = lambda: True
+    exits.on_child_signal()
+    exits.on_child_signal()
     assert reaped == [5.0]
     clock = 5.02
     later.pop()()
@@ -556,6 +556,6 @@ def test_requests_that_wait_come_before_the_ended() -> None:
     clock = 5.04
     later.pop()()
     assert (reaped, later) == ([5.0, 5.04], [])
-    departures.has_requests = lambda: False
-    departures.on_child_signal()
+    exits.has_requests = lambda: False
+    exits.on_child_signal()
     assert reaped == [5.0, 5.04, 5.04]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.keeper.processes.tree import Tree
-from holdfast.keeper.runs.kill_chain import Ending
+from holdfast.keeper.runs.kill_chain import KillChain
 from holdfast.system import processes
 from holdfast.system.processes import Process
 from tests.keeper.stage import FLEEING, Stage, has_cgroups, in_a_subreaper, is_alive, wait_for
@@ -219,9 +219,9 @@ def test_who_leaves_the_group_after_the_signal_gets_no_second() -> None:
             "child(leaving)\n"
             "forever()\n"
         )
-        child, arm = stage.says(), Ending._arm
+        child, arm = stage.says(), KillChain._arm
 
-        def then_leave(ending: Ending) -> None:
+        def then_leave(ending: KillChain) -> None:
             arm(ending)
             if os.getpgid(child) != child:
                 os.kill(child, signal.SIGUSR1)
@@ -229,7 +229,7 @@ def test_who_leaves_the_group_after_the_signal_gets_no_second() -> None:
                 os.kill(tree.pid, signal.SIGKILL)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Ending, "_arm", then_leave)
+            patch.setattr(KillChain, "_arm", then_leave)
             hows, _, is_empty = stage.end(tree, grace=0.3)
         assert (hows, is_empty) == ({tree.pid: "SIGTERM", child: "SIGKILL"}, True)
         assert stage.says() == 7

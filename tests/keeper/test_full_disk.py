@@ -303,7 +303,7 @@ def test_a_new_supervisor_is_not_crossed_by_the_words_of_the_last() -> None:
     keeper.loop, keeper.link, keeper._late, keeper.peers = loop, None, None, []
     keeper._words = SimpleNamespace(handle=lambda _, it, __: heard.append(it["do"]))  # type: ignore[assignment]
     keeper.logs = cast("Any", SimpleNamespace(watch=lambda _: None))
-    keeper.notes = cast("Any", SimpleNamespace(listen=lambda: heard.append("listening")))
+    keeper.notify_sockets = cast("Any", SimpleNamespace(listen=lambda: heard.append("listening")))
     absent = SimpleNamespace(supervisor_present=lambda it: heard.append(f"present: {it}"))
     keeper.children = cast("Any", absent)
     keeper.supervisor = cast("Any", SimpleNamespace(hung_up=lambda: heard.append("hung up")))

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.memory import Memory
-from holdfast.keeper.notes import Notes
+from holdfast.keeper.notify_sockets import NotifySockets
 from holdfast.system import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs names beside the files")
@@ -53,7 +53,7 @@ class Listening:
         self.loop, self.memory = FakeLoop(), Memory(None)
         held = Descriptors({"notify:web": self.sock.detach(), "line": os.dup(0)})
         runs: Any = {"run-1": FakeRun(pid)}
-        self.notes = Notes(self.loop, held, self.memory, runs)  # type: ignore[arg-type]
+        self.notify_sockets = NotifySockets(self.loop, held, self.memory, runs)  # type: ignore[arg-type]
         self.held = held
 
     def say(self, *messages: bytes) -> None:
@@ -68,7 +68,7 @@ class Listening:
         return found
 
     def close(self) -> None:
-        self.notes.leave()
+        self.notify_sockets.leave()
         for name in self.held.names():
             self.held.release(name)
 
@@ -82,7 +82,7 @@ def listening() -> Iterator[Listening]:
 
 def test_the_newest_words_are_kept(listening: Listening) -> None:
     """Of any number of messages, what a new supervisor needs to know; the rest only drains."""
-    listening.notes.listen()
+    listening.notify_sockets.listen()
     assert len(listening.loop.watched) == 1
     listening.say(b"STATUS=one", *[b"WATCHDOG=1"] * 50, b"READY=1\nSTATUS=two", b"X_METRIC_a=1")
     assert listening.heard() == {"run_id": "run-1", "state": "READY=1", "status": "STATUS=two"}
@@ -92,8 +92,8 @@ def test_the_newest_words_are_kept(listening: Listening) -> None:
 
 def test_a_supervisor_reads_for_itself(listening: Listening) -> None:
     """As soon as one is there nothing is taken from it."""
-    listening.notes.listen()
-    listening.notes.leave()
+    listening.notify_sockets.listen()
+    listening.notify_sockets.leave()
     assert listening.loop.watched == {}
     listening.say(b"READY=1")
     assert listening.heard() == {}
@@ -104,7 +104,7 @@ def test_words_of_strangers_are_not_kept() -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         one = Listening(other.pid)
         try:
-            one.notes.listen()
+            one.notify_sockets.listen()
             one.say(b"READY=1")
             assert one.heard() == {}
         finally:

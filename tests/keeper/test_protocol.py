@@ -241,7 +241,7 @@ def test_who_asks_for_the_lock_keeps_nobody_from_it(
         monkeypatch.setattr("time.sleep", look)
         fd = lock.take(str(tmp_path))
         try:
-            with pytest.raises(lock.Held, match="another keeper holds"):
+            with pytest.raises(lock.AlreadyLocked, match="another keeper holds"):
                 lock.take(str(tmp_path))
         finally:
             os.close(fd)

@@ -160,7 +160,7 @@ def test_the_floor(monkeypatch: pytest.MonkeyPatch, total: int, floor: int) -> N
     for free in (floor, floor + 1):
         facts = SimpleNamespace(f_frsize=1, f_blocks=total, f_bavail=free)
         monkeypatch.setattr(os, "statvfs", lambda _, facts=facts: facts)
-        assert log_directory.Shelf("/logs").has_space() is (free > floor)
+        assert log_directory.LogDirectory("/logs").has_space() is (free > floor)
 
 
 @pytest.mark.parametrize("is_seen_coming", [True, False])
@@ -172,7 +172,7 @@ def test_a_full_disk_takes_own_old_segments_first(
     stage = Stage(small_disk)
     stage.recorder.limits(100_000, PLENTY)
     if not is_seen_coming:
-        stage.recorder._shelf.unchecked_room = PLENTY  # others fill it meanwhile
+        stage.recorder._log_directory.unchecked_room = PLENTY  # others fill it meanwhile
     for number in range(300):
         stage.say(b"%05d\n" % number * 1000)
     stage.recorder.flush()
@@ -349,9 +349,9 @@ def test_a_stream_that_says_nothing_loses_nothing(
     source.drain(PLENTY)
     with monkeypatch.context() as full:
         full.setattr(
-            "holdfast.keeper.recording.log_directory.Shelf.has_space", lambda *_, **__: False
+            "holdfast.keeper.recording.log_directory.LogDirectory.has_space", lambda *_, **__: False
         )
-        stage.recorder._shelf.unchecked_room = 0
+        stage.recorder._log_directory.unchecked_room = 0
         source.drain(PLENTY)
         assert [what for what, _, _ in stage.gaps] == ["begin"]
         stage.lose_keeper()

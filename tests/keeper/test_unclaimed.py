@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.keeper.processes import unclaimed
 from holdfast.keeper.processes.tree import Tree, is_owned
-from holdfast.keeper.processes.unclaimed import Unclaimed
+from holdfast.keeper.processes.unclaimed import UnclaimedProcesses
 from holdfast.system import processes, run_marks
 from tests.keeper.conftest import KeeperProcess
 
@@ -67,7 +67,9 @@ def test_a_slow_look_is_taken_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(unclaimed, "time", SimpleNamespace(monotonic=lambda: now))
     children = SimpleNamespace(runs={}, known_children=lambda: ())
-    found = Unclaimed(cast("Any", children), cast("Any", None), [63 << 56], is_successor=True)
+    found = UnclaimedProcesses(
+        cast("Any", children), cast("Any", None), [63 << 56], is_successor=True
+    )
     looks = []
 
     def scan() -> list[Any]:

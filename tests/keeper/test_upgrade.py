@@ -15,8 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.keeper import main
-from holdfast.keeper.options import Options
+from holdfast.keeper.options import Options, parse
 from holdfast.keeper.runs.run import Run
 from holdfast.keeper.upgrade import Upgrade
 from tests.keeper.conftest import PACKAGE, KeeperProcess, Message, is_alive, wait_for
@@ -162,7 +161,7 @@ def test_no_signal_comes_between_two_keepers(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "execv", refuse)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     keeper = SimpleNamespace(table=dict, options=lambda path: [])
-    keeper.children = SimpleNamespace(departures=SimpleNamespace(reap=lambda: None))
+    keeper.children = SimpleNamespace(exits=SimpleNamespace(reap=lambda: None))
     with pytest.raises(OSError, match="gone"):
         Upgrade(*cast("Any", [keeper, ["python"], "/", [], None]))._execute()
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP} <= blocked[0]
@@ -241,6 +240,5 @@ def test_the_next_image_understands_its_words_in_any_locale() -> None:
     """Words of the system may be of any encoding; what tells them is plain ASCII."""
     words = ["/opt/größe", "\udcff\udcfe", "日本"]
     arguments = Options("/s", "/r", [], None, words).arguments([])
-    text = arguments[arguments.index("--supervisor-argv") + 1]
-    assert text.isascii()
-    assert main._argv_of(text) == words
+    assert arguments[arguments.index("--supervisor-argv") + 1].isascii()
+    assert parse(arguments).supervisor_argv == words

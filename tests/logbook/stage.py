@@ -69,7 +69,7 @@ class Stage:
 
     def lose_keeper(self) -> None:
         """As if the keeper died: what is in memory is gone, the files are as they are."""
-        log_directory._shelves.clear()
+        log_directory._log_directories.clear()
         self.recorder = self.new_recorder()
 
     def run_until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -103,7 +103,7 @@ class Stage:
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
         self.recorder.close()
-        log_directory._shelves.clear()
+        log_directory._log_directories.clear()
         for fd in self._fds:
             os.close(fd)
         self.loop._wake.close()

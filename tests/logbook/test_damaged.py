@@ -119,7 +119,7 @@ def read_everything(log: Path) -> list[Line | Note]:
 
 def record_more(log: Path) -> Stage:
     """As the next keeper does: take over the run, and record what it prints."""
-    log_directory._shelves.clear()
+    log_directory._log_directories.clear()
     stage = Stage(str(log), max_size=4096)
     stage.recorder.recover(3)
     stage.say(NEW)
@@ -142,7 +142,7 @@ def check_all(log: Path) -> None:
         # What was cut off before it stands before it in its line.
         assert [line.endswith(NEW[:-1]) for line in lines].count(True) == 2
     stage.close()
-    log_directory._shelves.clear()
+    log_directory._log_directories.clear()
     again = Stage(str(log), max_size=4096)
     again.recorder.prune(keep_segments=1)
     again.close()
@@ -338,4 +338,4 @@ def test_random_damage(log: Path, seed: int) -> None:
 @pytest.fixture(autouse=True)
 def _forget_shelves() -> Iterator[None]:
     yield
-    log_directory._shelves.clear()
+    log_directory._log_directories.clear()

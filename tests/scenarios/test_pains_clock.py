@@ -14,14 +14,14 @@ PACKAGE = Path(holdfast.__file__).parent
 MODULES = sorted(
     path
     for name in ("keeper", "engine", "rules", "doors")
-    for path in (PACKAGE / name).glob("*.py")
+    for path in (PACKAGE / name).rglob("*.py")
 )
 BOUNDED = {
     "engine/git/status_cache.py": "the age of a file, waited for two seconds at most",
-    "engine/runner/restored_runner.py": "a planned start after a death of ours, at most max_delay",
+    "engine/runner/runner.py": "a planned start after a death of ours, at most max_delay",
     "engine/runner/run_endings.py": "the stamp of the planned start; its timer is monotonic",
     "engine/survivors.py": "the age of a process that outlived all of us, never negative",
-    "keeper/recording/gap.py": "the unit of a stamp",
+    "keeper/recording/recorder.py": "the unit of a stamp",
     "system/processes.py": "the age of a process where only that clock tells its start",
     "keeper/runs/run.py": "the stamp of a start that was before we knew of it",
     "keeper/processes/unlisted_runs.py": "the stamp of a start that nobody was told about",

@@ -18,12 +18,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from holdfast.adapters.keeper_errors import error_of, log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.succession import Succession, close_all
 from holdfast.keeper import handover
 from holdfast.keeper.protocol import wire
-from holdfast.vocabulary.errors import KeeperGone
+from holdfast.vocabulary.errors import Failed, KeeperGone, SpawnFailed
 
 PROTOCOL = 1
 RETRY_SECONDS = 0.05
@@ -332,6 +331,24 @@ class KeeperLink:
         except Exception:  # noqa: BLE001 - the border to the keeper
             word, run_id = message.get("notice", "reply"), message.get("run_id")
             _log.exception("a message of the keeper was not taken: %s %s", word, run_id)
+
+
+def error_of(reply: Message) -> Failed | SpawnFailed | KeeperGone:
+    """The keeper's refusal as an error of ours."""
+    error = reply.get("error") or {}
+    code, message = error.get("code"), str(error.get("message") or "the keeper refused")
+    if code == "keeper_gone":
+        return KeeperGone(message, "it is being replaced; try again")
+    if code == "spawn_failed":
+        return SpawnFailed(message, "", {"stage": error.get("stage")})
+    return Failed(message, "", {"keeper_code": code})
+
+
+def log_refusal(reply: Message) -> None:
+    """For requests whose answer nobody waits for; that the keeper is gone is told elsewhere."""
+    error = reply.get("error") or {}
+    if not reply.get("ok") and error.get("code") != "keeper_gone":
+        _log.warning("the keeper refused: %s", error)
 
 
 def _is_dismissal(notice: Message) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.adapters import keeper_memory
-from holdfast.adapters.keeper_errors import log_refusal
+from holdfast.adapters.keeper_link import log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.app.authority.approvals import Waiting
 from holdfast.app.registry import Answer

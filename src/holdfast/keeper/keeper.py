@@ -7,22 +7,22 @@ in `words`, the life of runs in `children`.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 
 import holdfast
 from holdfast.keeper import lock, stderr
 from holdfast.keeper.descriptors import Descriptors
-from holdfast.keeper.end_requests import EndRequests
 from holdfast.keeper.memory import Memory
-from holdfast.keeper.notes import Notes
+from holdfast.keeper.notify_sockets import NotifySockets
 from holdfast.keeper.processes.cgroups import Cgroups, hash_of
 from holdfast.keeper.processes.peers import is_supervised
-from holdfast.keeper.processes.unclaimed import Unclaimed
+from holdfast.keeper.processes.unclaimed import UnclaimedProcesses
 from holdfast.keeper.protocol.connections import Connection, Door, hand_parts, listen
 from holdfast.keeper.protocol.words import Words
 from holdfast.keeper.recording.logs import Logs
-from holdfast.keeper.retry import Mending
+from holdfast.keeper.retry import Retry
 from holdfast.keeper.runs.children import Children
 from holdfast.keeper.runs.journal import Journal
 from holdfast.keeper.runs.run import DEFAULT_GRACE_SECONDS
@@ -48,6 +48,8 @@ _LOOK_SECONDS = 1.0
 _MAX_CEILINGS = 20
 _LAST_WORDS_SECONDS = 3.0
 _READY_SECONDS = 30.0
+_NOTED_SECONDS = 3.0
+_HOPELESS_FAILURES = 3
 
 
 class Keeper:
@@ -77,7 +79,9 @@ class Keeper:
         self.peers: list[Connection] = []
         self.exit_code = 0
         self.is_shutting_down = False
-        self.end_requests = EndRequests(self)
+        self.is_shutdown_noted = False
+        """Whether the supervisor has said that it carries out the shutdown we were asked for."""
+        self._shutdown_signals = 0
         self.spawner, launcher.memory = launcher.spawner, self.memory
         self._ceiling = launcher.ceiling
         self.ceilings = self._find_ceilings()
@@ -86,7 +90,7 @@ class Keeper:
         self.cgroups = Cgroups(hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
         self._is_successor = bool(table)
-        self._mending = Mending(loop)
+        self._retry = Retry(loop)
         self._unrestored: list[Facts] = []
         logs_folder = os.path.join(options.state, "logs")
         self._begin("making the folder of logs", lambda: make_folder(logs_folder))
@@ -97,7 +101,7 @@ class Keeper:
             os.path.join(options.state, "exits.jsonl"),
             inherited=table.get("journal"),
             may_wait=self._is_successor,
-            on_refused=lambda: self._mending.later("writing exits.jsonl", self._mend_journal),
+            on_refused=lambda: self._retry.later("writing exits.jsonl", self._mend_journal),
         )
         self.children = Children(
             loop,
@@ -111,16 +115,16 @@ class Keeper:
                 os.path.join(options.state, "runs.jsonl"),
                 runs,
                 is_inherited="journal" in table,
-                on_refused=lambda: self._mending.later(
+                on_refused=lambda: self._retry.later(
                     "writing runs.jsonl", lambda: self.children.records.mend()
                 ),
             ),
         )
-        self.children.departures.has_requests = self._has_requests
-        self._unclaimed = Unclaimed(
+        self.children.exits.has_requests = self._has_requests
+        self._unclaimed = UnclaimedProcesses(
             self.children, self.cgroups, self.ceilings, is_successor=self._is_successor
         )
-        self.notes = Notes(loop, self.held, self.memory, self.children.runs)
+        self.notify_sockets = NotifySockets(loop, self.held, self.memory, self.children.runs)
         self.supervisor = Supervisor(loop, launcher, self.children, self._on_link)
         self._words = Words(self)
         self._door: Door | None = None
@@ -154,11 +158,11 @@ class Keeper:
         self._begin("writing keeper.json", self._write_description)
         self.children.placement.sweep()
         if self.link is None:
-            self.notes.listen()
+            self.notify_sockets.listen()
 
     def _begin(self, what: str, do: Callable[[], None]) -> None:
         if self._is_successor:
-            self._mending.attempt(what, do)
+            self._retry.attempt(what, do)
         else:
             do()
 
@@ -175,8 +179,8 @@ class Keeper:
 
     def reopen(self) -> None:
         """Files of ours were deleted: cleaners of temporary folders do that, and logouts."""
-        self._mending.attempt("writing its files again", self._rewrite)
-        self._mending.attempt("opening the sockets again", self._reopen)
+        self._retry.attempt("writing its files again", self._rewrite)
+        self._retry.attempt("opening the sockets again", self._reopen)
 
     def _rewrite(self) -> None:
         if self.is_shutting_down:
@@ -256,7 +260,7 @@ class Keeper:
 
     def _on_absent(self) -> None:
         self.children.supervisor_present(False)
-        self.notes.listen()
+        self.notify_sockets.listen()
 
     def update_watches(self) -> None:
         connections = [*self.peers, *([self.link] if self.link else [])]
@@ -337,6 +341,32 @@ class Keeper:
 
     # Ending.
 
+    def on_shutdown_signal(self, number: int) -> None:
+        """SIGTERM or SIGINT. The first is the supervisor's to carry out, in the order of its
+        services, if it is there and answers. Asked again, the keeper ends everything itself."""
+        self._shutdown_signals += 1
+        if self._shutdown_signals == 1 and self.link is not None and self.link.is_greeted:
+            self.announce({"notice": "shutdown_requested", "signal": number})
+            self.loop.call_later(_NOTED_SECONDS, self._ensure_shutdown)
+            return
+        self.shutdown(0.0 if self._shutdown_signals > 2 else None)
+
+    def _ensure_shutdown(self) -> None:
+        """End everything without the supervisor if it hangs, or dies and cannot start."""
+        if self.is_shutting_down or self.supervisor.state == "off":
+            return
+        if self.is_shutdown_noted and self.supervisor.failures < _HOPELESS_FAILURES:
+            self.loop.call_later(_NOTED_SECONDS, self._ensure_shutdown)
+            return
+        self.abandon_supervisor()
+        self.shutdown()
+
+    def abandon_supervisor(self) -> None:
+        """Kill a supervisor that does not answer, and launch no other."""
+        self.supervisor.retire(lambda: None)
+        if self.supervisor.pid is not None:
+            os.kill(self.supervisor.pid, signal.SIGKILL)
+
     def check_shutdown(self, grace: Any, exit_code: Any) -> None:
         """Refuse what makes no sense before anything has begun."""
         if grace is not None and not (isinstance(grace, (int, float)) and grace >= 0):
@@ -351,16 +381,16 @@ class Keeper:
             self.exit_code = exit_code
         self.is_shutting_down = True
         doomed = list(self.children.runs.values())
-        self.children.departures.on_empty = lambda: self._on_runs_ended(grace)
+        self.children.exits.on_empty = lambda: self._on_runs_ended(grace)
         for run in doomed:
             patience = run.stop["grace"] if grace is None else grace
-            self.children.departures.end(run, run.stop["signal"], patience)
+            self.children.exits.end(run, run.stop["signal"], patience)
         self._on_runs_ended(grace)
 
     def _on_runs_ended(self, grace: float | None) -> None:
         if self.children.runs:
             return
-        self.children.departures.on_empty = None
+        self.children.exits.on_empty = None
         self._unclaimed.end(
             DEFAULT_GRACE_SECONDS if grace is None else grace, self.loop, self._retire_supervisor
         )
@@ -413,8 +443,8 @@ class Keeper:
         self.children.records.close()
         self.children.placement.remove_stale()
         self.cgroups.close()
-        sockets = (*map(self._socket_path, ("keeper", "line")), *self.notes.addresses())
-        notes = () if self.children.strays.are_left() else (self._description_path(),)
+        sockets = (*map(self._socket_path, ("keeper", "line")), *self.notify_sockets.addresses())
+        notes = () if self.children.unlisted.are_left() else (self._description_path(),)
         for name in (*notes, *sockets):
             if os.path.exists(name):
                 os.unlink(name)
@@ -462,7 +492,7 @@ class Keeper:
             except Exception as error:  # noqa: BLE001 - the other runs must go on
                 self._on_unrestored(facts, error)
         try:
-            self.children.strays.take_pending(table.get("pending") or [])
+            self.children.unlisted.take_pending(table.get("pending") or [])
         except Exception as error:  # noqa: BLE001 - the runs that are known must go on
             stderr.on_fault(type(error), error, error.__traceback__)
         self.children.records.forget_known()
@@ -489,7 +519,7 @@ class Keeper:
             self.loop.call_later(_LOOK_SECONDS, lambda: self._await(run))
         else:
             status = processes.zombie_exit_status(run.pid, run.start_time)
-            self.children.departures.foreign_exit(run, status)
+            self.children.exits.foreign_exit(run, status)
 
     def restore_connections(self, table: Table) -> None:
         for state in table.get("connections") or ():

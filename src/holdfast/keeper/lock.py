@@ -12,12 +12,12 @@ ASKERS_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 
 
-class Held(Exception):
+class AlreadyLocked(Exception):
     """Another keeper has it."""
 
 
 def take(state: str) -> int:
-    """The lock, as a descriptor; raises Held."""
+    """The lock, as a descriptor; raises AlreadyLocked."""
     fd = _open(state)
     deadline = time.monotonic() + ASKERS_SECONDS
     while not _takes(fd, fcntl.LOCK_EX):
@@ -25,7 +25,7 @@ def take(state: str) -> int:
         # one where the machine is busy. A keeper shares it with nobody.
         if not _takes(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
             os.close(fd)
-            raise Held(f"another keeper holds {state}")
+            raise AlreadyLocked(f"another keeper holds {state}")
         fcntl.flock(fd, fcntl.LOCK_UN)
         time.sleep(_LOOK_SECONDS)
     return fd

@@ -1,8 +1,7 @@
 """Start of a keeper: fresh, resumed after its own upgrade, or recovered by a supervisor.
 
-Reads the arguments, takes the lock, puts the keeper together, says that it is ready and
-runs the loop. What a fresh one needs to start its supervisor is imported first: the rest
-loads while the supervisor does.
+Takes the lock, builds the keeper, says that it is ready and runs the loop. Imports first what
+a fresh keeper needs to launch its supervisor; the other modules load while the supervisor does.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import sys
 import time
 
 import holdfast
-from holdfast.keeper import lock, stderr
-from holdfast.keeper.options import Options
+from holdfast.keeper import lock, options, stderr
 from holdfast.keeper.supervisor_launcher import CEILING, NOFILE, OOM_SCORE, Launcher, check_argv
 from holdfast.system import claims, lean_json
 from holdfast.system.private_files import read_plain
@@ -24,14 +22,14 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.handover import Table
     from holdfast.keeper.keeper import Keeper
+    from holdfast.keeper.options import Options
 
-_FLAGS = ("--no-supervisor",)
 ELDER_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
 
 class StartError(Exception):
-    """The keeper cannot start, with a code for the one who launched it."""
+    """The keeper cannot start, with a code for the program that launched it."""
 
     def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -40,35 +38,27 @@ class StartError(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    asked = _parse(arguments)
-    if "--check" in asked:
-        return _check(int(asked["--check"]), asked)
+    started = options.parse(arguments)
+    if started.check_fd is not None:
+        return _check(started.check_fd, started)
     stderr.install()
-    ready_fd = int(asked["--ready-fd"]) if "--ready-fd" in asked else None
     try:
-        keeper = _start(asked)
+        keeper = _start(started)
     except (StartError, OSError) as error:
         told = error if isinstance(error, StartError) else StartError("start_failed", str(error))
-        _say(ready_fd, {"error": {"code": told.code, "message": str(told), "hint": told.hint}})
+        facts = {"code": told.code, "message": str(told), "hint": told.hint}
+        _say(started.ready_fd, {"error": facts})
         stderr.say(str(error))
         return 1
-    _say(ready_fd, {"ready": True})
+    _say(started.ready_fd, {"ready": True})
     keeper.loop.run()
     keeper.close()
     return keeper.exit_code
 
 
-def _parse(arguments: list[str]) -> dict[str, str]:
-    asked: dict[str, str] = {}
-    rest = iter(arguments)
-    for name in rest:
-        asked[name] = "" if name in _FLAGS else next(rest)
-    return asked
-
-
-def _check(table_fd: int, asked: dict[str, str]) -> int:
-    """Rehearsal of an upgrade: the table is legible, and everything can be imported. Last what the
-    supervisor needs, if one is to be launched: this process turns into one that loads it."""
+def _check(table_fd: int, options: Options) -> int:
+    """Rehearse an upgrade: read the table, and import everything. At last exec into a process that
+    imports what the supervisor needs, if one is to be launched."""
     from holdfast.keeper import handover, keeper  # noqa: F401
 
     table = handover.read(table_fd)
@@ -76,46 +66,47 @@ def _check(table_fd: int, asked: dict[str, str]) -> int:
     program = os.path.join(os.path.dirname(holdfast.__file__), "supervisor.py")
     if not os.path.exists(program):
         raise StartError("start_failed", f"there is no {program}")
-    # An earlier keeper passes no path.
     is_relaunched = "supervisor" in table and table["supervisor"]["state"] != "off"
-    if is_relaunched and "--import-path" in asked and "--supervisor-argv" not in asked:
-        os.execv(sys.executable, check_argv(_import_path(asked)))
+    # An earlier version of the keeper passes no import path.
+    if is_relaunched and options.has_import_path and options.supervisor_argv is None:
+        os.execv(sys.executable, check_argv(options.import_path))
     return 0
 
 
-def _start(asked: dict[str, str]) -> Keeper:
+def _start(options: Options) -> Keeper:
     os.chdir("/")
-    _tidy_descriptors(asked)
+    _tidy_descriptors(options)
     umask = os.umask(0o077)
-    table = _table(asked)
-    options = _options(asked)
+    table = _table(options)
+    _prepare_folders(options)
     if table:
         lock_fd, claimed = int(table["lock"]), table.get("claim")
         if claimed is None:
             claimed = claims.claim(options.state)
     else:
         lock_fd, claimed = _lock(options.state)
-    if "--recover" in asked:
+    if options.recover_fd is not None:
         _take_origin(table)
     token = table.get("token")
     shared = {"lock": lock_fd, "token": claims.new_token() if token is None else int(token)}
     if claimed is not None:
         shared["claim"] = claimed
     launcher = Launcher(options, shared, table, table.get("umask", umask))
-    if not table and "--link" not in asked and "--no-supervisor" not in asked:
+    if not table and options.link_fd is None and options.launches_supervisor:
         launcher.start_early()
     try:
-        keeper = _put_together(asked, options, shared, table, launcher)
+        keeper = _build(options, shared, table, launcher)
     except BaseException:
         launcher.abandon_early()
         raise
     if claimed is not None:
-        _heed(claimed, keeper)
+        _answer_calls(claimed, keeper)
     return keeper
 
 
 def _take_origin(table: Table) -> None:
-    """What the first keeper was born with, as it told the supervisor that this process was."""
+    """Add the limits that the first keeper was born with. The supervisor that turned into this
+    keeper has them in its environment."""
     if text := os.environ.get(NOFILE):
         table.setdefault("nofile", [int(number) for number in text.split(":")])
     if text := os.environ.get(OOM_SCORE):
@@ -124,67 +115,59 @@ def _take_origin(table: Table) -> None:
         table.setdefault("ceiling", int(text))
 
 
-def _put_together(
-    asked: dict[str, str],
-    options: Options,
-    shared: dict[str, int],
-    table: Table,
-    launcher: Launcher,
-) -> Keeper:
+def _build(options: Options, shared: dict[str, int], table: Table, launcher: Launcher) -> Keeper:
     import signal
     import socket
 
     from holdfast.keeper.keeper import Keeper
     from holdfast.keeper.loop import Loop
 
-    is_resumed = "--resume" in asked
+    is_resumed = options.resume_fd is not None
     loop = Loop()
     keeper = Keeper(options, loop, shared, table, launcher)
-    loop.on_signal(signal.SIGCHLD, keeper.children.departures.on_child_signal)
+    loop.on_signal(signal.SIGCHLD, keeper.children.exits.on_child_signal)
     loop.on_signal(signal.SIGHUP, keeper.reopen)
-    on_end = keeper.end_requests.on_signal
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.on_signal(number, lambda number=number: on_end(number))  # type: ignore[misc]
+        loop.on_signal(number, lambda number=number: keeper.on_shutdown_signal(number))  # type: ignore[misc]
     keeper.restore_runs(table)
     keeper.open(_inherited_listener(table) if is_resumed else None)
     if is_resumed:
         keeper.supervisor.resume(table["supervisor"])
         keeper.restore_connections(table)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    if "--link" in asked:
-        keeper.set_link(socket.socket(fileno=int(asked["--link"])))
+    if options.link_fd is not None:
+        keeper.set_link(socket.socket(fileno=options.link_fd))
     elif is_resumed:
         if table["supervisor"]["state"] != "off":
             loop.at_turn_end(keeper.retire_and_relaunch)
-    elif "--no-supervisor" not in asked:
+    elif options.launches_supervisor:
         keeper.supervisor.launch()
-    # Whoever ended while there was no handler.
-    loop.at_turn_end(keeper.children.departures.reap)
+    # Children that ended while SIGCHLD had no handler.
+    loop.at_turn_end(keeper.children.exits.reap)
     return keeper
 
 
-def _heed(claimed: int, keeper: Keeper) -> None:
-    """Who finds no files of ours calls here, and has them made anew."""
+def _answer_calls(claimed: int, keeper: Keeper) -> None:
+    """Make our files anew when somebody connects to the claim: then they were deleted."""
     import socket
 
     from holdfast.keeper.protocol.connections import Door
 
-    def on_called(sock: socket.socket, _: object) -> None:
+    def on_call(sock: socket.socket, _: object) -> None:
         sock.close()
         keeper.reopen()
 
-    Door(socket.socket(fileno=claimed), keeper.loop, on_called)
+    Door(socket.socket(fileno=claimed), keeper.loop, on_call)
 
 
-def _table(asked: dict[str, str]) -> Table:
-    """What a predecessor left, or nothing."""
-    found = [asked[name] for name in ("--resume", "--recover") if name in asked]
-    if not found:
+def _table(options: Options) -> Table:
+    """The table that a predecessor left; empty if there was none."""
+    if options.table_fd is None:
         return {}
     from holdfast.keeper import handover
 
     try:
-        return handover.read(int(found[0]))
+        return handover.read(options.table_fd)
     except handover.HandoverError as error:
         raise StartError("start_failed", str(error)) from None
 
@@ -200,39 +183,21 @@ def _inherited_listener(table: Table) -> socket.socket | None:
         return None
 
 
-def _options(asked: dict[str, str]) -> Options:
-    state = os.path.abspath(asked["--state"])
-    runtime = os.path.abspath(asked["--runtime"])
-    is_successor = "--resume" in asked or "--recover" in asked
-    if "--recover" in asked:
-        # What was the supervisor complained in another file.
-        stderr.use(os.path.join(state, "keeper.err"))
-    for folder in (state, runtime):
+def _prepare_folders(options: Options) -> None:
+    """Make the folders. A keeper that takes over processes must go on without them if need be."""
+    if options.recover_fd is not None:
+        # This process was the supervisor, whose standard error is another file.
+        stderr.use(os.path.join(options.state, "keeper.err"))
+    for folder in (options.state, options.runtime):
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
             os.chmod(folder, 0o700)
         except OSError as error:
-            if not is_successor:
+            if options.table_fd is None:
                 raise
             stderr.say(f"making {folder}: {error}")
-    project = asked.get("--project")
-    if project is None and "--recover" in asked:
-        project = _project_of_predecessor(state)
-    return Options(
-        state,
-        runtime,
-        _import_path(asked),
-        project,
-        _argv_of(asked["--supervisor-argv"]) if "--supervisor-argv" in asked else None,
-    )
-
-
-def _import_path(asked: dict[str, str]) -> list[str]:
-    return [path for path in asked.get("--import-path", "").split(os.pathsep) if path]
-
-
-def _argv_of(text: str) -> list[str]:
-    return [str(word) for word in lean_json.loads(text.encode())]
+    if options.project is None and options.recover_fd is not None:
+        options.project = _project_of_predecessor(options.state)
 
 
 def _project_of_predecessor(state: str) -> str | None:
@@ -245,26 +210,28 @@ def _project_of_predecessor(state: str) -> str | None:
 
 
 def _lock(state: str) -> tuple[int, int | None]:
-    """One keeper per state folder: its lock, and the claim that outlives the deletion of files."""
+    """Take the lock of the state folder, and the claim that outlives the deletion of its files."""
     deadline, is_alone = time.monotonic() + ELDER_SECONDS, False
     while True:
         try:
             fd = lock.take(state)
-        except lock.Held as held:
+        except lock.AlreadyLocked as held:
             raise StartError("already_running", str(held)) from None
         claimed = claims.claim(state)
         if claimed is not None or is_alone:
             return fd, claimed
-        # The files of another were deleted: it locks the new one when called, or it is ending.
+        # The files of another keeper were deleted. It locks the new file when it is called,
+        # unless it is ending.
         os.close(fd)
         is_alone = not claims.call(state)
         if not is_alone and time.monotonic() > deadline:
-            raise _held_by_the_deaf(state)
+            raise _unanswered(state)
         time.sleep(0.0 if is_alone else _LOOK_SECONDS)
 
 
-def _held_by_the_deaf(state: str) -> StartError:
-    """Two keepers would start every service twice; somebody has to decide about the first."""
+def _unanswered(state: str) -> StartError:
+    """Another keeper lives and does not answer. Two keepers would start every service twice, so a
+    person has to decide about the first."""
     what = f"the Holdfast of {state}, whose files were deleted, still runs and does not answer"
     pids = " ".join(map(str, claims.holders(state)))
     if not pids:
@@ -277,20 +244,19 @@ def _held_by_the_deaf(state: str) -> StartError:
     )
 
 
-def _tidy_descriptors(asked: dict[str, str]) -> None:
-    """The first three exist; of the others none is inherited by what we start. Those that a fresh
-    keeper got from whoever launched it are closed: who waits for their end must not wait for us."""
+def _tidy_descriptors(options: Options) -> None:
+    """Open the first three descriptors if they are closed, and let no child inherit the others. A
+    fresh keeper closes those that its launcher left open: somebody may wait for their end."""
     fd = os.open(os.devnull, os.O_RDWR)
     while fd <= 2:
         fd = os.open(os.devnull, os.O_RDWR)
     os.close(fd)
-    is_fresh = not {"--resume", "--recover", "--link"} & asked.keys()
     folder = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
     for name in os.listdir(folder):
         fd = int(name)
         if fd <= 2 or not os.path.lexists(f"{folder}/{name}"):
             continue
-        if is_fresh and name != asked.get("--ready-fd"):
+        if options.is_fresh and fd != options.ready_fd:
             os.close(fd)
         else:
             os.set_inheritable(fd, False)

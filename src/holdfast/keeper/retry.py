@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 1.0
 
 
-class Mending:
+class Retry:
     """Attempts by name; each raises for as long as it is refused."""
 
     def __init__(self, loop: Loop) -> None:

@@ -96,7 +96,7 @@ class Upgrade:
 
     def _execute(self) -> None:
         keeper = self._keeper
-        keeper.children.departures.reap()
+        keeper.children.exits.reap()
         table = keeper.table()
         fds = handover.descriptors(table)
         table_fd = handover.write(table)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PREFIX, _HASH_DIGITS = "holdfast-", 16
 _TRIES, _LOOK_SECONDS = 20, 0.001
+_PERIOD_MICROSECONDS = 100_000
+_CONTROLLERS = {"memory": "memory", "cpu": "cpu", "processes": "pids"}
 
 
 class Cgroups:
@@ -44,6 +46,32 @@ class Cgroups:
             return None
         path = f"{self.root}/{run_id}"
         return path if _make(path) else None
+
+    def create_limited(
+        self, run_id: str, limits: dict[str, float] | None
+    ) -> tuple[str | None, list[str]]:
+        """A cgroup for the run with those limits that the kernel takes, and their names.
+
+        None: there are none, and the run is placed later like any other.
+        """
+        wanted = {name: value for name, value in (limits or {}).items() if name in _CONTROLLERS}
+        if not wanted or self.root is None:
+            return None, []
+        available = _switch_on(self.root, [_CONTROLLERS[name] for name in wanted])
+        if not any(_CONTROLLERS[name] in available for name in wanted):
+            return None, []
+        path = self.create(run_id)
+        if path is None:
+            return None, []
+        enforced = [
+            name
+            for name, value in wanted.items()
+            if _CONTROLLERS[name] in available and _limit(path, name, float(value))
+        ]
+        if not enforced:
+            self.remove(path)
+            return None, []
+        return path, enforced
 
     def place(self, path: str, pid: int) -> bool:
         """Move a process (with all its threads) in; what it forked before stays outside."""
@@ -213,6 +241,44 @@ def _rmdir(path: str) -> None:
     except OSError:
         # Busy, or gone already: a cgroup that stays behind is harmless.
         return
+
+
+def _switch_on(root: str, wanted: list[str]) -> set[str]:
+    """Which of these the cgroups below this one have; switched on if that is allowed."""
+    on = _names_in(f"{root}/cgroup.subtree_control")
+    for name in wanted:
+        if name in on:
+            continue
+        if name not in _names_in(f"{root}/cgroup.controllers"):
+            parent = root.rpartition("/")[0]
+            # Refused by the kernel where processes are in the parent itself: our own, mostly.
+            kernel_files.write(f"{parent}/cgroup.subtree_control", f"+{name}".encode())
+        kernel_files.write(f"{root}/cgroup.subtree_control", f"+{name}".encode())
+    return _names_in(f"{root}/cgroup.subtree_control")
+
+
+def oom_kills(path: str) -> int:
+    """How many processes of the cgroup the kernel has killed because of its limit."""
+    for line in (kernel_files.read(f"{path}/memory.events") or b"").splitlines():
+        name, _, count = line.partition(b" ")
+        if name == b"oom_kill" and count.isdigit():
+            return int(count)
+    return 0
+
+
+def _limit(path: str, name: str, value: float) -> bool:
+    if name == "memory":
+        # One process that is killed alone leaves a tree that nobody understands.
+        kernel_files.write(f"{path}/memory.oom.group", b"1")
+        return kernel_files.write(f"{path}/memory.max", b"%d" % value)
+    if name == "cpu":
+        quota = max(1000, int(value / 100 * _PERIOD_MICROSECONDS))
+        return kernel_files.write(f"{path}/cpu.max", b"%d %d" % (quota, _PERIOD_MICROSECONDS))
+    return kernel_files.write(f"{path}/pids.max", b"%d" % value)
+
+
+def _names_in(path: str) -> set[str]:
+    return set((kernel_files.read(path) or b"").decode().split())
 
 
 def hash_of(state: str) -> str:

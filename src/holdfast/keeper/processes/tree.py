@@ -9,19 +9,21 @@ A Tree is made when its run starts (or is adopted) and kept until it is empty.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from holdfast.keeper.processes.cgroups import Cgroups
-from holdfast.keeper.processes.orphans import ANY_TIME, NOW, strangers_since
-from holdfast.keeper.processes.pipe_owners import prints_to
 from holdfast.system import kernel_files, process_identity, run_marks
 from holdfast.system import processes as host
 from holdfast.system.processes import Process
 
+Known = Callable[[], Collection[int]]
+
+_ANY_TIME, _NOW = 0.0, math.inf
 _LISTINGS = 10
 _PATIENCE_SECONDS = 0.03
 
@@ -31,7 +33,7 @@ _marks: dict[int, tuple[str, int | None]] = {}
 _max_marks = 4096
 
 
-class Found(dict[int, Process]):
+class Members(dict[int, Process]):
     """What a walk has found, by pid; each one is visited before its children are listed."""
 
     __slots__ = ("_visit",)
@@ -71,7 +73,7 @@ class Tree:
         self._start_time = start_time
         self.cgroup = cgroup
         self.is_child = is_child
-        self._collected_at = NOW  # not yet
+        self._collected_at = _NOW  # not yet
         self.is_paused = False
         self.parts: dict[str, int] = {}  # of its run
         self._cgroups = cgroups
@@ -102,7 +104,7 @@ class Tree:
     @property
     def is_collected(self) -> bool:
         """Whether its main process was reaped: from then on its pid may be another's."""
-        return self._collected_at < NOW
+        return self._collected_at < _NOW
 
     def collect(self) -> None:
         self._collected_at = time.monotonic()
@@ -134,7 +136,7 @@ class Tree:
             return False
         # Its orphans came to us before it was collected, and theirs come before they are.
         since = self._collected_at
-        if self.is_walkable and not self._strangers(since) and not self._is_populated():
+        if self.is_walkable and not self._orphans(since) and not self._is_populated():
             self._end()
             return True
         return not self.processes()
@@ -145,7 +147,7 @@ class Tree:
         Rough: orphans that came within the last milliseconds may be missing, which makes
         the question cheap when a hundred runs are asked in a row.
         """
-        found = Found(None)
+        found = Members(None)
         self._find(found, is_rough)
         return list(found.values())
 
@@ -241,10 +243,10 @@ class Tree:
             return frozenset()
         return frozenset(self._cgroups.pids(self.cgroup)) - {os.getpid()}
 
-    def _strangers(self, since: float) -> list[int]:
-        return [pid for pid in strangers_since(since, self._known_children) if pid != self.pid]
+    def _orphans(self, since: float) -> list[int]:
+        return [pid for pid in _orphans_since(since, self._known_children) if pid != self.pid]
 
-    def _find(self, found: Found, is_rough: bool = False) -> None:
+    def _find(self, found: Members, is_rough: bool = False) -> None:
         if self._is_over:
             return
         self._dead = set()
@@ -262,22 +264,22 @@ class Tree:
         if not found and not is_rough and not self.is_main_alive():
             self._end()
 
-    def _walk(self, found: Found, inside: frozenset[int], is_rough: bool) -> None:
+    def _walk(self, found: Members, inside: frozenset[int], is_rough: bool) -> None:
         if (main := self._main()) is not None:
             found.add(main)
             self._descend(found, main.pid)
         # Last, because whoever loses its parent during the walk comes to us.
         for _ in range(_LISTINGS):
-            strangers = self._strangers(ANY_TIME if is_rough else NOW)
+            orphans = self._orphans(_ANY_TIME if is_rough else _NOW)
             # The youngest first: it has the least chance to have gone meanwhile.
-            for pid in reversed(strangers):
+            for pid in reversed(orphans):
                 if self._take_orphan(pid, found, inside):
                     self._descend(found, pid)
             # One that died under our eyes may have left children to us after the listing.
-            if found or not strangers or strangers == self._strangers(NOW):
+            if found or not orphans or orphans == self._orphans(_NOW):
                 return
 
-    def _take_orphan(self, pid: int, found: Found, inside: frozenset[int]) -> bool:
+    def _take_orphan(self, pid: int, found: Members, inside: frozenset[int]) -> bool:
         if pid in found:
             return False
         if pid in self._zombies:
@@ -292,7 +294,7 @@ class Tree:
         found.add(process)
         return True
 
-    def _descend(self, found: Found, ancestor: int) -> None:
+    def _descend(self, found: Members, ancestor: int) -> None:
         queue = [ancestor]
         for parent in queue:
             for pid in host.children(parent, found[parent].threads):
@@ -306,7 +308,7 @@ class Tree:
                 found.add(process)
                 queue.append(pid)
 
-    def _owns(self, orphan: Process, found: Found, inside: frozenset[int]) -> bool:
+    def _owns(self, orphan: Process, found: Members, inside: frozenset[int]) -> bool:
         if self._seen.get(orphan.pid) == orphan.start_time or orphan.pid in inside:
             return True
         mark = mark_of(orphan)
@@ -324,7 +326,7 @@ class Tree:
         cookie = host.run_id_of(orphan.pid)
         if cookie is not None:
             return cookie == self.run_id
-        return prints_to(orphan.pid, self.parts) or self._is_sole_candidate(orphan, others)
+        return _prints_to(orphan.pid, self.parts) or self._is_sole_candidate(orphan, others)
 
     def _is_sole_candidate(self, orphan: Process, others: Collection[Tree]) -> bool:
         """Whether an orphan without any mark can have come from no other run than this. Never where
@@ -342,7 +344,7 @@ class Tree:
                 return False
         return True
 
-    def _scan(self, found: Found, inside: frozenset[int], is_rough: bool) -> None:
+    def _scan(self, found: Members, inside: frozenset[int], is_rough: bool) -> None:
         """Look at every process of the machine: for runs whose orphans go to init."""
         everybody = {process.pid: process for process in host.all_processes(is_rough)}
         _forget_cookies(everybody)
@@ -406,7 +408,7 @@ class Tree:
             # Nothing is reaped meanwhile, so who is dead stays dead and listed.
             dead = self._zombies = self._dead
             left_out = spared()
-            self._find(Found(reach))
+            self._find(Members(reach))
         self._zombies = ()
         return count
 
@@ -425,7 +427,7 @@ def is_owned(orphan: Process, trees: Collection[Tree]) -> bool:
     for tree in trees:
         if tree.cgroup is not None and process_identity.is_below(tree.cgroup, membership):
             return True
-        if mark is None and prints_to(orphan.pid, tree.parts):
+        if mark is None and _prints_to(orphan.pid, tree.parts):
             return True
     return mark is None and any(tree._is_sole_candidate(orphan, trees) for tree in trees)
 
@@ -473,3 +475,48 @@ def mark_of(process: Process) -> int | None:
         mark = limits[0] if limits is not None and run_marks.is_mark(limits[0]) else None
         _marks[process.pid] = (process.start_time, mark)
     return mark
+
+
+class _OrphanReading:
+    """The keeper's direct children that are no run's main process, as of one moment."""
+
+    __slots__ = ("at", "known", "pids")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.known: Known | None = None
+        self.pids: list[int] = []
+
+
+_last_orphans = _OrphanReading()
+
+
+def _orphans_since(moment: float, known: Known) -> list[int]:
+    """As they were a few milliseconds ago at most, and not before that moment."""
+    now = time.monotonic()
+    if (
+        _last_orphans.at < moment
+        or _last_orphans.at <= now - host.ROUGH_SECONDS
+        or known != _last_orphans.known
+    ):
+        _last_orphans.at, _last_orphans.known, mains = now, known, known()
+        _last_orphans.pids = [pid for pid in host.own_children() if pid not in mains]
+    return _last_orphans.pids
+
+
+def _prints_to(pid: int, parts: Mapping[str, int]) -> bool:
+    """Whether standard output or error of the process is a pipe of which we have the other end.
+    No, where that cannot be told."""
+    try:
+        ours = [os.fstat(parts[name]) for name in ("out", "err") if name in parts]
+    except OSError:
+        return False
+    return any(_is_at(pid, number, ours) for number in (1, 2)) if ours else False
+
+
+def _is_at(pid: int, number: int, ours: list[os.stat_result]) -> bool:
+    try:
+        theirs = os.stat(f"/proc/{pid}/fd/{number}")
+    except OSError:
+        return False
+    return any(os.path.samestat(theirs, it) for it in ours)

@@ -13,7 +13,7 @@ import time
 
 from holdfast.keeper import stderr
 from holdfast.keeper.processes.tree import Tree, is_owned, shows_run
-from holdfast.keeper.runs.kill_chain import Ending
+from holdfast.keeper.runs.kill_chain import KillChain
 from holdfast.system import processes as host
 from holdfast.system import run_marks
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.processes.cgroups import Cgroups
-    from holdfast.keeper.processes.tree import Found
+    from holdfast.keeper.processes.tree import Members
     from holdfast.keeper.runs.children import Children
     from holdfast.keeper.runs.kill_chain import Report
     from holdfast.keeper.runs.run import Facts
@@ -35,7 +35,7 @@ _LARGEST_SHARE = 0.02
 _MOST_LOOKED_AT = 500
 
 
-class Unclaimed:
+class UnclaimedProcesses:
     """Finds them, and ends them."""
 
     def __init__(
@@ -79,7 +79,13 @@ class Unclaimed:
             stderr.say(f"ended what belonged to no run: {told}")
             then()
 
-        Ending(_Rest(self, self._children, self._cgroups), signal.SIGTERM, grace, loop, on_done)
+        KillChain(
+            _UnclaimedTree(self, self._children, self._cgroups),
+            signal.SIGTERM,
+            grace,
+            loop,
+            on_done,
+        )
 
     def _is_above(self, process: Process) -> bool:
         """Whether it came to us from elsewhere, as to the first process of a container."""
@@ -111,7 +117,7 @@ class Unclaimed:
         limits = run_marks.read(process.pid)
         if limits is None or limits[1] not in self._ceilings:
             return False
-        # What shows its run and was started by an earlier keeper is a survivor's, see `strays`.
+        # An earlier keeper started it. If it shows its run, `unlisted_runs` finds it.
         return limits[1] == self._ceilings[0] or not shows_run(process)
 
 
@@ -127,17 +133,17 @@ def _is_below(process: Process, ours: set[int], everybody: dict[int, Process]) -
     return False
 
 
-class _Rest(Tree):
+class _UnclaimedTree(Tree):
     """All of them with their descendants, as a tree that can be ended."""
 
     __slots__ = ("_unclaimed",)
 
-    def __init__(self, unclaimed: Unclaimed, children: Children, cgroups: Cgroups) -> None:
+    def __init__(self, unclaimed: UnclaimedProcesses, children: Children, cgroups: Cgroups) -> None:
         super().__init__("", 0, "", None, False, cgroups, children.known_children)
         self._unclaimed = unclaimed
         self._is_main_gone = True
 
-    def _scan(self, found: Found, inside: frozenset[int], is_rough: bool) -> None:
+    def _scan(self, found: Members, inside: frozenset[int], is_rough: bool) -> None:
         for process in self._unclaimed.processes():
             if process.pid not in found:
                 found.add(process)

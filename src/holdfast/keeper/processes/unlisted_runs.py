@@ -32,7 +32,7 @@ RUN_ID, SERVICE, STATE = "HOLDFAST_RUN_ID", "HOLDFAST_SERVICE", "HOLDFAST_STATE"
 _EXEC_PATIENCE_SECONDS = 0.02
 
 
-class Stray:
+class UnlistedRun:
     """The main process of a run, or the place where it was: then it has no start time."""
 
     __slots__ = ("marks", "number", "pid", "start_time")
@@ -60,7 +60,7 @@ class Stray:
         }
 
 
-class Strays:
+class UnlistedRuns:
     """Marks the runs of one state folder, and finds those that are in no table."""
 
     def __init__(self, children: Children, journal: Journal, cgroups: Cgroups) -> None:
@@ -70,7 +70,7 @@ class Strays:
         self._project = cgroups.project
         self._living: Collection[str] | None = None
         self._unlisted_marks: frozenset[int] = frozenset()
-        self._found: Collection[Stray] = ()
+        self._found: Collection[UnlistedRun] = ()
         self.doubts: list[Facts] = []
         """Starts that an earlier keeper had begun, with the processes that may be theirs."""
 
@@ -101,7 +101,7 @@ class Strays:
             except Exception:  # noqa: BLE001 - every other run must go on
                 sys.excepthook(*sys.exc_info())
 
-    def unknown(self) -> Collection[Stray]:
+    def unknown(self) -> Collection[UnlistedRun]:
         """What lives of this state folder's services although the table does not have it. Where
         the journal tells of the main process's end, there is no start time either."""
         known = self._children.runs
@@ -130,7 +130,7 @@ class Strays:
         anybody's Holdfast."""
         return self._unlisted_marks
 
-    def _recorded(self) -> list[Stray]:
+    def _recorded(self) -> list[UnlistedRun]:
         """Main processes that are known without their environment: by pid and start time, or by
         the mark of a start. Starts that may have left a process are told in `doubts`."""
         records = self._children.records
@@ -177,7 +177,7 @@ class Strays:
             # Nobody is told; but a supervisor that comes meanwhile finds the run, and this.
             run.exit.update(empty=False, leftovers=rest)
             self._journal.add([run.exit])
-        self._children.departures.when_over(run, then)
+        self._children.exits.when_over(run, then)
         return rest
 
     def _rest_of(self, run_id: str) -> list[int]:
@@ -200,12 +200,12 @@ class Strays:
         return {os.getpid(), *self._children.known_children()}
 
 
-def _of_record(facts: Facts, pid: int) -> Stray:
+def _of_record(facts: Facts, pid: int) -> UnlistedRun:
     marks = {RUN_ID: facts["run_id"], SERVICE: facts["service"]}
-    return Stray(pid, facts["start_time"], marks, int(facts["number"] or 0))
+    return UnlistedRun(pid, facts["start_time"], marks, int(facts["number"] or 0))
 
 
-def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[Stray]:
+def find(is_wanted: Callable[[Marks], bool], barred: Collection[int]) -> list[UnlistedRun]:
     """One stray for each run that is wanted and of which a process lives."""
     return [_main_of(members) for members in _members(is_wanted, _candidates(barred)).values()]
 
@@ -230,14 +230,14 @@ def _members(
     return runs
 
 
-def _main_of(members: list[tuple[Process, Marks]]) -> Stray:
+def _main_of(members: list[tuple[Process, Marks]]) -> UnlistedRun:
     """A run's main process leads the session it was born in; daemons of its own are younger."""
     leaders = [(it, marks) for it, marks in members if it.session == it.pid]
     if leaders:
         process, marks = min(leaders, key=lambda it: _age_order(it[0]))
-        return Stray(process.pid, process.start_time, marks)
+        return UnlistedRun(process.pid, process.start_time, marks)
     process, marks = members[0]
-    return Stray(process.session, "", marks)
+    return UnlistedRun(process.session, "", marks)
 
 
 def _age_order(process: Process) -> tuple[float, int]:

@@ -10,13 +10,13 @@ import binascii
 import os
 import sys
 
+from holdfast.keeper.memory import DESIRED
 from holdfast.keeper.processes.unlisted_runs import reopen
 from holdfast.keeper.protocol.connections import close_all, hand_parts
-from holdfast.keeper.protocol.own_words import OWN_WORDS
-from holdfast.keeper.protocol.refusal import Refusal
-from holdfast.keeper.runs import terminal
+from holdfast.keeper.runs import stdio
 from holdfast.keeper.runs.launch import SpawnError
 from holdfast.keeper.runs.run import log_of, stop_of
+from holdfast.keeper.upgrade import Upgrade, UpgradeError, own_package, own_prefix
 from holdfast.system import processes
 
 TYPE_CHECKING = False
@@ -39,6 +39,14 @@ HARMLESS_WORDS = frozenset(["hello", "list"])
 _AGENTS_LOOK_ONLY = (
     "a supervised run may not direct its own keeper, nor may a peer whose process is gone"
 )
+
+
+class Refusal(Exception):
+    """A request that cannot be done, with a code that programs can act on."""
+
+    def __init__(self, code: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.facts = {"code": code, "message": message, **more}
 
 
 class Words:
@@ -101,7 +109,7 @@ class Words:
         if connection is self.keeper.link:
             self.keeper.hand_spares(connection)
             self.keeper.children.supervisor_present(True)
-            self.keeper.notes.leave()
+            self.keeper.notify_sockets.leave()
 
     def run(self, message: Message) -> Run:
         run = self.keeper.children.runs.get(message["run_id"])
@@ -180,8 +188,8 @@ class Words:
         asked = {key: message[key] for key in run.stop if message.get(key) is not None}
         stop = stop_of({**run.stop, **asked})
         if connection.role == "control":
-            OWN_WORDS["stay_off"](self, connection, {**stop, "service": run.service}, [])
-        self.keeper.children.departures.end(run, stop["signal"], stop["grace"])
+            self.do_stay_off(connection, {**stop, "service": run.service}, [])
+        self.keeper.children.exits.end(run, stop["signal"], stop["grace"])
         return {}
 
     def do_adjust(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
@@ -215,7 +223,7 @@ class Words:
         data = binascii.a2b_base64(message.get("data") or "")
         ends = bool(message.get("eof"))
         if ends and "terminal" in run.parts:
-            data, ends = data + terminal.end_of_input(run.parts["terminal"]), False
+            data, ends = data + stdio.end_of_input(run.parts["terminal"]), False
         if not run.feed.write(data, ends):
             raise Refusal("buffer_full", "the run does not read its input; 1 MiB is waiting")
         return {}
@@ -228,7 +236,7 @@ class Words:
         cols, rows = int(message["cols"]), int(message["rows"])
         if not (0 < cols < 65536 and 0 < rows < 65536):
             raise Refusal("bad_request", "cols and rows must lie between 1 and 65535")
-        terminal.resize(master, cols, rows)
+        stdio.resize_terminal(master, cols, rows)
         run.cols, run.rows = cols, rows
         return {}
 
@@ -240,8 +248,167 @@ class Words:
         self.keeper.children.lease(run, message["seconds"], kind)
         return {}
 
+    # The keeper itself.
+
+    def do_hello(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        wanted = message.get("role") or connection.role
+        if wanted != connection.role:
+            raise Refusal("refused", f"this connection cannot have the role {wanted}")
+        facts = self.keeper.facts()
+        if connection.role == "supervisor":
+            facts["kept"] = self.keeper.memory.values
+            facts["ended_unseen"] = self.keeper.children.ended_unseen()
+        return facts
+
+    def do_list(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        is_brief = message.get("only") == "log_bytes"
+        return self.keeper.recorded() if is_brief else self.keeper.facts()
+
+    def do_strays(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """Runs of this state folder that live, but that no keeper told anybody about."""
+        unlisted = self.keeper.children.unlisted
+        return {
+            "strays": [it.facts() for it in unlisted.unknown()],
+            "doubts": unlisted.doubts,
+            "marks": list(unlisted.unlisted_marks()),
+        }
+
+    def do_end_rest(self, connection: Connection, message: Message, fds: list[int]) -> Facts | None:
+        """End what a run left, of which nobody was told; answered when that is gone."""
+        children, run_id = self.keeper.children, message["run_id"]
+        main = processes.process(int(message["pid"])) if message.get("pid") else None
+        if run_id in children.runs:
+            raise Refusal("exists", f"a run {run_id} is here, and can be ended")
+        if main is not None and main.is_alive and main.start_time == message.get("start_time"):
+            raise Refusal("exists", f"process {main.pid} of run {run_id} lives")
+        answer: Facts = {"id": message.get("id"), "ok": True}
+        answer["pids"] = children.unlisted.end_rest(message, lambda: connection.send(answer))
+        return None if answer["pids"] else answer
+
+    def do_stay_off(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """A person's stop of a service, also of one that has ended: neither a supervisor that hangs
+        nor the next one must undo it."""
+        service, grace = str(message["service"]), float(message.get("grace") or 0.0)
+        self.keeper.memory.keep({DESIRED + service: "stopped"})
+        self.keeper.tell_supervisor({"notice": "end_asked", "service": service, "grace": grace})
+        return {}
+
+    def do_tree(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        return {
+            "processes": [
+                {
+                    "pid": it.pid,
+                    "ppid": it.ppid,
+                    "name": it.name,
+                    "state": it.state,
+                    "start_time": it.start_time,
+                }
+                for it in self.run(message).tree.processes()
+            ]
+        }
+
+    def do_watch(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        if message.get("on", True):
+            connection.watched.add(message["service"])
+        else:
+            connection.watched.discard(message["service"])
+        self.keeper.update_watches()
+        return {}
+
+    def do_hold(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        if len(fds) != 1:
+            raise Refusal("bad_request", "hold takes exactly one descriptor")
+        self.keeper.held.hold(str(message["name"]), fds.pop())
+        return {}
+
+    def do_release(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        if not self.keeper.held.release(str(message["name"])):
+            raise Refusal("not_found", f"no descriptor {message['name']} is held")
+        return {}
+
+    def do_keep(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """Nothing more than the `kept` that any request may bring."""
+        return {}
+
+    def do_forget(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        self.keeper.journal.forget(message["run_ids"])
+        for run_id in message["run_ids"]:
+            self.keeper.children.records.forget(run_id)
+        return {}
+
+    def do_prune(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        service = message["service"]
+        if not isinstance(service, str) or "/" in service:
+            raise Refusal("bad_request", f"{service!r} cannot name a service")
+        logs = self.keeper.logs
+        runs = self.keeper.children.runs.values()
+        live = {run.number for run in runs if run.service == service}
+        if message.get("all"):
+            deleted, count = logs.forget(service, live)
+        else:
+            keep, before = message.get("keep_segments"), message.get("before")
+            deleted, count = logs.prune(service, keep, before, live)
+        return {"deleted_bytes": deleted, "segments": count}
+
+    def do_supervise(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        keeper = self.keeper
+        if message["on"] and message.get("again"):
+            if keeper.is_shutting_down or keeper.supervisor.state == "retiring":
+                raise Refusal("busy", "the supervisor is being retired")
+            keeper.supervisor.forget_failures()
+            keeper.retire_and_relaunch()
+        elif message["on"]:
+            keeper.supervisor.forget_failures()
+            keeper.supervisor.launch()
+        else:
+            keeper.supervisor.retire(keeper.tell_to_retire)
+        return {"supervisor": keeper.supervisor.facts()}
+
+    def do_stand_by(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """A supervisor that is replaced has finished; it stays until its successor is `ready`."""
+        if connection is not self.keeper.link or self.keeper.supervisor.state != "retiring":
+            raise Refusal("refused", "only a supervisor that is being replaced stands by")
+        self.keeper.stand_by()
+        return {}
+
+    def do_ready(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """This supervisor has everything that it needs to take our place."""
+        if connection is self.keeper.link:
+            self.keeper.dismiss_standby()
+        return {}
+
+    def do_upgrade(self, connection: Connection, message: Message, fds: list[int]) -> None:
+        keeper = self.keeper
+        if self.upgrade is not None or keeper.is_shutting_down:
+            raise Refusal("busy", "an upgrade or a shutdown is under way")
+        attempt = Upgrade(
+            keeper,
+            message.get("argv_prefix") or own_prefix(),
+            message.get("package") or own_package(),
+            message.get("import_path") or [],
+            self.on_upgrade_failed,
+        )
+        try:
+            attempt.rehearse()
+        except UpgradeError as error:
+            raise Refusal("upgrade_failed", str(error)) from None
+        self.upgrade = (connection, message.get("id"))
+
+    def do_noted(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        """The supervisor has taken `shutdown_requested` on itself."""
+        self.keeper.is_shutdown_noted = True
+        return {}
+
+    def do_shutdown(self, connection: Connection, message: Message, fds: list[int]) -> Facts:
+        grace, code = message.get("grace"), message.get("exit_code")
+        keeper = self.keeper
+        keeper.check_shutdown(grace, code)
+        if message.get("abandon"):
+            keeper.abandon_supervisor()
+        keeper.loop.at_turn_end(lambda: keeper.shutdown(grace, code))
+        return {}
+
 
 _WORDS: dict[str, Any] = {
-    **OWN_WORDS,
-    **{name[3:]: word for name, word in vars(Words).items() if name.startswith("do_")},
+    name[3:]: word for name, word in vars(Words).items() if name.startswith("do_")
 }

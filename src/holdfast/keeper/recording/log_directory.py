@@ -15,7 +15,7 @@ CHECK_EVERY_BYTES = 4 << 20
 FLOOR_BYTES = 64 << 20
 
 
-class Shelf:
+class LogDirectory:
     """What the recorders of one directory share."""
 
     def __init__(self, directory: str) -> None:
@@ -55,11 +55,11 @@ def _floor(total: int) -> int:
     return min(FLOOR_BYTES, total // 100)
 
 
-_shelves: dict[str, Shelf] = {}
+_log_directories: dict[str, LogDirectory] = {}
 
 
-def shelf_of(directory: str) -> Shelf:
-    shelf = _shelves.get(directory)
+def log_directory_of(directory: str) -> LogDirectory:
+    shelf = _log_directories.get(directory)
     if shelf is None:
-        shelf = _shelves[directory] = Shelf(directory)
+        shelf = _log_directories[directory] = LogDirectory(directory)
     return shelf

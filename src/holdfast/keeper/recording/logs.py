@@ -5,7 +5,7 @@ Knows who watches which log and forwards `grew` and `gap`; the bytes are the rec
 
 from __future__ import annotations
 
-from holdfast.keeper.recording.log_directory import shelf_of
+from holdfast.keeper.recording.log_directory import log_directory_of
 from holdfast.keeper.recording.recorder import Recorder
 from holdfast.logbook import segments
 
@@ -88,7 +88,7 @@ class Logs:
         if timer := self._idle.get(service):
             timer.cancel()
         self._close(service)
-        numbers = shelf_of(self._directory).take(service)
+        numbers = log_directory_of(self._directory).take(service)
         return sum(segments.remove(self._directory, service, n) for n in numbers), len(numbers)
 
     def flush(self) -> None:

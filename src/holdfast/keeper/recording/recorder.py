@@ -9,10 +9,10 @@ counted gap.
 from __future__ import annotations
 
 import errno
+import time
 
-from holdfast.keeper.recording.gap import Gap, stamp
 from holdfast.keeper.recording.intake import Source
-from holdfast.keeper.recording.log_directory import shelf_of
+from holdfast.keeper.recording.log_directory import log_directory_of
 from holdfast.keeper.recording.segment_files import SegmentFiles
 from holdfast.logbook import index
 
@@ -31,6 +31,7 @@ PENDING_BYTES = 64 << 10
 
 _STREAMS = ("out", "err")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_INTERRUPTED = "recording was interrupted"
 
 
 class Track:
@@ -58,13 +59,13 @@ class Recorder:
         "_flush_timer",
         "_flushed_at",
         "_gap",
+        "_log_directory",
         "_look_at",
         "_loop",
         "_max_size",
         "_newest",
         "_on_grew",
         "_retry_at",
-        "_shelf",
         "_sources",
         "_total_size",
         "last",
@@ -87,7 +88,7 @@ class Recorder:
         self.service = service
         self._loop = loop
         self._on_grew = on_grew
-        self._shelf = shelf_of(directory)
+        self._log_directory = log_directory_of(directory)
         self._files = SegmentFiles(directory, service)
         self.limits(max_size, total_size)
         self.watching = False
@@ -310,7 +311,7 @@ class Recorder:
         files.ends[stream] = offset + count
         files.position += count
         track.bytes += count
-        self._shelf.unchecked_room -= count
+        self._log_directory.unchecked_room -= count
         while files.closed and files.closed_bytes + files.live_bytes > self._total_size:
             if not files.drop_oldest():
                 break
@@ -375,8 +376,8 @@ class Recorder:
             room = self._max_size
         if self._gap.why and files.pending:
             files.write_index()
-        if self._shelf.unchecked_room <= 0:
-            while not self._shelf.has_space(is_resuming=bool(self._gap.why)):
+        if self._log_directory.unchecked_room <= 0:
+            while not self._log_directory.has_space(is_resuming=bool(self._gap.why)):
                 if not files.drop_oldest():
                     raise OSError(errno.ENOSPC, "the free-space floor is reached")
         return room
@@ -416,3 +417,96 @@ class Recorder:
     def _on_flush_due(self) -> None:
         self._flush_timer = None
         self.flush()
+
+
+class Gap:
+    """Of one log; there is one while `why` says so."""
+
+    __slots__ = ("_files", "_is_counted", "_marked", "_service", "_tell", "lost", "why")
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        service: str,
+        tell: Callable[[str, str, int | None, str], None],
+        state: dict[str, int],
+    ) -> None:
+        self._files = files
+        self._service = service
+        self._tell = tell
+        self._is_counted = True
+        self._marked = state.get("marked", 0)  # in which segment
+        self.lost = state.get("lost", 0)
+        self.why = _INTERRUPTED if self.lost or self._marked else ""
+        files.is_mark_known = bool(self._marked)
+
+    def state(self) -> dict[str, int]:
+        return {"lost": self.lost, "marked": self._marked}
+
+    def begin(self, why: str) -> None:
+        if not self.why:
+            self.why = why
+            self._files.is_within_gap = True
+            self._tell(self._service, "begin", 0, why)
+
+    def inherit(self, why: str) -> None:
+        """The log was left within a gap, or damaged: how much was lost then nobody knows."""
+        self.why = self.why or why
+        self._is_counted = False
+
+    def mark(self) -> bool:
+        """Say in the index that it began, once in a segment; whether that was written now, and
+        with it all that was pending."""
+        files = self._files
+        if not files.is_open or self._marked == files.number:
+            return False
+        try:
+            self._write(index.pack(index.GAP_BEGINS, stamp(), files.position, 0, 0))
+        except OSError:
+            return self._flag()
+        self._marked = files.number
+        return True
+
+    def _flag(self) -> bool:
+        """Say it in the header, because no record can be added; always False."""
+        try:
+            self._files.flag_gap()
+        except OSError:
+            return False
+        self._marked = self._files.number
+        return False
+
+    def close(self, now: int) -> None:
+        """Bytes come again: the index says first how many did not."""
+        if self.lost:
+            self._files.pending += index.pack_gap(now, self._files.position, self.lost)
+        self._end()
+
+    def close_now(self) -> None:
+        """The same where no byte comes any more: it is over only if that can be written."""
+        self._write(index.pack_gap(stamp(), self._files.position, self.lost))
+        self._end()
+
+    def _write(self, record: bytes) -> None:
+        files = self._files
+        files.pending += record
+        try:
+            files.write_index()
+        except OSError:
+            # Whole records are written in order, so the last one was not.
+            del files.pending[-index.RECORD_SIZE :]
+            raise
+
+    def _end(self) -> None:
+        lost, why = self.lost if self._is_counted else None, self.why
+        self._files.is_flag_over = bool(self._marked)
+        self._files.is_within_gap = False
+        self.lost = self._marked = 0
+        self.why = ""
+        self._is_counted = True
+        self._tell(self._service, "end", lost, why)
+
+
+def stamp() -> int:
+    """Now, in the microseconds of the index."""
+    return time.time_ns() // 1000

@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 
-from holdfast.keeper.recording.log_directory import shelf_of
+from holdfast.keeper.recording.log_directory import log_directory_of
 from holdfast.logbook import index, segments
 
 TYPE_CHECKING = False
@@ -38,9 +38,9 @@ class SegmentFiles:
         "_index",
         "_is_damaged",
         "_is_located",
+        "_log_directory",
         "_repaired_header",
         "_service",
-        "_shelf",
         "closed",
         "closed_bytes",
         "ends",
@@ -58,7 +58,7 @@ class SegmentFiles:
     def __init__(self, directory: str, service: str) -> None:
         self._directory = directory
         self._service = service
-        self._shelf = shelf_of(directory)
+        self._log_directory = log_directory_of(directory)
         self._is_located = False
         self._is_damaged = False
         self._repaired_header = b""
@@ -95,7 +95,7 @@ class SegmentFiles:
         """Find the segments and the position; touches nothing."""
         if self._is_located:
             return
-        numbers = self._shelf.take(self._service)
+        numbers = self._log_directory.take(self._service)
         self._is_located = True
         self._is_damaged, self._repaired_header = False, b""
         self.ends, self.index_end = [0, 0], 0
@@ -267,7 +267,7 @@ class SegmentFiles:
         self._close_descriptors()
         if self._is_located and self.number:
             numbers = [number for number, _ in self.closed]
-            self._shelf.give_back(self._service, [*numbers, self.number])
+            self._log_directory.give_back(self._service, [*numbers, self.number])
         self._is_located = False
         self.closed = []
         self.pending.clear()

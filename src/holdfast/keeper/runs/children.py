@@ -10,14 +10,13 @@ import os
 import signal
 from functools import partial
 
-from holdfast.keeper.processes.cgroup_limits import prepare
-from holdfast.keeper.processes.deathwatch import Deathwatch
+from holdfast.keeper.processes.exit_watch import ExitWatch
 from holdfast.keeper.processes.placement import Placement
 from holdfast.keeper.processes.tree import Tree
-from holdfast.keeper.processes.unlisted_runs import SERVICE, Strays, reopen
-from holdfast.keeper.runs import stdio, terminal
+from holdfast.keeper.processes.unlisted_runs import SERVICE, UnlistedRuns, reopen
+from holdfast.keeper.runs import stdio
 from holdfast.keeper.runs.descriptor_budget import DescriptorBudget
-from holdfast.keeper.runs.exits import Departures
+from holdfast.keeper.runs.exits import Exits
 from holdfast.keeper.runs.feed import Feed
 from holdfast.keeper.runs.launch import SpawnError
 from holdfast.keeper.runs.leases import Lease
@@ -69,10 +68,10 @@ class Children:
         self._descriptors = descriptors
         self._announce = announce
         self._budget = DescriptorBudget(self.runs, descriptors)
-        self._deathwatch = Deathwatch(loop)
-        self.departures = Departures(self, loop, logs, journal, announce)
+        self._exit_watch = ExitWatch(loop)
+        self.exits = Exits(self, loop, logs, journal, announce)
         self.placement = Placement(loop, cgroups, self)
-        self.strays = Strays(self, journal, cgroups)
+        self.unlisted = UnlistedRuns(self, journal, cgroups)
 
     # Beginning.
 
@@ -81,13 +80,13 @@ class Children:
         kind = asked.get("kind") or "service"
         self._budget.check(asked)
         env = dict(asked.get("env") or {})
-        env.update(self.strays.marks(asked["run_id"], asked["service"], kind, env.get(SERVICE)))
+        env.update(self.unlisted.marks(asked["run_id"], asked["service"], kind, env.get(SERVICE)))
         ours: dict[str, int] = {}
         theirs: list[int] = []
         try:
             if kind == "terminal":
-                asked = {"cols": terminal.DEFAULT_COLS, "rows": terminal.DEFAULT_ROWS, **asked}
-                env.setdefault("TERM", terminal.DEFAULT_TERM)
+                asked = {"cols": stdio.DEFAULT_COLS, "rows": stdio.DEFAULT_ROWS, **asked}
+                env.setdefault("TERM", stdio.DEFAULT_TERM)
                 launch = stdio.terminal_for(asked, env, ours, theirs)
             else:
                 launch = stdio.pipes_for(asked, env, self._spawner.null, ours, theirs)
@@ -95,7 +94,9 @@ class Children:
                 launch.passed.append((name, self._held(name)))
             if told := asked.get("ready_fd"):
                 launch.ready = int(told["fd"]), self._held(told["name"])
-            launch.cgroup, enforced = prepare(self._cgroups, asked["run_id"], asked.get("limits"))
+            launch.cgroup, enforced = self._cgroups.create_limited(
+                asked["run_id"], asked.get("limits")
+            )
             asked = {**asked, "cgroup": launch.cgroup, "enforced": enforced}
             launch.mark = run_marks.mark_of(asked["run_id"])
             if kind != "task":
@@ -157,7 +158,7 @@ class Children:
         """Something failed when the process was there already: nobody would know of it."""
         run = self.runs.get(run_id)
         if run is not None:
-            self.departures.begin(run, signal.SIGKILL, 0.0)
+            self.exits.begin(run, signal.SIGKILL, 0.0)
         else:
             processes.send_group_signals(pid, processes.start_time(pid) or "", (signal.SIGKILL,))
 
@@ -223,9 +224,9 @@ class Children:
             self.placement.add(run)
         run.is_end_asked = bool(facts.get("is_end_asked"))
         if ending := facts.get("end"):
-            self.departures.begin(run, ending["signal"], ending["grace"], ending)
+            self.exits.begin(run, ending["signal"], ending["grace"], ending)
         elif run.exit is not None:
-            self.departures.begin(run, run.stop["signal"], run.stop["grace"])
+            self.exits.begin(run, run.stop["signal"], run.stop["grace"])
         return run
 
     def _make(self, asked: Facts, pid: int, start_time: str, *, is_child: bool) -> Run:
@@ -298,16 +299,16 @@ class Children:
             self._announce({"notice": "stdin_closed", "run_id": run.run_id})
 
     def _watch_foreign(self, run: Run) -> None:
-        self._deathwatch.watch(
+        self._exit_watch.watch(
             run.pid,
             run.pidfd,
             run.start_time,
-            lambda status: self.departures.foreign_exit(run, status),
-            lambda: self.departures.on_zombie(run),
+            lambda status: self.exits.foreign_exit(run, status),
+            lambda: self.exits.on_zombie(run),
         )
 
     def unwatch(self, run: Run) -> None:
-        self._deathwatch.unwatch(run.pid)
+        self._exit_watch.unwatch(run.pid)
 
     # Living.
 
@@ -336,7 +337,7 @@ class Children:
 
     def _on_lease_expired(self, run: Run) -> None:
         run.cause = "lease"
-        self.departures.end(run, run.stop["signal"], run.stop["grace"])
+        self.exits.end(run, run.stop["signal"], run.stop["grace"])
 
     def table(self) -> list[Facts]:
         """Every run as a successor needs it."""

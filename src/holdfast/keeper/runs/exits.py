@@ -10,8 +10,8 @@ import os
 import time
 
 from holdfast.keeper.loop import guarded
-from holdfast.keeper.processes.cgroup_limits import oom_kills
-from holdfast.keeper.runs.kill_chain import Ending
+from holdfast.keeper.processes.cgroups import oom_kills
+from holdfast.keeper.runs.kill_chain import KillChain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _NEXT_SECONDS = 0.005
 _LOT = 16
 
 
-class Departures:
+class Exits:
     """What happens to runs when they end."""
 
     def __init__(
@@ -64,10 +64,10 @@ class Departures:
     def begin(self, run: Run, number: int, grace: float, earlier: Facts | None = None) -> None:
         """The same without a word to anybody: leftovers are ended so. What an `earlier`
         keeper began goes on where it was."""
-        if run.ending is not None and not run.ending.is_done:
-            run.ending.shorten(grace)
+        if run.kill_chain is not None and not run.kill_chain.is_done:
+            run.kill_chain.shorten(grace)
             return
-        ending = Ending(
+        ending = KillChain(
             run.tree,
             number,
             grace,
@@ -75,7 +75,7 @@ class Departures:
             lambda report, seconds, is_empty: self._on_ended(run, report, seconds, is_empty),
             earlier,
         )
-        run.ending = ending
+        run.kill_chain = ending
         run.is_paused = False
 
     def when_over(self, run: Run, then: Callable[[], None]) -> None:
@@ -135,8 +135,8 @@ class Departures:
         self._on_exits(ended)
         if strangers:
             for run in list(self._children.runs.values()):
-                if run.ending is not None:
-                    guarded(run.ending.check)
+                if run.kill_chain is not None:
+                    guarded(run.kill_chain.check)
         for on_exit, status in others:
             guarded(on_exit, status)
 
@@ -144,8 +144,8 @@ class Departures:
         """It is dead, but its parent, which is not the keeper, has not taken its status yet."""
         if run.died is None:
             run.died = self._loop.now(), time.time()
-        if run.ending is not None:
-            run.ending.check()
+        if run.kill_chain is not None:
+            run.kill_chain.check()
 
     def foreign_exit(self, run: Run, status: int | None) -> None:
         if run.exit is None:
@@ -183,8 +183,8 @@ class Departures:
     def _after_exit(self, run: Run) -> None:
         if run.report is not None:
             self._conclude(run)
-        elif run.ending is not None:
-            run.ending.check()
+        elif run.kill_chain is not None:
+            run.kill_chain.check()
         elif run.exit is not None and run.exit["empty"]:
             self._conclude(run)
         else:

@@ -35,7 +35,7 @@ KILL = "SIGKILL"
 UNKILLABLE = "unkillable"
 
 
-class Ending:
+class KillChain:
     """One attempt to end a tree; reports once, from the loop or from `check`."""
 
     __slots__ = (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.keeper.recording.intake import Source
     from holdfast.keeper.recording.recorder import Recorder, Track
     from holdfast.keeper.runs.feed import Feed
-    from holdfast.keeper.runs.kill_chain import Ending
+    from holdfast.keeper.runs.kill_chain import KillChain
     from holdfast.keeper.runs.leases import Lease
 
     Facts = dict[str, Any]
@@ -50,7 +50,6 @@ class Run:
         "cause",
         "cols",
         "died",
-        "ending",
         "enforced",
         "exit",
         "feed",
@@ -59,6 +58,7 @@ class Run:
         "is_child",
         "is_end_asked",
         "is_paused",
+        "kill_chain",
         "kind",
         "lease",
         "log",
@@ -105,7 +105,7 @@ class Run:
         self.sources: list[Source] = []
         self.feed: Feed | None = None
         self.lease: Lease | None = None
-        self.ending: Ending | None = None
+        self.kill_chain: KillChain | None = None
         self.died: tuple[float, float] | None = None
         """When, on this clock, if that was seen before its status was."""
         self.exit: Facts | None = None
@@ -146,9 +146,9 @@ class Run:
             "started_at": self.started_at,
             "age": time.monotonic() - self.began,
             "paused": self.is_paused,
-            "ending": self.ending is not None,
+            "ending": self.kill_chain is not None,
             "is_end_asked": self.is_end_asked,
-            "end": self.ending.state() if self.ending is not None else None,
+            "end": self.kill_chain.state() if self.kill_chain is not None else None,
             "adopted": self.is_adopted,
             "exited": self.exit is not None,
             "cgroup": self.tree.cgroup,
@@ -179,8 +179,8 @@ class Run:
         if self.feed is not None:
             data, ends = self.feed.state()
             facts["feed"] = (data.decode("latin-1"), ends)
-        if self.ending is not None:
-            facts["end"] = self.ending.state(is_whole=True)
+        if self.kill_chain is not None:
+            facts["end"] = self.kill_chain.state(is_whole=True)
         return facts
 
     def describe_exit(self, status: int | None, usage: Any, leftovers: Iterable[int]) -> Facts:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
+import termios
 
-from holdfast.keeper.runs import terminal
 from holdfast.keeper.runs.launch import Launch, SpawnError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.keeper.runs.run import Facts
 
+DEFAULT_COLS = 80
+DEFAULT_ROWS = 24
+DEFAULT_TERM = "xterm-color"
 _HAS_PROC = os.path.isdir("/proc/self/fd")
 
 
@@ -19,13 +24,13 @@ def terminal_for(
 ) -> Launch:
     """A launch on a new terminal; who holds which end is told in `ours` and `theirs`."""
     try:
-        master, slave = terminal.open_pair(int(asked["cols"]), int(asked["rows"]))
+        master, slave = _open_pair(int(asked["cols"]), int(asked["rows"]))
     except OSError as error:
         raise SpawnError("terminal", error.errno or 0, f"opening a terminal: {error}") from None
     ours["terminal"] = master
     theirs.append(slave)
     if _HAS_PROC:
-        ours["transit"] = terminal.open_transit()
+        ours["transit"] = _open_transit()
     launch = Launch(asked["argv"], env, asked.get("cwd") or "/", slave=slave)
     launch.restrict(asked)
     if launch.user is not None and os.geteuid() == 0:
@@ -61,3 +66,40 @@ def _pipe(theirs: list[int], is_lasting: bool) -> tuple[int, int]:
         writer = os.open(f"/proc/self/fd/{writer}", os.O_RDWR | os.O_CLOEXEC)
         theirs.append(writer)
     return ours, writer
+
+
+def _open_pair(cols: int, rows: int) -> tuple[int, int]:
+    """Master (non-blocking) and slave of a fresh terminal of this size."""
+    master, slave = os.openpty()
+    try:
+        os.set_blocking(master, False)
+        resize_terminal(master, cols, rows)
+    except OSError:
+        os.close(master)
+        os.close(slave)
+        raise
+    return master, slave
+
+
+def _open_transit() -> int:
+    """Both ends of a pipe in one descriptor: bytes wait in it for whoever holds it."""
+    reader, writer = os.pipe()
+    try:
+        return os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def resize_terminal(master: int, cols: int, rows: int) -> None:
+    """Set the size; the kernel sends SIGWINCH to the foreground group."""
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+
+def end_of_input(master: int) -> bytes:
+    """The character that this terminal reads as end of file."""
+    try:
+        character = termios.tcgetattr(master)[6][termios.VEOF]
+    except termios.error:
+        return b"\x04"
+    return character if isinstance(character, bytes) else bytes([character])

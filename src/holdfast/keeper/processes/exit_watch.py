@@ -24,7 +24,7 @@ _REAP_PATIENCE_SECONDS = 2.0
 _POLL_SECONDS = 1.0
 
 
-class Deathwatch:
+class ExitWatch:
     """Calls back once per watched process, with its wait status or None."""
 
     def __init__(self, loop: Loop) -> None:

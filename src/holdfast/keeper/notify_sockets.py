@@ -34,7 +34,7 @@ _CREDENTIALS = 2
 _DESCRIPTORS = 16
 
 
-class Notes:
+class NotifySockets:
     """Reads every held notify socket, as long as nobody else does."""
 
     def __init__(
