@@ -87,7 +87,7 @@ def test_nothing_in_the_state_folder_can_be_written(
     pid = keeper.link.do("list")["runs"][0]["pid"]
     # Meanwhile it would make the folder of logs again.
     os.kill(keeper.pid, signal.SIGSTOP)
-    for name in ("exits.jsonl", "keeper.json.new", "logs"):
+    for name in ("exits.jsonl", "keeper.json", "logs"):
         path = keeper.state / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -103,7 +103,7 @@ def test_nothing_in_the_state_folder_can_be_written(
     second.spawn("sh", "-c", "exit 3")
     ended = second.last
     assert second.exit_of(ended)["code"] == 3
-    for name in ("exits.jsonl", "keeper.json.new"):
+    for name in ("exits.jsonl", "keeper.json"):
         (keeper.state / name).rmdir()
     keeper.logs.unlink()
     wait_for(lambda: (keeper.state / "exits.jsonl").is_file(), what="the journal")
