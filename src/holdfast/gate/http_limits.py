@@ -1,8 +1,8 @@
 """What one connection may take of the gate, in time and in bytes, before and after it asks.
 
-The parser of HTTP bounds nothing: a header without end fills our memory, and a client that stops
-in the middle of a request holds its connection for ever. Here every part of a request has a
-deadline, the first one and each later one of the same connection:
+The HTTP parser bounds nothing: a header without end fills our memory, and a client that stops in
+the middle of a request holds its connection for ever. Here every part of a request has a deadline,
+for the first request of a connection and for each later one:
 
 - a head must be complete within `HEAD_SECONDS`, have at most `LARGEST_HEAD` bytes and at most
   `MOST_HEADERS` headers;
@@ -10,10 +10,10 @@ deadline, the first one and each later one of the same connection:
 - an answer must be read: a client that takes no byte of it for `STALL_SECONDS` is cut off;
 - at most `MOST_PIPELINED` requests wait for the one before them.
 
-A connection begins as a stranger's. It becomes a guest's when the supervisor has accepted a token
+A connection begins as a stranger's. It becomes a token's when the supervisor has accepted a token
 that came over it (`prove`). Strangers share a small number of connections and of bytes. When
-either is used up, strangers lose connections, never guests. Each token has a share of its own, so
-that no guest can use up the connections of the others.
+either is used up, only strangers lose connections. Each token has a share of its own, so that no
+token can use up the connections of the others.
 """
 
 from __future__ import annotations
@@ -38,69 +38,65 @@ MOST_PIPELINED = 16
 MOST_STRANGERS = 256
 """Connections without a valid token."""
 STRANGER_BYTES = 8 * 1024 * 1024
-"""Of unfinished requests of all strangers together."""
+"""Bytes of unfinished requests of all strangers together."""
 LARGEST_FIRST_MESSAGE = 16 * 1024
-"""Of a WebSocket that has shown no token; its handshake is counted apart."""
+"""Bytes of a WebSocket that has shown no token, beyond its handshake."""
 MOST_OF_TOKEN = 512
 """Connections of one token."""
 _STATE = "connection"
 
 
-def fit(files: int) -> None:
-    """Where a process may open few files, the shares are smaller."""
+def fit_to_descriptors(most: int) -> None:
+    """Make the shares smaller where the process may open few files."""
     global MOST_STRANGERS, MOST_OF_TOKEN
-    MOST_STRANGERS = min(MOST_STRANGERS, max(8, files // 8))
-    MOST_OF_TOKEN = min(MOST_OF_TOKEN, max(16, files // 6))
+    MOST_STRANGERS = min(MOST_STRANGERS, max(8, most // 8))
+    MOST_OF_TOKEN = min(MOST_OF_TOKEN, max(16, most // 6))
 
 
 def prove(scope: Scope, token: str) -> None:
-    """The supervisor has accepted this token, which came with this request."""
+    """Record that the supervisor has accepted this token, which came with this request."""
     connection = (scope.get("state") or {}).get(_STATE)
     if connection is not None:
         connection.prove(token)
 
 
 def is_stranger(scope: Scope) -> bool:
-    """Whether the connection of this request counts as a stranger's."""
+    """Return whether the connection of this request counts as a stranger's."""
     connection = (scope.get("state") or {}).get(_STATE)
     return connection is not None and connection.token is None
 
 
-class Connections:
-    """All connections of the gate: strangers, and guests by their token; the oldest first."""
+class ConnectionShares:
+    """All connections of the gate, of strangers and of each token; the oldest first."""
 
     def __init__(self) -> None:
-        self._strangers: dict[Tracked, None] = {}
-        self._guests: dict[str, dict[Tracked, None]] = {}
+        self._strangers: dict[LimitedConnection, None] = {}
+        self._by_token: dict[str, dict[LimitedConnection, None]] = {}
         self._stranger_bytes = 0
 
-    @property
-    def strangers(self) -> int:
-        return len(self._strangers)
-
-    def arrive(self, connection: Tracked) -> None:
+    def arrive(self, connection: LimitedConnection) -> None:
         self._strangers[connection] = None
         if len(self._strangers) > MOST_STRANGERS:
             _end_one(self._strangers, connection)
 
-    def prove(self, connection: Tracked, token: str) -> None:
+    def prove(self, connection: LimitedConnection, token: str) -> None:
         self.leave(connection)
         connection.token = token
-        guests = self._guests.setdefault(token, {})
-        guests[connection] = None
-        if len(guests) > MOST_OF_TOKEN:
-            _end_one(guests, connection)
+        connections = self._by_token.setdefault(token, {})
+        connections[connection] = None
+        if len(connections) > MOST_OF_TOKEN:
+            _end_one(connections, connection)
 
-    def leave(self, connection: Tracked) -> None:
+    def leave(self, connection: LimitedConnection) -> None:
         if connection in self._strangers:
             del self._strangers[connection]
             self._stranger_bytes -= connection.held_bytes
             return
-        guests = self._guests.get(connection.token or "", {})
-        if guests.pop(connection, ...) is None and not guests:
-            del self._guests[connection.token or ""]
+        connections = self._by_token.get(connection.token or "", {})
+        if connections.pop(connection, ...) is None and not connections:
+            del self._by_token[connection.token or ""]
 
-    def replace(self, old: Tracked, new: Tracked) -> None:
+    def replace(self, old: LimitedConnection, new: LimitedConnection) -> None:
         """The same connection speaks another protocol from now on."""
         token = old.token
         self.leave(old)
@@ -109,8 +105,8 @@ class Connections:
         else:
             self.prove(new, token)
 
-    def hold(self, connection: Tracked, size: int) -> None:
-        """So many bytes more are held for an unfinished request."""
+    def hold(self, connection: LimitedConnection, size: int) -> None:
+        """Count more bytes that are held for an unfinished request."""
         connection.held_bytes += size
         if connection not in self._strangers:
             return
@@ -118,49 +114,26 @@ class Connections:
         if self._stranger_bytes > STRANGER_BYTES:
             max(self._strangers, key=lambda one: one.held_bytes).end(HTTPStatus.SERVICE_UNAVAILABLE)
 
-    def release(self, connection: Tracked) -> None:
-        """Nothing is held for it any more."""
+    def release(self, connection: LimitedConnection) -> None:
+        """Nothing is held for the connection any more."""
         if connection in self._strangers:
             self._stranger_bytes -= connection.held_bytes
         connection.held_bytes = 0
 
 
-class Tracked:
-    """What `Connections` needs to know of a connection."""
-
-    token: str | None = None
-    held_bytes = 0
-
-    @property
-    def is_answered_now(self) -> bool:
-        """Whether we have a whole request of it and owe the answer."""
-        raise NotImplementedError
-
-    def end(self, status: HTTPStatus) -> None:
-        raise NotImplementedError
-
-
-def _end_one(among: dict[Tracked, None], newest: Tracked) -> None:
-    """End the oldest that we owe nothing; if we owe everybody an answer, the oldest."""
+def _end_one(among: dict[LimitedConnection, None], newest: LimitedConnection) -> None:
+    """End the oldest connection that waits for no answer; if all of them do, the oldest."""
     others = (one for one in among if one is not newest)
-    waiting = (one for one in among if one is not newest and not one.is_answered_now)
-    leaving = next(waiting, None) or next(others, newest)
+    idle = (one for one in among if one is not newest and not one.awaits_answer)
+    leaving = next(idle, None) or next(others, newest)
     leaving.end(HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-CONNECTIONS = Connections()
-"""Of this process."""
+CONNECTIONS = ConnectionShares()
+"""The connections of this process."""
 
 
-class _Phase(enum.Enum):
-    """What the client is sending."""
-
-    HEAD = enum.auto()
-    BODY = enum.auto()
-    NOTHING = enum.auto()
-
-
-class Stall:
+class StallTimer:
     """Ends a connection whose client reads nothing of what was written for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
@@ -169,70 +142,110 @@ class Stall:
         self._left = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self) -> None:
-        """Begin, unless it is watched already or nothing waits to be read."""
+    def start(self) -> None:
+        """Start, unless the timer runs already or nothing waits to be read."""
         if self._timer is None and (left := self._transport.get_write_buffer_size()):
             self._left = left
-            self._timer = self._loop.call_later(STALL_SECONDS, self._look)
+            self._timer = self._loop.call_later(STALL_SECONDS, self._on_deadline)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _on_deadline(self) -> None:
         self._timer = None
         if self._transport.get_write_buffer_size() >= self._left:
             self._transport.abort()
         else:
-            self.watch()
+            self.start()
 
 
-class PatientProtocol(HttpToolsProtocol, Tracked):
+class LimitedConnection(asyncio.Protocol):
+    """The limits that HTTP and WebSocket have in common: a share, and a client that must read."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    token: str | None = None
+    held_bytes = 0
+    _stall: StallTimer
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether we have a whole request of the client and owe it the answer."""
+        raise NotImplementedError
+
+    def end(self, status: HTTPStatus) -> None:
+        """End the connection because of a limit."""
+        raise NotImplementedError
+
+    def prove(self, token: str) -> None:
+        if self.token != token and not self.transport.is_closing():
+            CONNECTIONS.prove(self, token)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._stall = StallTimer(self.loop, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stall.stop()
+        CONNECTIONS.leave(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall.start()
+
+    def resume_writing(self) -> None:
+        self._stall.stop()
+        super().resume_writing()
+
+
+class _Phase(enum.Enum):
+    """The part of a request that the client is sending."""
+
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    NOTHING = enum.auto()
+
+
+class LimitedHttpProtocol(LimitedConnection, HttpToolsProtocol):
     """HTTP with deadlines and bounds."""
 
     _phase = _Phase.HEAD
     _timer: asyncio.TimerHandle | None = None
     _has_begun = False
-    """Whether a message began in the data that is looked at now."""
+    """Whether a request began in the data that is being parsed."""
     _since = 0.0
     _head_bytes = 0
     _body_bytes = 0
-    _stall: Stall
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._stall = Stall(self.loop, transport)
         self._begin(_Phase.HEAD)
         self._timer = self.loop.call_later(HEAD_SECONDS, self._on_deadline)
         CONNECTIONS.arrive(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()
-        self._stall.stop()
-        CONNECTIONS.leave(self)
         super().connection_lost(exc)
 
-    def prove(self, token: str) -> None:
-        if self.token != token and not self.transport.is_closing():
-            CONNECTIONS.prove(self, token)
-
     @property
-    def is_answered_now(self) -> bool:
+    def awaits_answer(self) -> bool:
         is_open = self.cycle is not None and not self.cycle.response_complete
         return is_open and self._phase is not _Phase.BODY
 
     def end(self, status: HTTPStatus) -> None:
-        """Say why, if no answer is under way, and hang up."""
+        """Answer with the status, unless an answer is under way, and hang up."""
         is_free = self.cycle is None or self.cycle.response_complete
         is_unanswered = self._phase is _Phase.BODY and not self.cycle.response_started
         if (is_free or is_unanswered) and not self.transport.get_write_buffer_size():
             self.transport.write(_refusal(status))
             self.transport.close()
-            self._stall.watch()
+            self._stall.start()
         else:
             self.transport.abort()
-        # Until the loop tells us that the connection is lost, it counts no more.
+        # The loop reports the loss later; the connection counts no more from now on.
         CONNECTIONS.leave(self)
 
     # Receiving
@@ -248,13 +261,13 @@ class PatientProtocol(HttpToolsProtocol, Tracked):
             self._cancel()
             is_idle = self.cycle is None or self.cycle.response_complete
             if is_idle and self.timeout_keep_alive_task is None:
-                # Something came that is no request, such as an empty line.
+                # The data was no request, for example an empty line.
                 self.timeout_keep_alive_task = self.loop.call_later(
                     self.timeout_keep_alive, self.timeout_keep_alive_handler
                 )
             return
         if self._phase is _Phase.HEAD and not self._has_begun:
-            # Where a message began in the middle of the data, its share of it is not known.
+            # Where a request began in the middle of the data, its share of it is unknown.
             self._head_bytes += len(data)
             if self._head_bytes > LARGEST_HEAD:
                 self.end(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -295,7 +308,7 @@ class PatientProtocol(HttpToolsProtocol, Tracked):
     def on_response_complete(self) -> None:
         CONNECTIONS.release(self)
         super().on_response_complete()
-        self._stall.watch()
+        self._stall.start()
 
     def _begin(self, phase: _Phase) -> None:
         self._phase = phase
@@ -315,7 +328,7 @@ class PatientProtocol(HttpToolsProtocol, Tracked):
             allowed = BODY_SECONDS + self._body_bytes / LEAST_RATE
             left = self._since + allowed - self.loop.time()
         if self.flow.read_paused:
-            left = allowed  # it is we who do not read
+            left = allowed  # we are the side that does not read
         if left > 0:
             self._timer = self.loop.call_later(left, self._on_deadline)
         else:
@@ -323,54 +336,32 @@ class PatientProtocol(HttpToolsProtocol, Tracked):
 
     # Sending
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._stall.watch()
-
-    def resume_writing(self) -> None:
-        self._stall.stop()
-        super().resume_writing()
-
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._stall.watch()
+        self._stall.start()
 
     def handle_websocket_upgrade(self) -> None:
         self._cancel()
         self._stall.stop()
         super().handle_websocket_upgrade()
         protocol = self.transport.get_protocol()
-        if isinstance(protocol, PatientWebSocket):
+        if isinstance(protocol, LimitedWebSocketProtocol):
             CONNECTIONS.replace(self, protocol)
 
 
-class PatientWebSocket(WebSocketsSansIOProtocol, Tracked):
-    """A WebSocket whose client must read, and that is a stranger's until it has shown a token.
+class LimitedWebSocketProtocol(LimitedConnection, WebSocketsSansIOProtocol):
+    """A WebSocket whose first message is bounded, and whose client must read.
 
-    How long it may take to show one is decided where tokens are looked at. While a client does
-    not read, nothing is read from it either: each of its pings would be answered.
+    The door decides how long a client may take to show a token. While a client does not read, we
+    read nothing from it either, because we would have to answer each of its pings.
     """
 
-    _stall: Stall
     _first_bytes = 0
     _has_spoken = False
-    """Whether a first message came as a whole."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._stall = Stall(self.loop, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stall.stop()
-        CONNECTIONS.leave(self)
-        super().connection_lost(exc)
-
-    def prove(self, token: str) -> None:
-        if self.token != token and not self.transport.is_closing():
-            CONNECTIONS.prove(self, token)
+    """Whether the first message came as a whole."""
 
     @property
-    def is_answered_now(self) -> bool:
+    def awaits_answer(self) -> bool:
         return False
 
     def end(self, status: HTTPStatus) -> None:
@@ -403,29 +394,27 @@ class PatientWebSocket(WebSocketsSansIOProtocol, Tracked):
     def pause_writing(self) -> None:
         super().pause_writing()
         self.transport.pause_reading()
-        self._stall.watch()
 
     def resume_writing(self) -> None:
-        self._stall.stop()
         super().resume_writing()
         if not self.read_paused:
             self.transport.resume_reading()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        self._stall.watch()
+        self._stall.start()
 
     async def run_asgi(self) -> None:
         await super().run_asgi()
-        self._stall.watch()
+        self._stall.start()
 
 
 class _TooMuch(Exception):
-    """Stops the parser; the connection is ended already."""
+    """Stops the parser; the connection has been ended."""
 
 
 def _refusal(status: HTTPStatus) -> bytes:
-    """A whole answer, for where no application is asked."""
+    """Return a whole answer, because no application is asked."""
     detail = {
         HTTPStatus.REQUEST_TIMEOUT: "the request came too slowly",
         HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "the head of the request is too large",

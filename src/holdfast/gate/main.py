@@ -21,7 +21,7 @@ from holdfast.gate import http_limits
 from holdfast.gate.app import build
 from holdfast.gate.browser.guard import Allowed
 from holdfast.gate.certificate import Certificate
-from holdfast.gate.http_limits import PatientProtocol, PatientWebSocket
+from holdfast.gate.http_limits import LimitedHttpProtocol, LimitedWebSocketProtocol
 from holdfast.gate.mcp.door import McpDoor
 from holdfast.gate.rest.pages import preload
 
@@ -43,7 +43,7 @@ LISTEN_FD = 3
 
 def main() -> None:
     environ = os.environ
-    http_limits.fit(_raise_limit())
+    http_limits.fit_to_descriptors(_raise_limit())
     names = environ.get("HOLDFAST_GATE_SOCKETS", "http").split(",")
     sockets = {name: socket.socket(fileno=LISTEN_FD + n) for n, name in enumerate(names)}
     sock = sockets["http"]
@@ -60,8 +60,8 @@ def main() -> None:
     app = build(line, allowed, instance, mcp, leave=lambda: leaving[0]())
     config = uvicorn.Config(
         app,
-        http=PatientProtocol,
-        ws=PatientWebSocket,
+        http=LimitedHttpProtocol,
+        ws=LimitedWebSocketProtocol,
         ws_max_size=LARGEST_FRAME,
         ws_per_message_deflate=False,
         ws_ping_interval=PING_SECONDS,
