@@ -90,20 +90,20 @@ def by_tagged_json(world: World, token: str, command: str, fields: Fields) -> En
 
 
 def by_rest(world: World, token: str, command: str, fields: Fields) -> End:
-    way = next(it for it in routes.ways() if it.operation == command)
+    route = next(one for one in routes.command_routes() if one.operation == command)
     rest = dict(fields)
-    path = way.path
-    for name in way.parameters:
+    path = route.path
+    for name in route.parameters:
         path = path.replace("{" + name + "}", quote(str(rest.pop(name)), safe=""))
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     body = None
-    if way.method == "GET":
+    if route.method == "GET":
         path += "?" + urlencode(rest, doseq=True) if rest else ""
     else:
         body = json.dumps(rest)
     connection = http.client.HTTPConnection("127.0.0.1", world.http_port, timeout=30)
     try:
-        connection.request(way.method, path, body, headers)
+        connection.request(route.method, path, body, headers)
         answer = connection.getresponse()
         data = json.loads(answer.read())
     finally:

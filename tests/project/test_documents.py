@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.cli import reference as cli_reference
 from holdfast.cli.parser.verbs import NAMES
-from holdfast.gate.rest.routes import ways
+from holdfast.gate.rest.routes import command_routes
 from holdfast.vocabulary.alerts import AlertCause
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.errors import EXIT_CODES
@@ -57,7 +57,7 @@ def test_reference_is_current(name: str) -> None:
         ("events.md", [f"`{kind.value}`" for kind in Kind]),
         ("errors.md", [f"| `{code}` | {status} |" for code, status in EXIT_CODES.items()]),
         ("errors.md", [f"| {code} | " for code in range(8)]),
-        ("http.md", [f"| `{way.method} {way.path}` | " for way in ways()]),
+        ("http.md", [f"| `{route.method} {route.path}` | " for route in command_routes()]),
         ("states.md", [f"| `{state.value}` | " for state in State]),
     ],
 )

@@ -1,4 +1,4 @@
-"""The gate's application: its routes, and what every answer carries."""
+"""The gate's application: its routes, its middleware, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.channel import Channel
-from holdfast.gate.body_limits import Bodies, KnownTokens
-from holdfast.gate.browser.guard import Allowed, Guard
-from holdfast.gate.browser.login import Browser
+from holdfast.gate.body_limits import BodyLimits
+from holdfast.gate.browser.guard import Allowed, Guard, RefusalReports
+from holdfast.gate.browser.login import Login
+from holdfast.gate.callers import ValidTokens
 from holdfast.gate.errors import refusal
 from holdfast.gate.mcp.door import McpDoor
-from holdfast.gate.refusals import Refusals
 from holdfast.gate.rest.door import RestDoor
 from holdfast.gate.rest.pages import Pages
 from holdfast.gate.ws.door import WebSocketDoor
 from holdfast.vocabulary.names import IDENTITY_HEADER
 
-_CONTENT = (
+_CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-"""Pages are made of what this gate serves, and of nothing else."""
+"""Pages load nothing but what this gate serves."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"content-security-policy", _CONTENT.encode()),
+    (b"content-security-policy", _CONTENT_POLICY.encode()),
 )
 
 
@@ -46,9 +46,9 @@ def build(
     mcp: McpDoor | None = None,
     leave: Callable[[], None] = lambda: None,
 ) -> Starlette:
-    """`leave` ends this gate, for another that takes its place."""
+    """`leave` ends this gate, so that another one can take its place."""
     channel = Channel(line_socket)
-    known = KnownTokens(channel)
+    tokens = ValidTokens(channel)
 
     def new_channel() -> Channel:
         return Channel(line_socket)
@@ -56,41 +56,41 @@ def build(
     return Starlette(
         routes=[
             *Pages(channel).routes(),
-            *Browser(channel, leave).routes(),
+            *Login(channel, leave).routes(),
             *(mcp.routes() if mcp is not None else ()),
             WebSocketRoute("/ws", WebSocketDoor(channel, new_channel)),
         ],
         middleware=[
-            Middleware(Marks, instance=instance),
+            Middleware(SecurityHeaders, instance=instance),
             Middleware(
                 Guard,
                 allowed=allowed,
-                refusals=Refusals(channel),
-                bodies=Bodies(known),
+                reports=RefusalReports(channel),
+                body_limits=BodyLimits(tokens),
             ),
-            Middleware(RestDoor, channel=channel, new_channel=new_channel, known=known),
+            Middleware(RestDoor, channel=channel, new_channel=new_channel, tokens=tokens),
         ],
         exception_handlers={HTTPException: _http_error},
     )
 
 
-class Marks:
-    """Headers of every answer: who we are, and what a browser must not do with it."""
+class SecurityHeaders:
+    """Adds to every answer which Holdfast sent it, and what a browser must not do with it."""
 
     def __init__(self, app: ASGIApp, instance: str) -> None:
         self._app = app
         self._headers = [*_HEADERS, (IDENTITY_HEADER.lower().encode(), instance.encode())]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def marked(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = message.get("headers", ())
-                named = {name for name, _ in given}
-                more = [it for it in self._headers if it[0] not in named]
-                message["headers"] = [*given, *more]
+                own = message.get("headers", ())
+                names = {name for name, _ in own}
+                more = [header for header in self._headers if header[0] not in names]
+                message["headers"] = [*own, *more]
             await send(message)
 
-        await self._app(scope, receive, marked if scope["type"] == "http" else send)
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

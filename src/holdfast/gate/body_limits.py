@@ -1,20 +1,17 @@
 """How many bytes of request bodies the gate holds: of strangers, of one token, and in all.
 
 A body of more than `STRANGER_BODY` bytes is read only after the supervisor has accepted the token
-of the request. The gate itself knows no token, so it asks, and remembers a good answer for a
-moment. What a request has sent counts until it is answered.
+of the request. The bytes of a request count until it is answered.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope
 
-from holdfast.client.channel import Caller, Channel
-from holdfast.gate.callers import caller_of
+from holdfast.gate.callers import ValidTokens, caller_of
 from holdfast.gate.http_limits import prove
 from holdfast.vocabulary.errors import HoldfastError, TooManyRequests
 
@@ -23,9 +20,6 @@ STRANGER_BODY = 4 * 1024
 """A login needs less."""
 TOKEN_BYTES = 32 * 1024 * 1024
 ALL_BYTES = 128 * 1024 * 1024
-KNOWN_SECONDS = 5.0
-"""For how long a token that was good is not asked about again; every command asks anyway."""
-_MOST_KNOWN = 1000
 _AGAIN = "send less at once, or try again in a moment"
 
 
@@ -37,41 +31,20 @@ class TooLarge(Exception):
         super().__init__(f"a body has at most {text}")
 
 
-class KnownTokens:
-    """Asks the supervisor whether a token is valid, at most once in a while."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._known: dict[Caller, float] = {}
-
-    async def check(self, caller: Caller) -> None:
-        """Raises the supervisor's refusal."""
-        now = time.monotonic()
-        if self._known.get(caller, 0.0) > now:
-            return
-        await self._channel.ask("hello", {}, caller, is_repeatable=True)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[caller] = now + KNOWN_SECONDS
-
-
-class Bodies:
+class BodyLimits:
     """The bodies of all requests that are not answered yet."""
 
-    def __init__(self, known: KnownTokens) -> None:
-        self._known = known
+    def __init__(self, tokens: ValidTokens) -> None:
+        self._tokens = tokens
         self._by_token: Counter[str] = Counter()
         self._total = 0
 
-    def of(self, scope: Scope, receive: Receive) -> Body:
-        return Body(self, scope, receive)
-
     async def admit(self, scope: Scope) -> str:
-        """The token whose share a large body counts to; raises where there is no valid one."""
+        """Return the token that a large body counts for; raises if there is no valid one."""
         caller = caller_of(HTTPConnection(scope))
         if not caller.token:
             raise TooLarge(STRANGER_BODY)
-        await self._known.check(caller)
+        await self._tokens.check(caller)
         prove(scope, caller.token)
         return caller.token
 
@@ -90,19 +63,19 @@ class Bodies:
             del self._by_token[token]
 
 
-class Body:
-    """One of them."""
+class LimitedBody:
+    """The body of one request."""
 
-    __slots__ = ("_bodies", "_receive", "_scope", "_size", "_taken", "_token", "refused")
+    __slots__ = ("_limits", "_receive", "_scope", "_size", "_taken", "_token", "refusal")
 
-    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive) -> None:
-        self._bodies = bodies
+    def __init__(self, limits: BodyLimits, scope: Scope, receive: Receive) -> None:
+        self._limits = limits
         self._scope = scope
         self._receive = receive
         self._size = self._taken = 0
         self._token: str | None = None
-        self.refused: Exception | None = None
-        """Why it is not read on: TooLarge, or a HoldfastError."""
+        self.refusal: Exception | None = None
+        """Why the rest of it is not read: TooLarge, or a HoldfastError."""
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -113,24 +86,24 @@ class Body:
                 assert self._token is not None
                 more, self._taken = self._size - self._taken, self._size
                 try:
-                    self._bodies.take(self._token, more)
+                    self._limits.take(self._token, more)
                 except HoldfastError as error:
-                    self.refused = error
+                    self.refusal = error
                     raise
         return message
 
     async def check(self, size: int) -> None:
-        """Raises if a body of so many bytes may not come with this request."""
+        """Raises if this request may not have a body of so many bytes."""
         try:
             if size > LARGEST_BODY:
                 raise TooLarge(LARGEST_BODY)
             if size > STRANGER_BODY and self._token is None:
-                self._token = await self._bodies.admit(self._scope)
+                self._token = await self._limits.admit(self._scope)
         except (TooLarge, HoldfastError) as error:
-            self.refused = error
+            self.refusal = error
             raise
 
     def release(self) -> None:
         """The request is answered."""
         if self._token is not None and self._taken:
-            self._bodies.give_back(self._token, self._taken)
+            self._limits.give_back(self._token, self._taken)

@@ -1,20 +1,29 @@
-"""Who asks over HTTP: the token of a header or of a cookie, passed on and never looked at."""
+"""Which token a request shows, and whether the supervisor accepts it.
+
+A token comes in a header or in a cookie. The gate passes it on and never decides about it.
+"""
 
 from __future__ import annotations
+
+import time
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from holdfast.client.channel import Caller
+from holdfast.client.channel import Caller, Channel
 from holdfast.vocabulary.addresses import is_loopback
 
 PAGE_HEADER = "X-Holdfast-Page"
-"""What our own pages know, and no page of another origin: the second half of a cookie."""
-_OF_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+"""Only our own pages know its value, no page of another origin: the second half of a cookie."""
+VALID_SECONDS = 5.0
+"""For how long the gate does not ask again about a valid token; every command asks anyway."""
+_MOST_VALID = 1000
+_PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 def caller_of(connection: HTTPConnection, door: str = "rest", page: str = "") -> Caller:
-    """Also who shows no token: whether that is enough, or one is good, is not ours to say."""
+    """Return the caller of a request, also if it shows no token: the supervisor decides whether
+    that is enough, and whether a token is valid."""
     if token := bearer_of(connection):
         return Caller(token, door)
     if cookie := connection.cookies.get(cookie_name(connection.scope)):
@@ -24,9 +33,10 @@ def caller_of(connection: HTTPConnection, door: str = "rest", page: str = "") ->
 
 
 def _is_here(connection: HTTPConnection) -> bool:
-    """Whether it comes from this machine, as far as can be seen: not through a proxy on it."""
+    """Return whether the client is on this machine and, as far as headers show, not behind a
+    proxy on it."""
     client = connection.client
-    is_passed_on = any(name in connection.headers for name in _OF_PROXIES)
+    is_passed_on = any(name in connection.headers for name in _PROXY_HEADERS)
     return client is not None and is_loopback(client.host) and not is_passed_on
 
 
@@ -36,7 +46,8 @@ def bearer_of(connection: HTTPConnection) -> str:
 
 
 def cookie_name(scope: Scope) -> str:
-    """Of this port: a browser keeps the cookies of all ports of a host together."""
+    """Return a name for this port, because a browser keeps the cookies of all ports of a host
+    together."""
     server = scope.get("server") or ("", 0)
     name = f"holdfast_{server[1]}"
     return f"__Host-{name}" if is_encrypted(scope) else name
@@ -44,3 +55,21 @@ def cookie_name(scope: Scope) -> str:
 
 def is_encrypted(scope: Scope) -> bool:
     return scope.get("scheme") in ("https", "wss")
+
+
+class ValidTokens:
+    """Asks the supervisor whether a token is valid, at most once in `VALID_SECONDS`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._valid_until: dict[Caller, float] = {}
+
+    async def check(self, caller: Caller) -> None:
+        """Raises the supervisor's refusal."""
+        now = time.monotonic()
+        if self._valid_until.get(caller, 0.0) > now:
+            return
+        await self._channel.ask("hello", {}, caller, is_repeatable=True)
+        if len(self._valid_until) >= _MOST_VALID:
+            self._valid_until.clear()
+        self._valid_until[caller] = now + VALID_SECONDS

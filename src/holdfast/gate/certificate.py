@@ -1,8 +1,8 @@
-"""The certificate of HTTPS: a given one, or one that the gate makes for this machine itself.
+"""The certificate of HTTPS: a configured one, or a self-signed one that the gate makes.
 
-A self-made one is made once, readable by its owner alone, and anew before it expires; it is good
-for names of this machine only. Whoever connects compares its fingerprint, which `holdfast
-status` tells. Files that changed are used for new connections without a restart.
+A self-signed certificate is readable by its owner alone and valid for names of this machine only.
+It is renewed before it expires. `holdfast status` shows its fingerprint, so that clients can
+compare it. New connections use changed files without a restart.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ RENEWED_BEFORE = dt.timedelta(days=30)
 LOOK_AGAIN_SECONDS = 3600.0
 NAMES = ("localhost", BROWSER_HOST)
 ADDRESSES = ("127.0.0.1", "::1")
-_ANYWHERE = ("0.0.0.0", "::", "")
+_EVERYWHERE = ("0.0.0.0", "::", "")
 
 
 class Certificate(NamedTuple):
-    """Its files. `host` is given if it is self-made: where the gate listens."""
+    """Its files. `host` is where the gate listens, if the certificate is self-signed."""
 
     path: str
     key: str
     host: str | None = None
 
     def ensure(self) -> None:
-        """Make it, if it is ours to make and there is none that will do for a while."""
-        if self.host is not None and not self._will_do():
+        """Make a self-signed certificate if there is none that stays valid for a while."""
+        if self.host is not None and not self._is_good():
             self._write_new(self.host)
 
-    def _will_do(self) -> bool:
+    def _is_good(self) -> bool:
         from cryptography import x509
 
         try:
             with open(self.path, "rb") as file:
-                found = x509.load_pem_x509_certificate(file.read())
+                certificate = x509.load_pem_x509_certificate(file.read())
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.path, self.key)
-            names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            extensions = certificate.extensions
+            names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (OSError, ValueError, x509.ExtensionNotFound):
             return False
-        left = found.not_valid_after_utc - dt.datetime.now(dt.timezone.utc)
+        left = certificate.not_valid_after_utc - dt.datetime.now(dt.timezone.utc)
         return left > RENEWED_BEFORE and set(names) >= set(_names(self.host or ""))
 
     def _write_new(self, host: str) -> None:
@@ -62,7 +63,7 @@ class Certificate(NamedTuple):
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Holdfast on this machine")])
         now = dt.datetime.now(dt.timezone.utc)
-        made = (
+        certificate = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(name)
@@ -81,24 +82,24 @@ class Certificate(NamedTuple):
             serialization.NoEncryption(),
         )
         replace_file(self.key, secret, is_synced=False)
-        data = made.public_bytes(serialization.Encoding.PEM)
+        data = certificate.public_bytes(serialization.Encoding.PEM)
         replace_file(self.path, data, is_synced=False)
 
     async def keep_current(self, context: ssl.SSLContext) -> None:
-        """Renew it in time, and use files that others renewed."""
-        used = self._changed()
+        """Renew it in time, and load files that other programs renewed."""
+        used = self._change_times()
         while True:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
             try:
                 await asyncio.to_thread(self.ensure)
-                if self._changed() != used:
-                    used = self._changed()
+                if self._change_times() != used:
+                    used = self._change_times()
                     context.load_cert_chain(self.path, self.key)
             except (OSError, ValueError) as error:
-                # The one in use goes on; perhaps the other file is about to be written.
+                # Keep the one in use; the other file may be about to be written.
                 print(f"the certificate is not renewed: {error}", flush=True)  # noqa: T201
 
-    def _changed(self) -> tuple[float, float]:
+    def _change_times(self) -> tuple[float, float]:
         try:
             return os.stat(self.path).st_mtime, os.stat(self.key).st_mtime
         except OSError:
@@ -106,12 +107,12 @@ class Certificate(NamedTuple):
 
 
 def _names(host: str) -> list[x509.GeneralName]:
-    """What a self-made one is good for: this machine, and where the gate listens by name."""
+    """Return the names of a self-signed certificate: this machine, and where the gate listens."""
     from cryptography import x509
 
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in NAMES]
     names += [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
-    if host not in (*_ANYWHERE, *NAMES, *ADDRESSES):
+    if host not in (*_EVERYWHERE, *NAMES, *ADDRESSES):
         try:
             names.append(x509.IPAddress(ipaddress.ip_address(host)))
         except ValueError:

@@ -1,4 +1,4 @@
-"""The one table from errors to HTTP: status, and problem details (RFC 9457) with our codes."""
+"""THE table from errors to HTTP: the status of each code, and problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -43,14 +43,12 @@ TITLES = {
     503: "Not available now",
     504: "It took too long",
 }
-
-
-UNFIT = 422
-"""The request fits what is published, and still means nothing here."""
+UNPROCESSABLE = 422
+"""The request has the published types, but its values mean nothing here."""
 
 
 def problem(error: HoldfastError, status: int | None = None) -> JSONResponse:
-    """What a client hears when something failed."""
+    """Return the answer for an error; `status` overrides the table."""
     status = status or STATUS.get(error.code, 500)
     if isinstance(error, Unreachable):
         status = 503

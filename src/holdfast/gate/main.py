@@ -1,8 +1,8 @@
-"""Runs the gate on a listening socket that it was given.
+"""Runs the gate on a listening socket that the keeper passes to it.
 
-Told by its environment where the line door is and what it may be called. Ends with SIGTERM,
-or when no supervisor was there for long; its socket is the keeper's, so nobody is refused
-until the next one is up.
+Its environment says where the line door is and by which names it may be called. The gate ends with
+SIGTERM, or when no supervisor has answered for long. The keeper holds the socket, so clients wait
+for the next gate instead of being refused.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ GRACE_SECONDS = 2
 ALONE_SECONDS = float(os.environ.get("HOLDFAST_GATE_PATIENCE", "30"))
 RETRY_SECONDS = 0.5
 PRELOAD_AFTER_SECONDS = 1.0
-"""Not beside the first requests."""
+"""So that loading does not slow down the first requests."""
 BACKLOG = 2048
 MOST_ACCEPTS = 64
-"""Connections that are accepted in one turn of the loop; then those that came before are read."""
+"""Connections accepted in one turn of the loop, before earlier ones are read."""
 MOST_FILES = 65536
 LARGEST_FRAME = 1024 * 1024
 PING_SECONDS = 20.0
 SEND_BUFFER = 256 * 1024
 LISTEN_FD = 3
-"""Where the keeper puts the first socket that it passes on."""
+"""The descriptor of the first socket that the keeper passes."""
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     names = environ.get("HOLDFAST_GATE_SOCKETS", "http").split(",")
     sockets = {name: socket.socket(fileno=LISTEN_FD + n) for n, name in enumerate(names)}
     sock = sockets["http"]
-    # What the kernel keeps for a viewer who does not read; connections inherit it.
+    # What the kernel buffers for a client that does not read; connections inherit it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     host, port = sock.getsockname()[:2]
     certificate = _certificate(environ)
@@ -55,9 +55,8 @@ def main() -> None:
     allowed = Allowed.at(host, port, is_tls=certificate is not None, origins=origins)
     line = environ["HOLDFAST_GATE_LINE"]
     mcp = McpDoor.of(environ.get("HOLDFAST_GATE_MCP"), line, allowed)
-    leaving: list[Callable[[], None]] = []
     instance = environ.get("HOLDFAST_GATE_INSTANCE", "")
-    app = build(line, allowed, instance, mcp, leave=lambda: leaving[0]())
+    app = build(line, allowed, instance, mcp, leave=lambda: server.leave())
     config = uvicorn.Config(
         app,
         http=LimitedHttpProtocol,
@@ -79,14 +78,14 @@ def main() -> None:
     sys.stdout.write(f"listening on {host}:{port}\n")
     sys.stdout.flush()
     server = Server(config, line, certificate)
-    leaving.append(server.leave)
     if mcp is not None:
         server.after_startup.append(lambda: mcp.begin(sockets.get("mcp")))
     server.run(sockets=[sock])
 
 
 def _raise_limit() -> int:
-    """Every connection takes a descriptor, and some take two; answers how many there may be."""
+    """Allow as many descriptors as possible, because every connection takes one or two. Returns
+    how many there may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -107,7 +106,7 @@ def _certificate(environ: Mapping[str, str]) -> Certificate | None:
 
 
 class Server(uvicorn.Server):
-    """Ends itself when nobody is behind it any more."""
+    """Ends itself when no supervisor is there any more."""
 
     def __init__(
         self, config: uvicorn.Config, line_socket: str, certificate: Certificate | None = None
@@ -119,12 +118,12 @@ class Server(uvicorn.Server):
         self._watching: asyncio.Task[None] | None = None
         self._preloading: asyncio.Task[None] | None = None
         self.after_startup: list[Callable[[], None]] = []
-        """What begins once requests are answered."""
+        """Called once requests are answered."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for sock in sockets or ():
-            # Who comes while no gate accepts waits in the kernel.
+            # Clients wait in the kernel while no gate accepts.
             sock.listen(BACKLOG)
         loop = asyncio.get_running_loop()
         self._watching = loop.create_task(self._leave_when_alone())
@@ -136,11 +135,11 @@ class Server(uvicorn.Server):
             begin()
 
     def leave(self) -> None:
-        """End, after what was asked is answered."""
+        """End, after open requests are answered."""
         self.should_exit = True
 
     async def _leave_when_alone(self) -> None:
-        """A supervisor that was replaced is back within seconds; one that is gone is not."""
+        """A supervisor that is being replaced comes back within seconds."""
         alone_since: float | None = None
         while True:
             try:

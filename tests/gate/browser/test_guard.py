@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.gate.body_limits import LARGEST_BODY
-from holdfast.gate.browser.guard import Allowed, _look
+from holdfast.gate.browser.guard import Allowed, check
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_lengths_of_bodies(length: bytes, is_taken: bool) -> None:
     """What is no number, or none that can be meant, is refused as others are that are too much."""
     headers = [(b"host", b"localhost:3001"), (b"content-length", length)]
     scope = {"type": "http", "method": "POST", "path": "/api/status", "headers": headers}
-    turned = _look(scope, Allowed.at("127.0.0.1", 3001, is_tls=False))
-    assert (turned is None) is is_taken
-    assert turned is None or turned.status == 413
+    rejection = check(scope, Allowed.at("127.0.0.1", 3001, is_tls=False))
+    assert (rejection is None) is is_taken
+    assert rejection is None or rejection.status == 413

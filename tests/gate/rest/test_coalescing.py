@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.client import channel as channels
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.body_limits import KnownTokens
-from holdfast.gate.rest.coalescing import Sharing
+from holdfast.gate.callers import ValidTokens
+from holdfast.gate.rest.coalescing import SingleFlight
 from holdfast.gate.rest.door import RestDoor
 from holdfast.vocabulary.errors import Failed
 
@@ -74,7 +74,7 @@ def test_who_comes_meanwhile_is_answered_by_the_next_one() -> None:
     """One answer at a time; each was asked for after all who get it came."""
 
     async def scene() -> None:
-        sharing, asked = Sharing(), []
+        flight, asked = SingleFlight(), []
 
         async def ask() -> bytes:
             gate = asyncio.get_running_loop().create_future()
@@ -82,7 +82,7 @@ def test_who_comes_meanwhile_is_answered_by_the_next_one() -> None:
             return bytes(await gate)
 
         async def question() -> bytes:
-            return await sharing.answer("status", ask)
+            return await flight.ask("status", ask)
 
         first = asyncio.ensure_future(question())
         await asyncio.sleep(0)
@@ -102,7 +102,7 @@ def test_who_comes_meanwhile_is_answered_by_the_next_one() -> None:
         asked[2].set_exception(Failed("not now"))
         with pytest.raises(Failed):
             await late
-        assert sharing._waiting == {}
+        assert flight._waiting == {}
 
     asyncio.run(scene())
 
@@ -136,7 +136,7 @@ def test_a_request_whose_client_left_is_cancelled_at_the_supervisor(tmp_path: An
             await left.wait()
             return {"type": "http.disconnect"}
 
-        door = RestDoor(lambda *_: None, channel, lambda: channel, KnownTokens(channel))  # type: ignore[arg-type]
+        door = RestDoor(lambda *_: None, channel, lambda: channel, ValidTokens(channel))  # type: ignore[arg-type]
         serving = asyncio.ensure_future(served(door, "/api/services/wait", receive))
         await supervisor.until(1)
         left.set()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.client.channel import Channel
-from holdfast.gate.body_limits import KnownTokens
+from holdfast.gate.callers import ValidTokens
 from holdfast.gate.rest import door as rest
 from holdfast.gate.rest.door import RestDoor
 
@@ -17,10 +17,10 @@ BODY = (b'{"service": "web",', b' "condition":', b' "exited"}')
 
 
 class Supervisor:
-    """Answers after a while; the gate loses patience at once."""
+    """Answers after a while; the gate watches for a client that leaves at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rest, "PATIENCE_SECONDS", 0.0)
+        monkeypatch.setattr(rest, "WATCH_AFTER_SECONDS", 0.0)
         self.asked: list[dict[str, Any]] = []
         self.is_deaf = False
         self.was_cancelled = False
@@ -47,7 +47,7 @@ async def rounds() -> None:
 async def served(supervisor: Supervisor, messages: list[dict[str, Any]]) -> list[int]:
     """What is answered to a visitor without a token whose body comes in pieces."""
     channel = cast("Channel", supervisor)
-    door = RestDoor(cast("Any", None), channel, lambda: channel, KnownTokens(channel))
+    door = RestDoor(cast("Any", None), channel, lambda: channel, ValidTokens(channel))
     statuses: list[int] = []
 
     async def receive() -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from holdfast.gate.rest import examples
-from holdfast.gate.rest.arguments import kinds_of
+from holdfast.gate.rest.arguments import field_types
 from holdfast.gate.rest.openapi import describe, offered
-from holdfast.gate.rest.routes import ways
+from holdfast.gate.rest.routes import Route, command_routes
 from holdfast.vocabulary.command import Result
 from holdfast.vocabulary.commands import COMMANDS
 from tests.gate.conftest import Gate
@@ -47,7 +47,7 @@ def test_every_schema_is_one() -> None:
 def test_every_route_fits_its_command(command: Any) -> None:
     """What the path names is a field; nobody else has this route; what it answers is told."""
     method, path = command.route
-    assert set(re.findall(r"{(\w+)}", path)) <= set(kinds_of(command))
+    assert set(re.findall(r"{(\w+)}", path)) <= set(field_types(command))
     assert [one.route for one in COMMANDS.values()].count(command.route) == 1
     operation = DOCUMENT["paths"][path][method.lower()]
     assert operation["operationId"] == command.name
@@ -63,11 +63,11 @@ def test_every_command_has_an_example(command: Any) -> None:
     assert "…" not in str(examples.request(command)), "add a word to gate/rest/examples.py"
 
 
-@pytest.mark.parametrize("way", ways(), ids=lambda way: way.operation)
-def test_every_answer_of_another_name_fits(way: Any) -> None:
+@pytest.mark.parametrize("route", command_routes(), ids=lambda route: route.operation)
+def test_every_answer_of_another_name_fits(route: Route) -> None:
     """No two operations have one name; each example is of the published type."""
-    assert [one.operation for one in ways()].count(way.operation) == 1
-    operation = DOCUMENT["paths"][way.path][way.method.lower()]
+    assert [one.operation for one in command_routes()].count(route.operation) == 1
+    operation = DOCUMENT["paths"][route.path][route.method.lower()]
     content = operation["responses"]["200"]["content"]["application/json"]
     whole = {**content["schema"], "components": DOCUMENT["components"]}
     Draft202012Validator(whole).validate(content["example"])

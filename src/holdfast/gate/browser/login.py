@@ -1,8 +1,8 @@
-"""What a browser needs: logging in by a link, logging out, and a first page.
+"""Logging in by a link, logging out, and the first page of the dashboard.
 
-A link's secret stands behind its `#`, which no browser sends: a script takes it out of the
-address and posts it. The cookie that comes back is for our own pages alone; nothing that is
-asked with GET changes anything.
+The secret of a link stands behind its `#`, which no browser sends. A script takes it out of the
+address and posts it. Only our own pages may use the cookie that comes back, and no GET request
+changes anything.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ POLICY = (
 LONGEST_CODE = 200
 
 
-class Browser:
-    """Routes for people; decides nothing, as everywhere in the gate."""
+class Login:
+    """The routes for people with a browser; decides nothing."""
 
     def __init__(self, channel: Channel, leave: Callable[[], None]) -> None:
         self._channel = channel
         self._leave = leave
-        # Now, not when first asked for: the files on disk may be another version by then.
+        # Read them now: when they are first wanted, the files on disk may be another version.
         for name in FILES:
             _read(name)
 
@@ -77,7 +77,7 @@ class Browser:
         return page(name)
 
     async def session(self, request: Request) -> Response:
-        """Who is logged in here."""
+        """Tell a page as which actor its browser is logged in."""
         try:
             caller = caller_of(request)
             hello = await self._channel.ask("hello", {}, caller, is_repeatable=True)
@@ -85,44 +85,44 @@ class Browser:
             return problem(error)
         if caller.token:
             prove(request.scope, caller.token)
-        told = {name: hello[name] for name in ("actor", "role", "version", "project")}
-        return JSONResponse(told, headers=_UNSTORED)
+        facts = {name: hello[name] for name in ("actor", "role", "version", "project")}
+        return JSONResponse(facts, headers=_UNSTORED)
 
     async def log_in(self, request: Request) -> Response:
-        """Exchange the secret of a link for a cookie and what our pages send beside it."""
+        """Exchange the secret of a link for a cookie and the proof that our pages send with it."""
         if PAGE_HEADER not in request.headers:
             return refusal(403, "no page of ours sent this", "refused", "open the link again")
         code = await _code_of(request)
         if code is None:
             return refusal(400, 'the body is {"code": "…"}', "usage")
         try:
-            # Never repeated: it works once.
+            # Never repeated, because a link works once.
             caller = Caller(code, "rest")
             login = await self._channel.ask("log_in", {}, caller, is_repeatable=False)
         except HoldfastError as error:
             return problem(error)
         token = login["token"]
-        told = {name: token[name] for name in ("name", "role", "expires_at")}
-        answer = JSONResponse({**told, "page": login["page"]}, headers=_UNSTORED)
+        facts = {name: token[name] for name in ("name", "role", "expires_at")}
+        answer = JSONResponse({**facts, "page": login["page"]}, headers=_UNSTORED)
         seconds = round(token["expires_at"] - token["created_at"])
         _set_cookie(answer, request, login["text"], seconds)
         return answer
 
     async def log_out(self, request: Request) -> Response:
-        """End this browser's login; the cookie goes in any case."""
+        """End this browser's login and delete its cookie."""
         answer: Response = JSONResponse({"message": "logged out"}, headers=_UNSTORED)
         if cookie_name(request.scope) in request.cookies and not bearer_of(request):
             try:
                 await self._channel.ask("log_out", {}, caller_of(request), is_repeatable=False)
             except HoldfastError as error:
-                # One that is refused is as good as gone; if nobody could be asked, say so.
+                # A login that the supervisor refuses is gone already; report any other failure.
                 if not isinstance(error, Refused):
                     return problem(error)
         _set_cookie(answer, request, "", 0)
         return answer
 
     async def hand_over(self, request: Request) -> Response:
-        """Give the port to the next gate, if our supervisor knows of that."""
+        """Give the port to the next gate, if our supervisor has planned that."""
         try:
             token = bearer_of(request)
             if not token:

@@ -17,9 +17,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.channel import Channel
-from holdfast.gate.body_limits import KnownTokens
 from holdfast.gate.browser.guard import Allowed
-from holdfast.gate.callers import caller_of
+from holdfast.gate.callers import ValidTokens, caller_of
 from holdfast.gate.errors import problem
 from holdfast.gate.http_limits import prove
 from holdfast.gate.mcp.call import SCOPE, Client
@@ -46,7 +45,7 @@ class McpDoor:
         self._http: HttpTransport | None = None
         self._loaded = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None
-        self._known = KnownTokens(self._channel)
+        self._tokens = ValidTokens(self._channel)
         self._servers: list[asyncio.AbstractServer] = []
 
     @classmethod
@@ -94,7 +93,7 @@ class McpDoor:
         try:
             caller = caller_of(HTTPConnection(scope), "mcp")
             # Also where no command would follow.
-            await self._known.check(caller)
+            await self._tokens.check(caller)
         except HoldfastError as error:
             await problem(error)(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""What a request says, as fields of a command: its path, its query or its body."""
+"""The arguments of a request, from its path, query and body, as fields of a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = "application/json"
 async def fields_of(
     request: Request, command: type[Command], takes: frozenset[str] | None = None
 ) -> dict[str, Any]:
-    """What path, query and body say; raises UsageError for what cannot be understood."""
+    """Return the fields from path, query and body; raises UsageError if they are malformed."""
     if request.method == "POST":
         fields = await _from_body(request)
         check_names(fields, command, takes)
@@ -39,29 +39,29 @@ async def fields_of(
 
 
 def _from_query(request: Request, command: type[Command]) -> dict[str, Any]:
-    hints = kinds_of(command)
+    kinds = field_types(command)
     given: dict[str, Any] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
-        if is_list(hints[name]):
+        if is_list(kinds[name]):
             given[name] = [word for value in values for word in value.split(",") if word]
         elif len(values) > 1:
             raise UsageError(f'"{name}" is given {len(values)} times')
         else:
-            given[name] = converted(values[0], hints[name], name)
+            given[name] = convert_text(values[0], kinds[name], name)
     return given
 
 
 def check_names(names: Iterable[str], command: type[Command], takes: frozenset[str] | None) -> None:
-    known = [name for name in kinds_of(command) if takes is None or name in takes]
+    known = [name for name in field_types(command) if takes is None or name in takes]
     for name in names:
         if name not in known:
             raise UsageError.no_field(command.name, name, known)
 
 
-def is_whole(fields: dict[str, Any], command: type[Command]) -> bool:
-    """Whether the fields have the published types. What the command itself objects to, which no
-    type can say, does not count."""
+def is_well_typed(fields: dict[str, Any], command: type[Command]) -> bool:
+    """Return whether the fields have the published types. Values that only the command itself
+    refuses count as well-typed."""
     try:
         msgspec.convert(fields, command)
     except msgspec.ValidationError as error:
@@ -69,8 +69,8 @@ def is_whole(fields: dict[str, Any], command: type[Command]) -> bool:
     return True
 
 
-def converted(text: str, kind: Any, name: str) -> Any:
-    """The value of an argument that came as text."""
+def convert_text(text: str, kind: Any, name: str) -> Any:
+    """Convert an argument that came as text."""
     try:
         value = msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -81,10 +81,10 @@ def converted(text: str, kind: Any, name: str) -> Any:
 
 
 @cache
-def kinds_of(command: type[msgspec.Struct]) -> dict[str, Any]:
-    """The type of each field, by the name that callers use."""
-    hints = typing.get_type_hints(command)
-    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(command)}
+def field_types(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the type of each field, by the name that callers use."""
+    hints = typing.get_type_hints(struct)
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(struct)}
 
 
 def is_list(kind: Any) -> bool:
@@ -102,7 +102,7 @@ async def _from_body(request: Request) -> dict[str, Any]:
         return {}
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON:
-        # A form of another site can send anything but this.
+        # A form of another site can send any type but this one.
         raise UsageError(f'a body is {JSON}, not "{kind}"', f"send `Content-Type: {JSON}`")
     try:
         value = msgspec.json.decode(data)

@@ -1,7 +1,7 @@
-"""Equal questions that wait are asked once: a flood of one question costs one answer at a time.
+"""Equal requests share an answer, so that a flood of one request costs one answer at a time.
 
-Who comes while one is under way waits for the next one, which is asked after all of them came.
-So nobody is told what was true before he asked, and every token's question is its own.
+A request that comes while an equal one is under way waits for the next one, which is asked after
+all of the waiting requests came. So no caller gets an answer that is older than its request.
 """
 
 from __future__ import annotations
@@ -12,42 +12,40 @@ from collections.abc import Awaitable, Callable, Hashable
 Ask = Callable[[], Awaitable[bytes]]
 
 
-class Sharing:
-    """What is under way, and who waits for what comes next."""
+class SingleFlight:
+    """One request of each kind is under way; equal ones wait for the next."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, list[asyncio.Future[bytes]]] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def answer(self, question: Hashable, ask: Ask) -> bytes:
-        """The answer, to this one or to all who ask the same now; raises what it raises."""
-        waiting = self._waiting.get(question)
+    async def ask(self, key: Hashable, ask: Ask) -> bytes:
+        """Return the answer, or raise the error, of `ask` or of an equal request."""
+        waiting = self._waiting.get(key)
         if waiting is None:
-            self._waiting[question] = []
+            self._waiting[key] = []
             try:
                 return await ask()
             finally:
-                self._go_on(question, ask)
+                self._ask_for_waiting(key, ask)
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         waiting.append(future)
         return await future
 
-    def _go_on(self, question: Hashable, ask: Ask) -> None:
-        waiting = [it for it in self._waiting[question] if not it.done()]
+    def _ask_for_waiting(self, key: Hashable, ask: Ask) -> None:
+        waiting = [future for future in self._waiting[key] if not future.done()]
         if not waiting:
-            del self._waiting[question]
+            del self._waiting[key]
             return
-        self._waiting[question] = []
-        task = asyncio.get_running_loop().create_task(self._ask(question, ask, waiting))
+        self._waiting[key] = []
+        task = asyncio.get_running_loop().create_task(self._ask(key, ask, waiting))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    async def _ask(
-        self, question: Hashable, ask: Ask, waiting: list[asyncio.Future[bytes]]
-    ) -> None:
+    async def _ask(self, key: Hashable, ask: Ask, waiting: list[asyncio.Future[bytes]]) -> None:
         try:
             answer = await ask()
-        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+        except Exception as error:  # noqa: BLE001 - raised by the waiting requests
             for future in waiting:
                 if not future.done():
                     future.set_exception(error)
@@ -56,4 +54,4 @@ class Sharing:
                 if not future.done():
                     future.set_result(answer)
         finally:
-            self._go_on(question, ask)
+            self._ask_for_waiting(key, ask)

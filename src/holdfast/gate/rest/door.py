@@ -1,8 +1,8 @@
-"""REST: every command that has a route, made from the registry. Decides nothing.
+"""REST: every command that has a route. Decides nothing.
 
-Path, query and body become the fields of one command, which goes to the line door with the
-caller's token; the answer comes back as it is written. Streams are told as server-sent events.
-A request whose client leaves is cancelled at the supervisor.
+Path, query and body become the fields of one command. The command goes to the line door with the
+caller's token, and the answer comes back byte for byte. Streams become server-sent events. When
+a client leaves, its request is cancelled at the supervisor.
 """
 
 from __future__ import annotations
@@ -15,41 +15,40 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.client.channel import Caller, Channel
-from holdfast.gate.body_limits import KnownTokens
-from holdfast.gate.callers import caller_of
-from holdfast.gate.errors import UNFIT, problem, refusal
+from holdfast.gate.callers import ValidTokens, caller_of
+from holdfast.gate.errors import UNPROCESSABLE, problem, refusal
 from holdfast.gate.http_limits import is_stranger, prove
-from holdfast.gate.rest.arguments import JSON, fields_of, is_whole
-from holdfast.gate.rest.coalescing import Sharing
-from holdfast.gate.rest.event_streams import EVENT_STREAM, Stories, response
-from holdfast.gate.rest.routes import Table, Way, ways
+from holdfast.gate.rest.arguments import JSON, fields_of, is_well_typed
+from holdfast.gate.rest.coalescing import SingleFlight
+from holdfast.gate.rest.event_streams import EVENT_STREAM, EventStreams, response
+from holdfast.gate.rest.routes import Route, RouteTable, command_routes
 from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
-PATIENCE_SECONDS = 0.1
-"""Requests that take longer are watched: their clients may leave."""
+WATCH_AFTER_SECONDS = 0.1
+"""Requests that take longer are watched, because their clients may leave."""
 MOST_AT_ONCE = 4
-"""Quick questions that are with the supervisor: a flood of them waits here, and not in its way."""
+"""Quick requests that are with the supervisor. A flood of them waits here, out of its way."""
 _HEADERS = ((b"content-type", JSON.encode()), (b"cache-control", b"no-store"))
 
 
 class RestDoor:
-    """Serves the paths of commands; everything else is for who comes after it."""
+    """Middleware that serves the paths of commands and passes everything else on."""
 
     def __init__(
         self,
         app: ASGIApp,
         channel: Channel,
         new_channel: Callable[[], Channel],
-        known: KnownTokens,
+        tokens: ValidTokens,
     ) -> None:
         self._app = app
         self._channel = channel
-        self._known = known
-        self._stories = Stories(channel, new_channel)
-        self._sharing = Sharing()
-        self._room = asyncio.Semaphore(MOST_AT_ONCE)
-        self._table = Table(ways())
+        self._tokens = tokens
+        self._streams = EventStreams(channel, new_channel)
+        self._shared = SingleFlight()
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._table = RouteTable(command_routes())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._table.find(scope["path"]) if scope["type"] == "http" else None
@@ -66,58 +65,62 @@ class RestDoor:
         answer.headers["Allow"] = allowed
         await answer(scope, receive, send)
 
-    async def _serve(self, way: Way, request: Request, send: Send) -> None:
-        leaving, fields = Leaving(request.receive), None
+    async def _serve(self, route: Route, request: Request, send: Send) -> None:
+        disconnect, fields = DisconnectWatch(request.receive), None
         try:
             caller = caller_of(request)
-            if not caller.token:
-                # Refused, and on record, before anything is read; or a visitor who may look.
-                await self._channel.ask("hello", {}, caller, is_repeatable=True)
-            elif is_stranger(request.scope):
-                # At once, not with the answer: that may take long.
-                await self._known.check(caller)
-                prove(request.scope, caller.token)
-            fields = await fields_of(request, way.command, way.takes)
-            if way.given is not None:
-                fields = way.given(fields)
-            if wants_stream(request, way, fields):
-                if "idempotency-key" in request.headers and way.method == "POST":
+            await self._check_token(request, caller)
+            fields = await fields_of(request, route.command, route.takes)
+            if route.fields_from is not None:
+                fields = route.fields_from(fields)
+            if wants_stream(request, route, fields):
+                if "idempotency-key" in request.headers and route.method == "POST":
                     raise UsageError("a key is not for a stream", "ask without `follow`")
-                about = (way.command, fields, caller, request.headers)
-                async with self._stories.told(*about) as story:
-                    await response(story)(request.scope, request.receive, send)
+                last_id = request.headers.get("last-event-id", "")
+                async with self._streams.open(route.command, fields, caller, last_id) as stream:
+                    await response(stream)(request.scope, request.receive, send)
                 return
-            leaving.watch()
+            disconnect.watch()
             key = request.headers.get("idempotency-key")
-            answer = await self._answer(way, fields, caller, key)
-            if way.shape is not None:
-                answer = way.shape(answer, fields)
+            answer = await self._ask(route, fields, caller, key)
+            if route.convert_answer is not None:
+                answer = route.convert_answer(answer, fields)
         except HoldfastError as error:
-            leaving.forget()
-            is_unfit = error.code == UsageError.code and fields is not None
-            if is_unfit and is_whole(fields or {}, way.command):
-                answered = problem(error, UNFIT)
+            disconnect.stop()
+            is_usage = error.code == UsageError.code and fields is not None
+            if is_usage and is_well_typed(fields or {}, route.command):
+                failure = problem(error, UNPROCESSABLE)
             else:
-                answered = problem(error)
-            await answered(request.scope, request.receive, send)
+                failure = problem(error)
+            await failure(request.scope, request.receive, send)
             return
         except asyncio.CancelledError:
-            if leaving.has_left:
+            if disconnect.has_left:
                 return
             raise
         finally:
-            leaving.forget()
+            disconnect.stop()
         length = (b"content-length", str(len(answer)).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, length]})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _answer(
-        self, way: Way, fields: dict[str, Any], caller: Caller, key: str | None
+    async def _check_token(self, request: Request, caller: Caller) -> None:
+        """Raise the supervisor's refusal before the body is read. A visitor without a token may
+        be allowed to look."""
+        if not caller.token:
+            await self._channel.ask("hello", {}, caller, is_repeatable=True)
+        elif is_stranger(request.scope):
+            # Now, and not with the answer, which may take long.
+            await self._tokens.check(caller)
+            prove(request.scope, caller.token)
+
+    async def _ask(
+        self, route: Route, fields: dict[str, Any], caller: Caller, key: str | None
     ) -> bytes:
-        command = way.command
+        command = route.command
         is_repeatable = command.effect is Effect.READS
         if key is not None and not is_repeatable:
-            # The supervisor does it once, however often it is asked under this key.
+            # The supervisor does it once, however often it is asked with this key.
             fields, is_repeatable = {**fields, "key": key}, True
 
         async def ask() -> bytes:
@@ -126,22 +129,22 @@ class RestDoor:
             )
 
         async def ask_in_turn() -> bytes:
-            async with self._room:
+            async with self._slots:
                 return await ask()
 
         if not command.is_shared:
             return await ask()
-        return await self._sharing.answer((caller, command.name, repr(fields)), ask_in_turn)
+        return await self._shared.ask((caller, command.name, repr(fields)), ask_in_turn)
 
 
-def wants_stream(request: Request, way: Way, fields: dict[str, Any]) -> bool:
-    """Whether it is to be told as it happens."""
-    if "follow" not in way.command.__struct_fields__ and way.command.name != "logs":
+def wants_stream(request: Request, route: Route, fields: dict[str, Any]) -> bool:
+    """Return whether the client wants the answer as a stream."""
+    if "follow" not in route.command.__struct_fields__ and route.command.name != "logs":
         return False
     return fields.get("follow") is True or EVENT_STREAM in request.headers.get("accept", "")
 
 
-class Leaving:
+class DisconnectWatch:
     """Cancels the task that serves a request when its client has left."""
 
     __slots__ = ("_receive", "_task", "_timer", "_watching", "has_left")
@@ -154,11 +157,11 @@ class Leaving:
         self._watching: asyncio.Task[None] | None = None
 
     def watch(self) -> None:
-        """Begin. Not before the body is read: of two readers each would get a part of it."""
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._begin)
+        """Begin. Not before the body is read, because each of two readers would get a part."""
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, self._begin)
 
-    def forget(self) -> None:
-        """It is answered."""
+    def stop(self) -> None:
+        """The request is answered."""
         if self._timer is not None:
             self._timer.cancel()
         if self._watching is not None:

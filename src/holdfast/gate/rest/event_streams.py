@@ -1,14 +1,14 @@
-"""What happens, told as server-sent events: events, records, progress, and lines of logs.
+"""Answers that go on, as server-sent events: events, records, progress, and lines of logs.
 
-A client that comes back with `Last-Event-ID` misses nothing. A refusal is answered as one and
-not told inside a stream. Events and logs go on over every end of the supervisor.
+A client that comes back with `Last-Event-ID` misses nothing. A refusal is an ordinary answer and
+never part of a stream. Streams of events and logs continue across restarts of the supervisor.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from holdfast.vocabulary.events import known_place
 
 EVENT_STREAM = "text/event-stream"
 REFUSAL_SECONDS = 0.25
-"""So long a stream waits for a refusal before it begins; mostly the first item comes first."""
+"""How long a stream waits for a refusal before it begins; mostly the first item comes sooner."""
 ALIVE_SECONDS = 15.0
 LONGEST_SECONDS = 3600.0
 """Then a stream ends, between two events; clients come back by themselves."""
@@ -32,14 +32,17 @@ MOST_OF_TOKEN = 128
 MOST_STREAMS = 1024
 """Each holds a connection to the supervisor."""
 _LONGEST_NUMBER = 18
+_NOT_FOLLOWED = frozenset({"grep", "run", "limit", "max_bytes"})
 _RETRY = b"retry: 1000\n\n"
 _ALIVE = b": still here\n\n"
 _encode = msgspec.json.Encoder().encode
-Story = AsyncGenerator[bytes, None]
+
+Item = tuple[object, Any]
+"""The id of a server-sent event, or None, and its data."""
 
 
-class Stories:
-    """Streams of all commands that have one."""
+class EventStreams:
+    """The streams of all callers; each token has a share."""
 
     def __init__(self, channel: Channel, new_channel: Callable[[], Channel]) -> None:
         self._channel = channel
@@ -47,103 +50,77 @@ class Stories:
         self._open: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def told(
-        self,
-        command: type[Command],
-        fields: dict[str, Any],
-        caller: Caller,
-        headers: Mapping[str, str],
-    ) -> AsyncIterator[Story]:
-        """A stream of the caller's share, when it is clear that it is not refused."""
+    async def open(
+        self, command: type[Command], fields: dict[str, Any], caller: Caller, last_id: str
+    ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+        """Yield the bytes of a stream, once it is clear that it is not refused."""
         if self._open[caller.token] >= MOST_OF_TOKEN:
             raise TooManyRequests(f"this token has {MOST_OF_TOKEN} streams", "close some")
         if self._open.total() >= MOST_STREAMS:
             raise TooManyRequests("too many streams are open", "try again later")
+        items = self._items(command, fields, caller, last_id)
+        first = asyncio.ensure_future(anext(items, None))
         self._open[caller.token] += 1
         try:
-            async with aclosing(await self.begin(command, fields, caller, headers)) as story:
-                yield story
+            await asyncio.wait([first], timeout=REFUSAL_SECONDS)
+            if first.done():
+                first.result()
+            async with aclosing(_server_sent(items, first)) as stream:
+                yield stream
         finally:
             self._open[caller.token] -= 1
-            self._open += Counter()  # which forgets those that have none
+            self._open += Counter()  # which drops the tokens that have none
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            await items.aclose()
 
-    async def begin(
-        self,
-        command: type[Command],
-        fields: dict[str, Any],
-        caller: Caller,
-        headers: Mapping[str, str],
-    ) -> Story:
-        """The stream, when it is clear that it is not refused."""
-        last = headers.get("last-event-id", "")
-        match command.name:
-            case "events":
-                story = self._events(fields, caller, last)
-            case "logs":
-                story = self._lines(fields, caller, last)
-            case _:
-                number = _number(last)
-                if number is not None and "since" in command.__struct_fields__:
-                    fields["since"] = number
-                story = self._items(command, fields, caller)
-        return await begun(story)
-
-    async def _events(self, fields: dict[str, Any], caller: Caller, last: str) -> Story:
-        fields = {name: value for name, value in fields.items() if name != "follow"}
-        if (number := _number(last)) is not None:
+    def _items(
+        self, command: type[Command], fields: dict[str, Any], caller: Caller, last_id: str
+    ) -> AsyncGenerator[Item, None]:
+        if command.name == "logs":
+            if refused := _NOT_FOLLOWED & fields.keys():
+                raise UsageError(f'"{min(refused)}" is not for a stream', "ask without it")
+            if last_id:
+                fields["cursor"] = last_id
+            return follow_lines(self._channel, self._new_channel, fields, caller)
+        if "since" in command.__struct_fields__ and (number := _number(last_id)) is not None:
             fields["since"] = number
+        if command.name == "events":
+            return self._events(fields, caller)
+        return self._stream(command, fields, caller)
+
+    async def _events(self, fields: dict[str, Any], caller: Caller) -> AsyncGenerator[Item, None]:
+        fields = {name: value for name, value in fields.items() if name != "follow"}
         if fields.get("since") is None:
-            found = await self._channel.ask("events", fields, caller, is_repeatable=True)
-            for event in found["events"]:
-                yield server_sent(event, event["seq"])
-            fields["since"] = found["last"]
+            answer = await self._channel.ask("events", fields, caller, is_repeatable=True)
+            for event in answer["events"]:
+                yield event["seq"], event
+            since = answer["last"]
         else:
-            found = await self._channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
-            fields["since"] = known_place(fields["since"], found["last"])
+            answer = await self._channel.ask("events", {"limit": 1}, caller, is_repeatable=True)
+            since = known_place(fields["since"], answer["last"])
         services = fields.get("services") or []
-        async with aclosing(
-            follow_events(self._new_channel, caller, fields["since"], services)
-        ) as events:
+        async with aclosing(follow_events(self._new_channel, caller, since, services)) as events:
             async for event in events:
-                yield server_sent(event, event["seq"])
+                yield event["seq"], event
 
-    async def _lines(self, fields: dict[str, Any], caller: Caller, last: str) -> Story:
-        refused = {"grep", "run", "limit", "max_bytes"} & fields.keys()
-        if refused:
-            raise UsageError(f'"{refused.pop()}" is not for a stream', "ask without it")
-        if last:
-            fields["cursor"] = last
-        lines = follow_lines(self._channel, self._new_channel, fields, caller)
-        async with aclosing(lines) as told:
-            async for place, line in told:
-                yield server_sent(line, place)
-
-    async def _items(self, command: type[Command], fields: dict[str, Any], caller: Caller) -> Story:
+    async def _stream(
+        self, command: type[Command], fields: dict[str, Any], caller: Caller
+    ) -> AsyncGenerator[Item, None]:
         channel = self._new_channel()
         try:
-            async with aclosing(
-                channel.stream(command.name, {**fields, "follow": True}, caller)
-            ) as items:
+            stream = channel.stream(command.name, {**fields, "follow": True}, caller)
+            async with aclosing(stream) as items:
                 async for item in items:
-                    yield server_sent(item, item.get("seq"))
+                    yield item.get("seq"), item
         finally:
             await channel.close()
 
 
-async def begun(story: Story) -> Story:
-    """Wait a moment for a refusal; then tell what comes, and that we live when nothing does."""
-    first = asyncio.ensure_future(anext(story, b""))
-    try:
-        await asyncio.wait([first], timeout=REFUSAL_SECONDS)
-    except asyncio.CancelledError:
-        first.cancel()
-        raise
-    if first.done() and (error := first.exception()) is not None:
-        raise error
-    return _told(story, first)
-
-
-async def _told(story: Story, following: asyncio.Future[bytes]) -> Story:
+async def _server_sent(
+    items: AsyncGenerator[Item, None], following: asyncio.Future[Item | None]
+) -> AsyncGenerator[bytes, None]:
+    """Yield the items, the awaited one first, and a sign of life while none comes."""
     clock = asyncio.get_running_loop().time
     ending = clock() + LONGEST_SECONDS
     try:
@@ -154,28 +131,27 @@ async def _told(story: Story, following: asyncio.Future[bytes]) -> Story:
                 yield _ALIVE
                 continue
             try:
-                text = following.result()
+                item = following.result()
             except HoldfastError as error:
                 yield b"event: error\ndata: " + _encode(error.as_fields()) + b"\n\n"
                 return
-            if not text:
+            if item is None:
                 return
-            yield text
-            following = asyncio.ensure_future(anext(story, b""))
+            yield _event(*item)
+            following = asyncio.ensure_future(anext(items, None))
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        await story.aclose()
 
 
-def server_sent(item: Any, place: object) -> bytes:
-    number = f"id: {place}\n".encode() if place is not None else b""
-    return number + b"data: " + _encode(item) + b"\n\n"
+def _event(place: object, data: Any) -> bytes:
+    head = f"id: {place}\n".encode() if place is not None else b""
+    return head + b"data: " + _encode(data) + b"\n\n"
 
 
-def response(told: Story) -> StreamingResponse:
+def response(stream: AsyncGenerator[bytes, None]) -> StreamingResponse:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(told, headers=headers, media_type=EVENT_STREAM)
+    return StreamingResponse(stream, headers=headers, media_type=EVENT_STREAM)
 
 
 def _number(text: str) -> int | None:

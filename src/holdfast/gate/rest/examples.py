@@ -1,6 +1,6 @@
-"""Examples for the description: made from the types, with words that a reader knows.
+"""Examples for the OpenAPI document: derived from the types, with words that a reader knows.
 
-Whatever is made here fits its type; a test converts every one.
+Every example fits its type; a test converts each of them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.gate.rest.arguments import kinds_of
+from holdfast.gate.rest.arguments import field_types
 from holdfast.vocabulary.command import Command
 
-ASKED: dict[str, dict[str, Any]] = {
+REQUESTS: dict[str, dict[str, Any]] = {
     "adopt": {"service": "legacy", "pid": 4711},
     "create_token": {"token_name": "ci", "role": "operator", "services": ["web"]},
     "custom_restart": {
@@ -37,7 +37,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "stop": {"services": ["web"], "grace": 10},
     "wait": {"service": "web", "condition": "ready", "timeout": 30},
 }
-"""Requests that show what a command is for; others are made from what they need."""
+"""Requests that show what a command is for; the others are made from their required fields."""
 
 _WORDS: dict[str, Any] = {
     "action": "restart", "actor": "token ci", "advanced_services": "policies",
@@ -70,35 +70,36 @@ _WORDS: dict[str, Any] = {
     "token_name": "ci", "type": "http", "undone": "change-3", "uptime": 3500.0,
     "version": "0.1.0", "what": "make clean", "workflow": "release",
 }  # fmt: skip
-_TOLD = frozenset(
+_SHOWN = frozenset(
     {"pid", "started_at", "cpu_percent", "memory_mb", "run_id", "reason", "exit_code", "startTime"}
 )
-"""Fields that may be missing and are shown all the same."""
+"""Optional fields that the examples show."""
 
 
 def request(command: type[Command]) -> dict[str, Any]:
-    """Fields with which the command may be given."""
-    if command.name in ASKED:
-        return ASKED[command.name]
-    kinds = kinds_of(command)
-    needed = [it.encode_name for it in msgspec.structs.fields(command) if it.required]
+    """Return fields of a valid request."""
+    if command.name in REQUESTS:
+        return REQUESTS[command.name]
+    kinds = field_types(command)
+    fields = msgspec.structs.fields(command)
+    needed = [field.encode_name for field in fields if field.required]
     if "services" in kinds and "services" not in needed:
         needed.append("services")
     return {name: value(kinds[name], name) for name in needed}
 
 
 def answer(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """What may be answered."""
-    kinds = kinds_of(kind)
+    """Return a possible answer."""
+    kinds = field_types(kind)
     return {
         field.encode_name: value(kinds[field.encode_name], field.encode_name)
         for field in msgspec.structs.fields(kind)
-        if field.required or field.encode_name in _TOLD
+        if field.required or field.encode_name in _SHOWN
     }
 
 
 def value(kind: Any, name: str) -> Any:
-    """Something of this type that fits the name."""
+    """Return a value of this type that fits the name."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         known = [one for one in inner if one not in (type(None), msgspec.UnsetType)]

@@ -1,4 +1,7 @@
-"""Answers of commands in the form that some paths tell them. Adds no fact and asks nobody."""
+"""Answers of commands in the form that older dashboards expect at some paths.
+
+Pure: adds no fact and asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def one_service(answer: bytes, fields: dict[str, Any]) -> bytes:
-    """The one service of a status that was asked for; raises for a name of several."""
+    """Return the status of the one service asked for; raises for a name of several."""
     name = fields["services"][0]
     services = _decode(answer)["services"]
     if name not in services:
@@ -23,9 +26,9 @@ def one_service(answer: bytes, fields: dict[str, Any]) -> bytes:
 
 
 def system_status(answer: bytes, _: dict[str, Any]) -> bytes:
-    """A status with both spellings of usage and times."""
-    found = _decode(answer)
-    for service in found["services"].values():
+    """Return a status with both spellings of usage and times."""
+    status = _decode(answer)
+    for service in status["services"].values():
         if "cpu_percent" in service:
             service["cpu"] = service["cpu_percent"]
         if "memory_mb" in service:
@@ -33,7 +36,7 @@ def system_status(answer: bytes, _: dict[str, Any]) -> bytes:
         if (began := service.get("started_at")) is not None:
             service["startTimeMs"] = round(began * 1000)
             service["startTime"] = rfc_3339(began)
-    return _encode(found)
+    return _encode(status)
 
 
 _USAGE = {
@@ -43,14 +46,14 @@ _USAGE = {
 
 
 def system_metrics(answer: bytes, _: dict[str, Any]) -> bytes:
-    """Metrics with both spellings of what services use; nothing for those that do not run."""
-    found = _decode(answer)
-    for service in found["services"].values():
+    """Return metrics with both spellings; nothing is added for services that do not run."""
+    metrics = _decode(answer)
+    for service in metrics["services"].values():
         if (began := service.get("started_at")) is not None:
             service["startTime"] = rfc_3339(began)
-        told = {name: service.get(own) for name, own in _USAGE.items()}
-        service.update({name: value for name, value in told.items() if value is not None})
-    return _encode(found)
+        usage = {name: service.get(own) for name, own in _USAGE.items()}
+        service.update({name: value for name, value in usage.items() if value is not None})
+    return _encode(metrics)
 
 
 def rfc_3339(moment: float) -> str:

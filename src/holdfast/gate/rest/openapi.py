@@ -1,4 +1,4 @@
-"""The published description of the REST interface, made from the registry (OpenAPI 3.1)."""
+"""The published description of the REST interface, derived from the commands (OpenAPI 3.1)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 import holdfast
 from holdfast.gate.errors import STATUS, TITLES
 from holdfast.gate.rest import examples
-from holdfast.gate.rest.arguments import JSON, is_list, kinds_of
+from holdfast.gate.rest.arguments import JSON, field_types, is_list
 from holdfast.gate.rest.event_streams import EVENT_STREAM
 from holdfast.gate.rest.pages import CURSOR, METRICS_TYPE
-from holdfast.gate.rest.routes import Way, ways
+from holdfast.gate.rest.routes import Route, command_routes
 from holdfast.vocabulary.command import Command, Effect
 from holdfast.vocabulary.commands import subject_of
 from holdfast.vocabulary.output import LogPart
@@ -46,14 +46,14 @@ happens to who asks for that in `Accept`, and `Last-Event-ID` goes on where one 
 
 
 def offered() -> list[type[Command]]:
-    return list(dict.fromkeys(way.command for way in ways()))
+    return list(dict.fromkeys(route.command for route in command_routes()))
 
 
 def describe() -> dict[str, Any]:
-    """The whole document."""
-    found = ways()
-    commands = list(dict.fromkeys(way.command for way in found))
-    kinds: list[Any] = [*commands, *dict.fromkeys(way.answers for way in found), LogPart]
+    """Return the whole document."""
+    routes = command_routes()
+    commands = list(dict.fromkeys(route.command for route in routes))
+    kinds: list[Any] = [*commands, *dict.fromkeys(route.answers for route in routes), LogPart]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     by_kind = dict(zip(kinds, schemas, strict=True))
 
@@ -62,19 +62,19 @@ def describe() -> dict[str, Any]:
         return own
 
     paths: dict[str, Any] = {}
-    for way in found:
-        operation = _operation(way, schema_of(way.command), by_kind[way.answers])
-        paths.setdefault(way.path, {})[way.method.lower()] = operation
+    for route in routes:
+        operation = _operation(route, schema_of(route.command), by_kind[route.answers])
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
     for path, operation in _pages(schema_of(LogPart)).items():
         paths[path] = {"get": operation}
-    # What a path or a query says is told there; a body's schema is told in place.
+    # The fields of paths and queries are parameters, and bodies have their schemas in place.
     unused = {by_kind[kind]["$ref"].rpartition("/")[2] for kind in (*commands, LogPart)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": holdfast.__version__, "description": _ABOUT},
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(_tag(way.command) for way in found)],
+        "tags": [{"name": name} for name in dict.fromkeys(_tag(route.command) for route in routes)],
         "paths": paths,
         "components": {
             "schemas": {
@@ -91,18 +91,18 @@ def _tag(command: type[Command]) -> str:
     return command.rest_tag or subject_of(command)
 
 
-def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    command = way.command
+def _operation(route: Route, own: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    command = route.command
     summary, _, rest = (command.__doc__ or command.name).strip().partition("\n\n")
     content: dict[str, Any] = {
-        JSON: {"schema": answer, "example": examples.answer(way.answers)},
+        JSON: {"schema": answer, "example": examples.answer(route.answers)},
     }
-    is_told = "follow" in command.__struct_fields__ or command.name == "logs"
-    if is_told:
+    is_stream = "follow" in command.__struct_fields__ or command.name == "logs"
+    if is_stream:
         content[EVENT_STREAM] = {"schema": EVENT}
     operation: dict[str, Any] = {
-        "operationId": way.operation,
-        "summary": way.summary or " ".join(summary.split()),
+        "operationId": route.operation,
+        "summary": route.summary or " ".join(summary.split()),
         "description": " ".join(rest.split()),
         "tags": [_tag(command)],
         "responses": _responses({"description": "Done.", "content": content}),
@@ -113,21 +113,21 @@ def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[st
     shown = examples.request(command)
     parameters = [
         _parameter(name, own["properties"].get(name, _TEXT), "path", shown.get(name, "web"))
-        for name in way.parameters
+        for name in route.parameters
     ]
     others = {
         name: schema
         for name, schema in own.get("properties", {}).items()
-        if name not in way.parameters and (way.takes is None or name in way.takes)
+        if name not in route.parameters and (route.takes is None or name in route.takes)
     }
     required = set(own.get("required", ())) & others.keys()
-    if way.method == "GET":
+    if route.method == "GET":
         for name, schema in others.items():
             asked = _parameter(name, schema, "query", shown.get(name))
             parameters.append({**asked, "required": name in required, **_form(command, name)})
     elif others:
         operation["requestBody"] = _body(others, required, shown)
-    if is_told and way.method == "GET":
+    if is_stream and route.method == "GET":
         parameters.append(_header("Last-Event-ID", _TEXT, "Go on after this event."))
     elif command.effect is not Effect.READS:
         parameters.append(_header("Idempotency-Key", _KEY, "Done once under one key."))
@@ -137,8 +137,8 @@ def _operation(way: Way, own: dict[str, Any], answer: dict[str, Any]) -> dict[st
 
 
 def _form(command: type[Command], name: str) -> dict[str, Any]:
-    """How several values of one name stand in a query."""
-    return {"style": "form", "explode": True} if is_list(kinds_of(command)[name]) else {}
+    """Return how several values of one name stand in a query."""
+    return {"style": "form", "explode": True} if is_list(field_types(command)[name]) else {}
 
 
 def _body(others: dict[str, Any], required: set[str], shown: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _problem_response() -> dict[str, Any]:
 
 
 def _pages(part: dict[str, Any]) -> dict[str, Any]:
-    """What is no command of its own."""
+    """Describe the pages that are no commands."""
     log = {
         **_page("log", "Download a service's log", {"application/octet-stream": {}}),
         "description": "As a file of any size. `cursor` to `until_cursor`, `since` to `until`, "

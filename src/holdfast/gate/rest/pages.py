@@ -1,7 +1,6 @@
-"""The gate's own pages: whether it lives, its description, metrics, downloads, the reference.
+"""The gate's own pages: health, the OpenAPI document, metrics, log downloads, the reference.
 
-Like everywhere in the gate, nothing is decided here: what needs a right is asked with the
-caller's token.
+Decides nothing: a page that needs a right asks the supervisor with the caller's token.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from starlette.routing import Route
 import holdfast
 from holdfast.client.channel import Channel
 from holdfast.gate.callers import caller_of
-from holdfast.gate.errors import UNFIT, problem
+from holdfast.gate.errors import UNPROCESSABLE, problem
 from holdfast.gate.output import extract, open_log
-from holdfast.gate.rest.arguments import converted, kinds_of
-from holdfast.gate.rest.routes import ways
+from holdfast.gate.rest.arguments import convert_text, field_types
+from holdfast.gate.rest.routes import command_routes
 from holdfast.vocabulary.errors import HoldfastError, NotFound, UsageError
 from holdfast.vocabulary.output import LogPart
 
@@ -34,7 +33,7 @@ REFERENCE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/
 
 
 class Pages:
-    """Over the same channel as everything else."""
+    """The routes that are no commands."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -56,12 +55,12 @@ class Pages:
         ]
 
     async def health(self, _: Request) -> Response:
-        """Holdfast's own: this process answers."""
+        """Say that this process answers."""
         facts = {"status": "ok", "version": holdfast.__version__}
         return JSONResponse({**facts, "uptime": round(time.monotonic() - self._started, 3)})
 
     async def ready(self, _: Request) -> Response:
-        """Whether the supervisor answers, too."""
+        """Say whether the supervisor answers, too."""
         try:
             hello = await self._channel.ask("hello", {}, None, is_repeatable=True)
         except HoldfastError as error:
@@ -69,13 +68,13 @@ class Pages:
         return JSONResponse({"status": "ready", "version": hello.get("version")})
 
     async def description(self, _: Request) -> Response:
-        """What there is, for programs; the same for everybody, so no token is needed."""
-        # A quarter of a second, the first time; nobody else waits for it.
-        made = await asyncio.to_thread(document)
-        return Response(made, media_type="application/json")
+        """Send the OpenAPI document. It is the same for everybody and needs no token."""
+        # The first time it takes a quarter of a second, so it runs in a thread.
+        content = await asyncio.to_thread(document)
+        return Response(content, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
-        """The numbers of `metrics` as Prometheus reads them."""
+        """Send the numbers of `metrics` as Prometheus reads them."""
         try:
             if request.scope["query_string"]:
                 raise UsageError("/metrics has no arguments", "GET /api/metrics has some")
@@ -87,21 +86,21 @@ class Pages:
         return Response(text(answer), headers={"Content-Type": METRICS_TYPE})
 
     async def download(self, request: Request) -> Response:
-        """A log as a file, of any size, in pieces."""
+        """Send a log as a file of any size, in pieces."""
         try:
             caller, service = caller_of(request), request.path_params["service"]
-            part = wanted(request)
+            part = _wanted_part(request)
         except HoldfastError as error:
             return problem(error)
         try:
             reader, end = await open_log(self._channel, service, caller)
             found = await extract(reader, end, part)
         except HoldfastError as error:
-            return problem(error, UNFIT if error.code == UsageError.code else None)
+            return problem(error, UNPROCESSABLE if error.code == UsageError.code else None)
         is_plain = part.format == "text"
         headers = {
             "Content-Type": PLAIN if is_plain else RAW,
-            "Content-Disposition": f'attachment; filename="{file_name(reader.service)}"',
+            "Content-Disposition": f'attachment; filename="{_file_name(reader.service)}"',
             "Cache-Control": "no-store",
             CURSOR: found.cursor,
         }
@@ -111,7 +110,7 @@ class Pages:
         return RedirectResponse("/api/reference", 308)
 
     async def reference(self, request: Request) -> Response:
-        """The page that shows and tries the commands; it reads the description."""
+        """Send the page that shows and tries the commands."""
         name = request.path_params.get("name", "page.html")
         if name not in REFERENCE:
             return problem(NotFound("there is no such page", "the reference is at /api/reference"))
@@ -120,30 +119,29 @@ class Pages:
         return Response(_file(name), headers=headers)
 
 
-def wanted(request: Request) -> LogPart:
-    """What of a log is asked for."""
-    kinds = kinds_of(LogPart)
+def _wanted_part(request: Request) -> LogPart:
+    """Return which part of a log the request asks for."""
+    kinds = field_types(LogPart)
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name not in kinds or name in given:
             known = ", ".join(kinds)
             raise UsageError(f'"{name}" is not known, or given twice', f"known: {known}")
-        given[name] = converted(value, kinds[name], name)
+        given[name] = convert_text(value, kinds[name], name)
     return LogPart(**given)
 
 
-def file_name(service: str) -> str:
-    """Names of services are harmless; what is not, is left out."""
-    return "".join(it for it in service if it.isalnum() or it in "._-@") + ".log"
+def _file_name(service: str) -> str:
+    """Return a harmless file name, whatever the service is called."""
+    return "".join(letter for letter in service if letter.isalnum() or letter in "._-@") + ".log"
 
 
 def preload() -> None:
-    """Load what is seldom asked for. Not when it is: the files on disk may be another version
-    by then."""
+    """Load now what is seldom wanted: when it is, the files on disk may be another version."""
     import holdfast.exposition.prometheus
     import holdfast.gate.rest.openapi  # noqa: F401
 
-    ways()
+    command_routes()
     for name in REFERENCE:
         _file(name)
 
