@@ -19,11 +19,11 @@ import time
 from typing import Any
 
 import holdfast
-from holdfast.adapters import own_log, processes
+from holdfast.adapters import own_log
 from holdfast.adapters.keeper_link import KeeperLink, log_refusal
 from holdfast.adapters.own_log import logger
 from holdfast.supervisor import Supervisor
-from holdfast.system import claims
+from holdfast.system import claims, own_process
 from holdfast.system.module_pack import Pack
 
 PRELOAD_AFTER_SECONDS = 2.0
@@ -45,9 +45,9 @@ def main(pack: Pack) -> None:
         os.set_inheritable(fd, False)
     # The loop must not wait for whole slices of the writer's or the importer's time.
     sys.setswitchinterval(SWITCH_SECONDS)
-    processes.raise_descriptor_limit()
-    processes.widen_descriptor_table()
-    processes.lower_oom_score()
+    own_process.raise_descriptor_limit()
+    own_process.widen_descriptor_table()
+    own_process.lower_oom_score()
     style = os.environ.get("HOLDFAST_LOG_STYLE", "human")
     own_log.open_log(os.path.join(state, "holdfast.log"), style=style, is_held=True)
     process = SupervisorProcess(state, runtime, shared, umask, pack)
@@ -138,7 +138,7 @@ class SupervisorProcess:
             self._is_keeper_gone = self._link.stand_by()
         if not self._is_keeper_gone:
             return
-        is_gone = processes.parent_is_gone(self._keeper_pid, PARENT_SECONDS)
+        is_gone = own_process.is_orphaned(self._keeper_pid, PARENT_SECONDS)
         if not is_gone or not self._link.has_table:
             # Two keepers would fight over the same services. The one that lives starts another
             # supervisor; and without its table we could not take its place.

@@ -1,4 +1,4 @@
-"""What the supervisor asks of the system for itself."""
+"""Processes as users are told of them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,6 @@ import pytest
 
 from holdfast.adapters import processes
 from holdfast.vocabulary.errors import Failed
-
-_CODE = """
-import sys
-from holdfast.adapters import processes
-
-own = "/proc/self/oom_score_adj"
-with open(own, "w") as file:
-    file.write(sys.argv[1])
-processes._OOM_SCORE = 500
-processes.lower_oom_score()
-with open(own) as file:
-    print(file.read())
-"""
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
-@pytest.mark.parametrize(("born", "then"), [(1000, 500), (400, 400)])
-def test_an_oom_score_is_lowered_and_never_raised(born: int, then: int) -> None:
-    """A supervisor that was born as a later victim than it would make itself stays one."""
-    done = subprocess.run([sys.executable, "-c", _CODE, str(born)], capture_output=True, check=True)
-    assert int(done.stdout) == then
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/2/stat"), reason="sees no thread of the kernel")

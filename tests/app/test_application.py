@@ -8,15 +8,14 @@ import sys
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict, replace
 
-from holdfast.adapters import processes
 from holdfast.adapters.audit_log import AuditLog
-from holdfast.adapters.processes import Peer, Process
 from holdfast.app.application import Application
 from holdfast.app.audit.auditor import MOST_REFUSALS, Auditor
 from holdfast.app.authority.supervised_peers import SupervisedProcesses
-from holdfast.system import process_identity, run_marks
+from holdfast.system import processes, run_marks
+from holdfast.system.peers import Peer
+from holdfast.system.processes import Process
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.errors import Refused
 from holdfast.vocabulary.holdfast import Shutdown
@@ -67,9 +66,14 @@ class Desk:
 
 
 def process(pid: int) -> Process:
-    found = processes.process(pid)
+    found = processes.live_process(pid)
     assert found is not None
     return found
+
+
+def main_of(process: Process) -> dict[str, object]:
+    """A run as the keeper link lists it."""
+    return {"pid": process.pid, "start_time": process.start_time}
 
 
 def peer() -> Peer:
@@ -89,12 +93,12 @@ def test_a_peer_of_ours_is_the_owner() -> None:
 def test_another_user_is_refused() -> None:
     """A different uid that is not root never becomes an actor."""
     with pytest.raises(Refused, match="belongs to another user"):
-        application({}).who.identify(replace(peer(), uid=os.geteuid() + 4242))
+        application({}).who.identify(Peer(os.geteuid() + 4242, process(os.getpid())))
 
 
 def test_a_descendant_of_a_run_is_an_agent() -> None:
     """Found by its ancestors, even if it cleared its environment; it may look, not change."""
-    runs: dict[str, dict[str, object]] = {"run-1": asdict(process(os.getppid()))}
+    runs: dict[str, dict[str, object]] = {"run-1": main_of(process(os.getppid()))}
     actor = application(runs).who.identify(peer())
     assert (actor.role, actor.run_id) == (Role.AGENT, "run-1")
     with pytest.raises(Refused, match="may look, not change") as caught:
@@ -105,9 +109,10 @@ def test_a_descendant_of_a_run_is_an_agent() -> None:
 
 def test_who_is_gone_is_an_agent() -> None:
     """A peer that has ended, or is another process by now, may look, not change."""
-    assert application({}).who.identify(replace(peer(), process=None)).role is Role.AGENT
-    other = replace(process(os.getpid()), start_time="1")
-    assert application({}).who.identify(replace(peer(), process=other)).role is Role.AGENT
+    assert application({}).who.identify(Peer(os.geteuid(), None)).role is Role.AGENT
+    other = process(os.getpid())
+    other.start_time = "1"
+    assert application({}).who.identify(Peer(os.geteuid(), other)).role is Role.AGENT
 
 
 def test_another_user_who_is_gone_is_refused() -> None:
@@ -129,9 +134,7 @@ def test_who_is_in_our_cgroup_is_an_agent(
     """Wherever it came from, and whatever it says."""
     desk = Desk(Link({}))
     desk.link.cgroup_root = root or None
-    monkeypatch.setattr(
-        process_identity, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab"
-    )
+    monkeypatch.setattr(processes, "is_in_cgroup", lambda _, asked: asked == "/holdfast-12ab")
     assert (
         Application(desk, SupervisedProcesses(desk), Auditor(Records())).who.identify(peer()).role
         is role
@@ -165,7 +168,7 @@ def test_what_is_not_above_the_ceiling_is_an_agent(monkeypatch: pytest.MonkeyPat
 
 def test_lineage_begins_with_the_process_itself() -> None:
     """The chain goes from the process to its parents."""
-    line = process_identity.lineage(process(os.getpid()), processes.process)
+    line = processes.lineage(process(os.getpid()))
     assert [one.pid for one in line[:2]] == [os.getpid(), os.getppid()]
 
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from holdfast.adapters.processes import Peer
 from holdfast.doors import line
+from holdfast.system.peers import Peer
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Command, Done, Result
 from holdfast.vocabulary.errors import Refused

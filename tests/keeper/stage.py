@@ -21,7 +21,7 @@ from holdfast.keeper.loop import Loop
 from holdfast.keeper.processes.cgroups import Cgroups
 from holdfast.keeper.processes.tree import Tree
 from holdfast.keeper.runs.kill_chain import KillChain, Report
-from holdfast.system import kernel_files, processes
+from holdfast.system import kernel_files, own_process, processes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def in_a_subreaper(body: Callable[P, None]) -> Callable[P, None]:
 def _run_in_child(body: Callable[[], None], writer: int) -> None:
     try:
         os.setpgid(0, 0)
-        assert processes.set_subreaper()
+        assert own_process.set_subreaper()
         body()
     except BaseException:
         os.write(writer, traceback.format_exc().encode())

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.keeper.processes.peers import is_supervised, peer_of
 from holdfast.keeper.protocol import wire
-from holdfast.system import process_identity, processes
-from holdfast.system.process_identity import is_below, is_in_cgroup, lineage
+from holdfast.system import peers, processes
+from holdfast.system.peers import peer_of
+from holdfast.system.processes import Process, is_below, is_in_cgroup, lineage
 from tests.keeper.conftest import KeeperProcess, wait_for
 
 pytestmark = pytest.mark.unprivileged
@@ -153,42 +153,58 @@ def test_who_has_ended_is_not_found(short_path: Path) -> None:
         listener.listen()
         door.connect(str(short_path / "door"))
         with listener.accept()[0] as ours:
-            uid, found = peer_of(ours)
-            assert found is not None
-            assert (uid, found.pid) == (os.geteuid(), os.getpid())
+            found = peer_of(ours)
+            assert found.process is not None
+            assert (found.uid, found.process.pid) == (os.geteuid(), os.getpid())
         child = os.fork()
         if child == 0:
             socket.socket(socket.AF_UNIX).connect(str(short_path / "door"))
             os._exit(0)
         os.waitpid(child, 0)
         with listener.accept()[0] as ours:
-            assert peer_of(ours) == (os.geteuid(), None)
+            found = peer_of(ours)
+            assert (found.uid, found.process) == (os.geteuid(), None)
+
+
+def is_supervised(
+    process: Process | None, cgroup: str | None = None, supervisor: int | None = None
+) -> bool:
+    """As a keeper would judge that is this process and has no run."""
+    standing = peers.standing_of(
+        process,
+        {},
+        cgroup_root=cgroup,
+        keeper_pid=os.getpid(),
+        supervisor_pid=supervisor,
+        ceilings=(),
+    )
+    return standing.is_supervised is not False
 
 
 def test_in_doubt_supervised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody, somebody else by now, and the keeper's own descendants are no owners."""
     own = processes.process(os.getpid())
     assert own is not None
-    assert is_supervised(None, {}, None, None)
-    assert is_supervised(own, {}, None, None), "it descends from this very process"
-    assert not is_supervised(own, {}, None, own.pid), "or else from the supervisor"
+    assert is_supervised(None)
+    assert is_supervised(own), "it descends from this very process"
+    assert not is_supervised(own, supervisor=own.pid), "or else from the supervisor"
     with monkeypatch.context() as patch:
         patch.setattr(
-            process_identity, "is_in_cgroup", lambda pid, root: (pid, root) == (own.pid, "/ours")
+            processes, "is_in_cgroup", lambda pid, root: (pid, root) == (own.pid, "/ours")
         )
-        assert is_supervised(own, {}, "/ours", own.pid), "whoever its parents are"
-        assert not is_supervised(own, {}, "/others", own.pid)
+        assert is_supervised(own, "/ours", own.pid), "whoever its parents are"
+        assert not is_supervised(own, "/others", own.pid)
     own.start_time = "1"
-    assert is_supervised(own, {}, None, own.pid)
-    monkeypatch.setattr(process_identity, "lineage", lambda *_: [own])
-    assert is_supervised(own, {}, None, own.pid), "it ended after its parents were looked at"
+    assert is_supervised(own, supervisor=own.pid)
+    monkeypatch.setattr(processes, "lineage", lambda *_: [own])
+    assert is_supervised(own, supervisor=own.pid), "it ended after its parents were looked at"
 
 
 def test_lineage_goes_up_to_the_top() -> None:
     """The chain goes from the process to its parents."""
     own = processes.process(os.getpid())
     assert own is not None
-    line = lineage(own, processes.process)
+    line = lineage(own)
     assert [process.pid for process in line[:2]] == [os.getpid(), os.getppid()]
 
 

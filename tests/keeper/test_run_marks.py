@@ -12,13 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters import processes
-from holdfast.adapters.processes import Process
-from holdfast.keeper.processes.peers import is_supervised
 from holdfast.keeper.supervisor_launcher import _ceiling
-from holdfast.system import processes as host
-from holdfast.system import run_marks
-from holdfast.system.process_identity import lineage
+from holdfast.system import peers, processes, run_marks
+from holdfast.system.processes import Process
 from tests.keeper.conftest import KeeperProcess, wait_for
 from tests.keeper.stage import in_a_subreaper
 
@@ -54,7 +50,7 @@ def leave(keeper: KeeperProcess, **asked: Any) -> int:
     """A run with an orphan that shows nothing of its origin; the orphan's pid."""
     keeper.spawn(sys.executable, "-I", "-S", "-c", LEAVE, **asked)
     pid = int(keeper.wait_output(keeper.last, b"\n"))
-    wait_for(lambda: host.run_id_of(pid) is None)
+    wait_for(lambda: processes.run_id_of(pid) is None)
     return pid
 
 
@@ -70,8 +66,8 @@ def test_marks_differ() -> None:
 @in_a_subreaper
 def test_a_ceiling_only_goes_down() -> None:
     """Each ceiling is below the one around it, and nothing without privileges raises it."""
-    outer = run_marks.lower_ceiling(host.start_time(os.getpid()))
-    inner = run_marks.lower_ceiling(host.start_time(os.getpid()))
+    outer = run_marks.lower_ceiling(processes.start_time(os.getpid()))
+    inner = run_marks.lower_ceiling(processes.start_time(os.getpid()))
     assert outer is not None
     assert inner is not None
     assert outer > inner > 1 << 57
@@ -86,7 +82,7 @@ def test_a_ceiling_only_goes_down() -> None:
 def test_a_limit_that_is_too_low_already() -> None:
     """Where somebody else has limited real-time tasks there is neither ceiling nor mark."""
     resource.setrlimit(run_marks.RLIMIT, (200_000, 200_000))
-    assert run_marks.lower_ceiling(host.start_time(os.getpid())) is None
+    assert run_marks.lower_ceiling(processes.start_time(os.getpid())) is None
     assert not run_marks.can_mark()
 
 
@@ -163,7 +159,7 @@ def test_an_orphan_ends_with_its_run(
     keeper.link.do("end", run_id=keeper.last, grace=0.2)
     told = keeper.link.notice("ended")
     assert second in {it["pid"] for it in told["report"]}
-    assert host.process(first) is not None
+    assert processes.process(first) is not None
     assert keeper.link.do("list")["unclaimed"] == []
 
 
@@ -179,7 +175,7 @@ def test_an_adopted_process_is_marked(keeper: KeeperProcess) -> None:
             keeper.link.do("adopt", **{**request, "pid": process.pid})
             ceiling = keeper.link.do("list")["host"]["ceilings"][0]
             wanted = run_marks.mark_of(keeper.last), ceiling
-            for pid in (process.pid, *host.children(process.pid)):
+            for pid in (process.pid, *processes.children(process.pid)):
                 assert run_marks.read(pid) == wanted
         finally:
             os.killpg(process.pid, 9)
@@ -188,21 +184,24 @@ def test_an_adopted_process_is_marked(keeper: KeeperProcess) -> None:
 def seen(pid: int) -> list[Process]:
     process = processes.process(pid)
     assert process is not None
-    return lineage(process, processes.process)
+    return processes.lineage(process)
 
 
 def test_who_is_outside(keeper: KeeperProcess) -> None:
     """We are, and an orphan of a run is not, also in the eyes of a successor of the keeper."""
     orphan, ceilings = leave(keeper), keeper.link.do("list")["host"]["ceilings"]
-    assert run_marks.is_outside(seen(os.getpid()), ceilings, processes.process)
-    assert run_marks.is_outside(seen(orphan), ceilings, processes.process) is False
-    stranger = host.process(orphan)
+    assert run_marks.is_outside(seen(os.getpid()), ceilings)
+    assert run_marks.is_outside(seen(orphan), ceilings) is False
+    stranger = processes.process(orphan)
     assert stranger is not None
     stranger.ppid = 1
-    assert run_marks.is_outside([stranger], ceilings, host.process) is False
-    assert is_supervised(stranger, {}, None, None, ceilings)
-    gone = Process(1 << 22, "1", 1)
-    assert run_marks.is_outside([gone], ceilings, processes.process) is None
+    assert run_marks.is_outside([stranger], ceilings) is False
+    standing = peers.standing_of(
+        stranger, {}, cgroup_root=None, keeper_pid=None, supervisor_pid=None, ceilings=ceilings
+    )
+    assert standing.is_supervised
+    gone = Process(1 << 22, 1, "gone", "S", "1", 1, 1)
+    assert run_marks.is_outside([gone], ceilings) is None
 
 
 @pytest.fixture
@@ -235,12 +234,12 @@ def test_only_a_keeper_began_when_its_limit_says(
     level = min(own_ceiling >> 56, 64) - 1
     plain = pretenders((level << 56) + 1)
     ceiling = (level << 56) + (int(plain.start_time) << 22) + (1 << 21)
-    assert run_marks.is_outside([plain], [ceiling], processes.process) is False
+    assert run_marks.is_outside([plain], [ceiling]) is False
     # A keeper that is older than ours: its own start time and pid are in its limit.
     origin = int(plain.start_time) << 22 | plain.pid
     keeper = pretenders((level << 56) + 1)
     resource.prlimit(keeper.pid, run_marks.RLIMIT, (1, 1))
-    assert run_marks.is_outside([keeper], [ceiling], processes.process) is False
+    assert run_marks.is_outside([keeper], [ceiling]) is False
     assert run_marks._is_other_keeper(plain, (level << 56) + origin, ceiling)
     assert not run_marks._is_other_keeper(plain, (level - 1 << 56) + origin, ceiling), "inside ours"
     assert not run_marks._is_other_keeper(keeper, (level << 56) + origin, ceiling)
@@ -263,8 +262,8 @@ def test_another_program_is_no_keeper_by_its_limit(
     keeper = pretenders((level + 1 << 56) - 1, "holdfast/keeper/__main__.py")
     ceiling = name_as_keeper(manager, level) + (1 << 40)
     name_as_keeper(keeper, level)
-    assert run_marks.is_outside([manager], [ceiling], processes.process) is False
-    assert run_marks.is_outside([keeper], [ceiling], processes.process)
+    assert run_marks.is_outside([manager], [ceiling]) is False
+    assert run_marks.is_outside([keeper], [ceiling])
 
 
 @in_a_subreaper
@@ -279,6 +278,6 @@ def test_an_ancestor_of_ours_is_no_keeper_beside_ours(own_ceiling: int) -> None:
     judge = os.fork()
     if judge == 0:
         run_marks._is_keeper_program = lambda pid: True
-        is_outside = run_marks.is_outside(seen(orphan), [ceiling], processes.process)
+        is_outside = run_marks.is_outside(seen(orphan), [ceiling])
         os._exit(0 if is_outside is False else 1)
     assert os.waitpid(judge, 0)[1] == 0

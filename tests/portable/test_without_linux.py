@@ -69,13 +69,12 @@ def test_process_facts_are_those_of_the_kernel(hold: Portable) -> None:
     """What the keeper reads of `sysctl` is what /proc says; a hidden environment is told apart."""
     code = (
         "import json, os, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from holdfast.system import process_identity as kinship, processes as host\n"
-        "from holdfast.adapters import processes\n"
+        "from holdfast.system import processes as host\n"
         "def facts(it): return [it.pid, it.ppid, it.session, it.pgid, it.name, it.start_time]\n"
         "pids = [os.getpid(), *map(int, sys.argv[2:])]\n"
         "every = {it.pid: it for it in host.all_processes()}\n"
         "print(json.dumps([[facts(host.process(it)), facts(every[it]), host.run_id_of(it),"
-        " host.hides_marks(it), processes.process(it).start_time, kinship.user_of(it)]"
+        " host.hides_marks(it), host.live_process(it).start_time, host.user_of(it)]"
         " for it in pids] + [host.process(2 ** 22), host.boot_id()]))"
     )
     environ = {"HOLDFAST_RUN_ID": "run-1", "PATH": os.environ["PATH"]}

@@ -180,13 +180,13 @@ def _ask_for_sockets(places: Places) -> None:
         return
     from signal import SIGHUP
 
-    from holdfast.client.survivors import start_time_of
+    from holdfast.client.survivors import is_running
 
     note = keeper_note(places.state)
     pid, start_time = note.get("pid"), note.get("start_time")
     if not pid or not start_time or note.get("runtime") != places.runtime:
         return
-    if start_time_of(pid) == start_time:
+    if is_running(pid, start_time):
         try:
             os.kill(pid, SIGHUP)
         except ProcessLookupError:

@@ -14,12 +14,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from holdfast.adapters.processes import peer_of
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import Waiting
 from holdfast.app.streams import LiveStream
 from holdfast.doors.connection import Connections, LinesConnection
 from holdfast.doors.failures import told
+from holdfast.system.peers import peer_of
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
 from holdfast.vocabulary.command import Door, Result

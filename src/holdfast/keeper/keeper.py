@@ -17,7 +17,6 @@ from holdfast.keeper.descriptors import Descriptors
 from holdfast.keeper.memory import Memory
 from holdfast.keeper.notify_sockets import NotifySockets
 from holdfast.keeper.processes.cgroups import Cgroups, hash_of
-from holdfast.keeper.processes.peers import is_supervised
 from holdfast.keeper.processes.unclaimed import UnclaimedProcesses
 from holdfast.keeper.protocol.connections import Connection, Door, hand_parts, listen
 from holdfast.keeper.protocol.words import Words
@@ -28,7 +27,7 @@ from holdfast.keeper.runs.journal import Journal
 from holdfast.keeper.runs.run import DEFAULT_GRACE_SECONDS
 from holdfast.keeper.runs.run_records import RunRecords
 from holdfast.keeper.supervisor_launcher import Supervisor
-from holdfast.system import kernel_files, lean_json, processes, run_marks
+from holdfast.system import kernel_files, lean_json, own_process, peers, processes, run_marks
 from holdfast.system.private_files import make_folder, read_plain, replace_file
 
 TYPE_CHECKING = False
@@ -85,7 +84,7 @@ class Keeper:
         self.spawner, launcher.memory = launcher.spawner, self.memory
         self._ceiling = launcher.ceiling
         self.ceilings = self._find_ceilings()
-        processes.set_subreaper()
+        own_process.set_subreaper()
         kernel_files.reserve()
         self.cgroups = Cgroups(hash_of(options.state))
         # Whoever takes over processes must live, whatever is refused; a first start may fail.
@@ -231,10 +230,17 @@ class Keeper:
         return self.link is not None and self.link.has_requests
 
     def _on_peer(self, sock: socket.socket, process: Process | None) -> None:
-        is_agent = is_supervised(
-            process, self.children.runs, self.cgroups.root, self.supervisor.pid, self.ceilings
+        runs = self.children.runs
+        standing = peers.standing_of(
+            process,
+            {run_id: (run.pid, run.start_time) for run_id, run in runs.items()},
+            cgroup_root=self.cgroups.root,
+            keeper_pid=os.getpid(),
+            supervisor_pid=self.supervisor.pid,
+            ceilings=self.ceilings,
         )
-        self._add_peer(sock, is_agent)
+        # In doubt it is supervised: only a person may direct the keeper.
+        self._add_peer(sock, standing.is_supervised is not False)
 
     def _add_peer(self, sock: socket.socket, is_agent: bool) -> Connection:
         handle, on_closed = self._words.handle, self._on_closed

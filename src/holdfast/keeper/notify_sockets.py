@@ -13,7 +13,7 @@ import struct
 import sys
 
 from holdfast.keeper.memory import HEARD
-from holdfast.system import lean_json, process_identity, processes
+from holdfast.system import lean_json, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.keeper.loop import Loop
     from holdfast.keeper.memory import Memory
     from holdfast.keeper.runs.run import Run
-    from holdfast.system.processes import Process
 
 SOCKETS = "notify:"
 _STATES = (b"READY=1", b"RELOADING=1", b"STOPPING=1")
@@ -115,9 +114,4 @@ def _is_of(run: Run, pid: int, uid: int) -> bool:
     if uid < 0:
         return True
     main = (run.pid, run.start_time)
-    return process_identity.speaks_for(main, run.run_id, (pid, uid), _living, processes.run_id_of)
-
-
-def _living(pid: int) -> Process | None:
-    found = processes.process(pid)
-    return found if found is not None and found.is_alive else None
+    return processes.belongs_to_run((pid, uid), main, run.run_id)

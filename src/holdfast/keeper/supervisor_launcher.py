@@ -17,7 +17,7 @@ from holdfast.keeper import stderr
 from holdfast.keeper.memory import SUPERVISOR_ENVIRONMENT
 from holdfast.keeper.runs.launch import Launch, SpawnError
 from holdfast.keeper.runs.spawn import Spawner
-from holdfast.system import processes, run_marks
+from holdfast.system import own_process, processes, run_marks
 from holdfast.system.private_files import open_plain
 
 TYPE_CHECKING = False
@@ -91,8 +91,8 @@ class Launcher:
 
     def __init__(self, options: Options, shared: dict[str, int], table: Table, umask: int) -> None:
         # With the limits that the first of us was born with.
-        nofile, now = table.get("nofile"), processes.raise_nofile()
-        score = table["oom_score"] if "oom_score" in table else processes.lower_oom()
+        nofile, now = table.get("nofile"), own_process.raise_descriptor_limit()
+        score = table["oom_score"] if "oom_score" in table else own_process.lower_oom_score()
         self.ceiling = _ceiling(table)
         self.spawner = Spawner((nofile[0], nofile[1]) if nofile else now, score, umask)
         self._argv = options.supervisor_argv or default_argv(options.import_path)

@@ -75,7 +75,7 @@ def call(state: str) -> bool:
         return False
     import socket
 
-    from holdfast.system.process_identity import credentials
+    from holdfast.system.peers import credentials
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as sock:
         try:

@@ -1,7 +1,7 @@
 """Small files and folders in which the kernel tells something, or is told.
 
-Owns one descriptor that is kept for when no other is left. Knows nothing of what the files
-say; what cannot be read is None.
+Owns one descriptor that is kept for the moment when no other is left. Knows nothing of the content
+of the files. A file that cannot be read is None.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    Seen = TypeVar("Seen")
+    Answer = TypeVar("Answer")
 
 _FULL = (errno.EMFILE, errno.ENFILE)
 _reserve = [-1]
 
 
 def reserve() -> None:
-    """Keep a descriptor for the moment when no other is left: a process that cannot be looked at
-    would be taken for dead."""
+    """Keep a descriptor for the moment when no other is left. Without one, a live process could
+    not be looked at and would be taken for dead."""
     if _reserve[0] < 0:
         try:
             _reserve[0] = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -30,8 +30,8 @@ def reserve() -> None:
             return
 
 
-def _looking(look: Callable[[str], Seen], path: str) -> Seen:
-    """What a look at a kernel file or folder tells, also when only the reserve is left for it."""
+def _with_reserve(look: Callable[[str], Answer], path: str) -> Answer:
+    """Look at a kernel file or folder, with the kept descriptor if no other is left."""
     try:
         return look(path)
     except OSError as error:
@@ -46,18 +46,38 @@ def _looking(look: Callable[[str], Seen], path: str) -> Seen:
 
 
 def names_in(folder: str) -> list[str]:
-    return _looking(os.listdir, folder)
+    """Return the names in a folder; raises OSError."""
+    return _with_reserve(os.listdir, folder)
 
 
 def read(path: str) -> bytes | None:
-    """The whole of a small kernel file, or None when it is not there (any more)."""
+    """Return the whole content, or None if the file is not there (any more)."""
     try:
-        return _looking(_contents, path)
+        return _with_reserve(_read_all, path)
     except OSError:
         return None
 
 
-def _contents(path: str) -> bytes:
+def read_short(path: str) -> bytes | None:
+    """Return the whole content of a file of short lines. Saves one call for most files, because the
+    kernel fills about a page with whole lines: a short answer is all there is."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.read(fd, 16384)
+        if len(data) > 2048:
+            while more := os.read(fd, 65536):
+                data += more
+        return data
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _read_all(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY)
     try:
         data = os.read(fd, 65536)
@@ -70,7 +90,7 @@ def _contents(path: str) -> bytes:
 
 
 def write(path: str, data: bytes) -> bool:
-    """Write a kernel file in one call; False when the kernel refuses."""
+    """Write a kernel file in one call; return False if the kernel refuses."""
     try:
         fd = os.open(path, os.O_WRONLY)
     except OSError:

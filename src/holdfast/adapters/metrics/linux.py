@@ -12,6 +12,19 @@ import time
 from typing import NamedTuple
 
 from holdfast.adapters.metrics.usage import Process, Totals, Tree, Usage, Watched
+from holdfast.system import processes
+from holdfast.system.kernel_files import read_short
+from holdfast.system.processes import (
+    CHILDREN_SYSTEM_TICKS,
+    CHILDREN_USER_TICKS,
+    PPID,
+    RESIDENT_PAGES,
+    START_TIME,
+    SYSTEM_TICKS,
+    USER_TICKS,
+    live_threads,
+    stat_fields,
+)
 
 REFRESH_SECONDS = 300.0
 """What never runs is looked at in full this often all the same: it may have been swapped out."""
@@ -23,7 +36,6 @@ FORGET_SECONDS = 300.0
 """How long a number of a process that is not ours is trusted not to be another one by now."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_COOKIE = b"HOLDFAST_RUN_ID="
 _NOTHING = (0, 0, 0, 0)
 
 
@@ -181,8 +193,8 @@ class _Newborn(NamedTuple):
         if not data:
             os.close(fd)
             return None
-        fields = _fields(data)
-        return cls(fd, int(fields[1]), fields[19].decode())
+        fields = stat_fields(data, START_TIME + 1)
+        return cls(fd, int(fields[PPID]), fields[START_TIME].decode())
 
 
 class _Scan:
@@ -207,7 +219,7 @@ class _Scan:
                 self._own(tree.pid, run_id, tree.start_time)
                 self._seen = set(self._owner)
         is_thorough = not self._seen - self._owner.keys()
-        newest = (_read("/proc/loadavg") or b"").split()[-1:]
+        newest = (read_short("/proc/loadavg") or b"").split()[-1:]
         if newest and newest == self._newest and not is_thorough:
             return  # no process was made since, on the whole machine
         self._newest = newest
@@ -251,7 +263,7 @@ class _Scan:
             found = born.pop(one)
             owner = self._owner.get(found.ppid)
             if owner is None and (is_thorough or found.ppid in self._adopters):
-                owner = _run_id_of(one)
+                owner = processes.run_id_of(one, 0.0)
                 if owner in self._open:
                     self._adopters.add(found.ppid)
             if owner in self._open:
@@ -282,23 +294,20 @@ class _Scan:
 
 def process(pid: int, *, is_full: bool = True) -> Process | None:
     """One process as it is now, None when it is gone; what waits to be reaped has no thread."""
-    data = _read(f"/proc/{pid}/stat")
+    data = read_short(f"/proc/{pid}/stat")
     return _process_of(pid, data, is_full) if data else None
 
 
 def _process_of(pid: int, stat: bytes, is_full: bool) -> Process:
-    fields = _fields(stat)
-    threads = int(fields[17])
-    if fields[0] in b"ZX" and threads <= 1:
-        threads = 0
+    fields = stat_fields(stat, RESIDENT_PAGES + 1)
     return Process(
         pid,
-        fields[19].decode(),
-        int(fields[1]),
-        (int(fields[11]) + int(fields[13])) / _TICKS,
-        (int(fields[12]) + int(fields[14])) / _TICKS,
-        int(fields[21]) * _PAGE,
-        threads,
+        fields[START_TIME].decode(),
+        int(fields[PPID]),
+        (int(fields[USER_TICKS]) + int(fields[CHILDREN_USER_TICKS])) / _TICKS,
+        (int(fields[SYSTEM_TICKS]) + int(fields[CHILDREN_SYSTEM_TICKS])) / _TICKS,
+        int(fields[RESIDENT_PAGES]) * _PAGE,
+        live_threads(fields),
         handles(pid) if is_full else None,
         _io(pid) if is_full else _NOTHING,
     )
@@ -329,7 +338,7 @@ def cgroup_pids(path: str) -> list[int]:
 
 
 def _pids_in(path: str) -> list[int]:
-    return [int(pid) for pid in (_read(f"{path}/cgroup.procs") or b"").split()]
+    return [int(pid) for pid in (read_short(f"{path}/cgroup.procs") or b"").split()]
 
 
 def _has_nested(path: str) -> bool:
@@ -340,7 +349,7 @@ def _has_nested(path: str) -> bool:
 
 
 def _io(pid: int) -> tuple[int, int, int, int]:
-    data = _read(f"/proc/{pid}/io")
+    data = read_short(f"/proc/{pid}/io")
     if not data:
         return _NOTHING
     words = data.split()
@@ -350,36 +359,6 @@ def _io(pid: int) -> tuple[int, int, int, int]:
 def _cpu_of(raw: bytes) -> tuple[float, float]:
     words = raw.split()
     return int(words[3]) / 1e6, int(words[5]) / 1e6
-
-
-def _fields(data: bytes) -> list[bytes]:
-    """What follows the name, which may hold anything: state, ppid, pgrp …"""
-    return data[data.rfind(b")") + 2 :].split()
-
-
-def _run_id_of(pid: int) -> str | None:
-    for entry in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
-        if entry.startswith(_COOKIE):
-            return entry[len(_COOKIE) :].decode(errors="replace")
-    return None
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        data = os.read(fd, 16384)
-        # The kernel answers in pieces, of whole lines, of about a page.
-        if len(data) > 2048:
-            while more := os.read(fd, 65536):
-                data += more
-        return data
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
 
 
 def _at_start(fd: int) -> bytes:

@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
-from holdfast.adapters.processes import LIBRARY_VARIABLES
 from holdfast.adapters.succession import close_all
+from holdfast.system.own_process import LIBRARY_VARIABLES
 from holdfast.vocabulary.errors import Failed, UsageError
 from holdfast.vocabulary.names import new_run_id
 

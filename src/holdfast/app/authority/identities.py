@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.adapters.processes import Peer
 from holdfast.adapters.tokens import Token
 from holdfast.app.audit.auditor import Auditor
 from holdfast.app.authority.supervised_peers import Supervised
 from holdfast.rules.authority.permissions import role_of
 from holdfast.rules.sessions import granted
+from holdfast.system.peers import Peer
 from holdfast.vocabulary.actors import Actor, Role, Scopes
 from holdfast.vocabulary.command import Door
 from holdfast.vocabulary.errors import Refused, Unauthorized, UsageError
@@ -36,7 +36,8 @@ class Identities:
 
     def identify(self, peer: Peer) -> Actor:
         """The actor at the other end of a Unix socket; raises Refused for another user."""
-        is_supervised, run_id = self._supervised.standing_of(peer.process)
+        standing = self._supervised.standing_of(peer.process)
+        is_supervised, run_id = standing.is_supervised, standing.run_id
         role = role_of(peer_uid=peer.uid, own_uid=os.geteuid(), is_supervised=is_supervised)
         if role is Role.STRANGER:
             raise Refused("this Holdfast belongs to another user", "use one of your own")

@@ -17,6 +17,7 @@ from holdfast.app.registry import handles
 from holdfast.engine.runner.live_run import LastExit
 from holdfast.engine.runner.runner import Runner
 from holdfast.secrets.redaction import redact, redact_arguments, redact_value, shown_environment
+from holdfast.system.processes import run_id_of
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.explain import (
@@ -282,7 +283,7 @@ async def _holders(context: Context, ports: list[int]) -> list[Holder]:
             holders.append(Holder(port))
             continue
         pid, name = found
-        run_id = await context.in_thread(processes.run_id_of, pid)
+        run_id = await context.in_thread(run_id_of, pid)
         service = (context.link.runs.get(run_id or "") or {}).get("service")
         holders.append(Holder(port, pid, name, service))
     return holders

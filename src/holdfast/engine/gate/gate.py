@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
-from holdfast.adapters.processes import LIBRARY_VARIABLES
 from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.gate.http_door import SOCKET, HttpDoor
 from holdfast.engine.gate.listeners import Listeners
@@ -26,6 +25,7 @@ from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.survivors import Survivors, unknown_exit
+from holdfast.system.own_process import LIBRARY_VARIABLES
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.specs.mcp import McpSpec

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters import keeper_memory, processes
+from holdfast.adapters import keeper_memory
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import notify
@@ -22,7 +22,7 @@ from holdfast.adapters.probes.notify import Message, Sender
 from holdfast.engine.runner.live_run import LiveRun
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.runner import Runner
-from holdfast.system import process_identity
+from holdfast.system import processes
 
 SOCKET, PIPE, PIPE_END = "notify:", "ready:", "ready-end:"
 _log = logger("notify")
@@ -228,7 +228,5 @@ class NotifySockets(RunObserver):
 def _belongs(sender: Sender | None, run: LiveRun) -> bool:
     if sender is None:
         return True
-    main, spoke = (run.pid or 0, run.start_time or ""), (sender.pid, sender.uid)
-    return process_identity.speaks_for(
-        main, run.run_id, spoke, processes.process, processes.run_id_of
-    )
+    main = (run.pid or 0, run.start_time or "")
+    return processes.belongs_to_run((sender.pid, sender.uid), main, run.run_id)

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from holdfast.keeper.processes.cgroups import Cgroups
-from holdfast.system import kernel_files, process_identity, run_marks
+from holdfast.system import kernel_files, own_process, run_marks
 from holdfast.system import processes as host
 from holdfast.system.processes import Process
 
@@ -118,7 +118,7 @@ class Tree:
     @property
     def is_walkable(self) -> bool:
         """Whether every orphan of this run comes to us, so that no scan is needed."""
-        return self.is_child and host.is_subreaper()
+        return self.is_child and own_process.is_subreaper()
 
     def is_main_alive(self) -> bool:
         if self._is_main_gone:
@@ -425,7 +425,7 @@ def is_owned(orphan: Process, trees: Collection[Tree]) -> bool:
         return any(tree.run_id == cookie for tree in trees)
     membership = kernel_files.read(f"/proc/{orphan.pid}/cgroup") or b""
     for tree in trees:
-        if tree.cgroup is not None and process_identity.is_below(tree.cgroup, membership):
+        if tree.cgroup is not None and host.is_below(tree.cgroup, membership):
             return True
         if mark is None and _prints_to(orphan.pid, tree.parts):
             return True

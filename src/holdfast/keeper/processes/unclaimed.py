@@ -14,8 +14,8 @@ import time
 from holdfast.keeper import stderr
 from holdfast.keeper.processes.tree import Tree, is_owned, shows_run
 from holdfast.keeper.runs.kill_chain import KillChain
+from holdfast.system import own_process, run_marks
 from holdfast.system import processes as host
-from holdfast.system import run_marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class UnclaimedProcesses:
         """Each of them without its descendants. Rough: of very many orphans only the first; and
         where the whole machine has to be searched, that may have been two seconds ago, or as long
         as its many processes make it cost too much."""
-        if not host.is_subreaper():
+        if not own_process.is_subreaper():
             return []  # orphans do not come to us
         known = self._children.known_children()
         pids = [pid for pid in host.own_children() if pid not in known]

@@ -13,9 +13,9 @@ import socket
 import sys
 
 from holdfast.keeper.loop import READ, WRITE
-from holdfast.keeper.processes.peers import peer_of
 from holdfast.keeper.protocol import wire
-from holdfast.system import processes
+from holdfast.system import own_process, processes
+from holdfast.system.peers import peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Connection:
                 # Each waits with copies of descriptors, of which there may be few.
                 self._outbox.try_flush(self._sock)
         if len(owed) >= _LOT:
-            self._loop.call_later(_CALM_SECONDS, processes.give_memory_back)
+            self._loop.call_later(_CALM_SECONDS, own_process.give_memory_back)
 
     def _has_more(self) -> bool:
         """Whether further requests are here, or in the socket."""
@@ -349,11 +349,15 @@ class Door:
             self._loop.unwatch(self._listener.fileno())
             self._loop.call_later(_RETRY_SECONDS, self._watch)
             return
-        uid, process = peer_of(sock)
-        if uid not in (0, os.geteuid()):
+        try:
+            peer = peer_of(sock)
+        except OSError:
             sock.close()
             return
-        self._on_peer(sock, process)
+        if peer.uid not in (0, os.geteuid()):
+            sock.close()
+            return
+        self._on_peer(sock, peer.process)
 
 
 def listen(path: str) -> socket.socket:

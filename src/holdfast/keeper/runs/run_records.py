@@ -17,7 +17,7 @@ import os
 import time
 
 from holdfast.keeper.processes.tree import mark_of
-from holdfast.system import lean_json, process_identity, processes, run_marks
+from holdfast.system import lean_json, processes, run_marks
 from holdfast.system.private_files import open_plain, replace_file
 
 TYPE_CHECKING = False
@@ -273,7 +273,7 @@ def _may_be(begun: Facts, process: Process) -> bool:
         return False
     if mark_of(process) == run_marks.mark_of(begun["run_id"]):
         return True
-    return process_identity.user_of(process.pid) in (begun["user"], os.geteuid())
+    return processes.user_of(process.pid) in (begun["user"], os.geteuid())
 
 
 _TICKS = os.sysconf("SC_CLK_TCK") if processes.ticks_now() is not None else 1

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.metrics import linux
+from holdfast.client import survivors
 from holdfast.system import kernel_files, processes
 from tests.keeper.stage import Stage, in_a_subreaper, wait_for
 
@@ -84,6 +86,34 @@ def test_zombie_is_not_alive() -> None:
         assert found is not None
         assert not found.is_alive
         assert not processes.send_signal(process.pid, found.start_time, 0)
+
+
+def test_every_reader_agrees_on_a_leader_that_left_its_threads() -> None:
+    """Shown as a zombie, it runs: for the keeper, the sampler and the command line alike."""
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as leader:
+        try:
+            wait_for(lambda: (found := processes.process(leader.pid)) and found.state == "Z")
+            found = processes.live_process(leader.pid)
+            assert found is not None
+            assert found.threads == 2
+            assert survivors.is_running(leader.pid, found.start_time)
+            sampled = linux.process(leader.pid)
+            assert sampled is not None
+            assert (sampled.threads, sampled.start_time) == (2, found.start_time)
+            assert processes.zombie_exit_status(leader.pid, found.start_time) is None
+        finally:
+            leader.kill()
+        wait_for(lambda: (seen := processes.process(leader.pid)) and not seen.is_alive)
+        assert processes.live_process(leader.pid) is None
+        assert not survivors.is_running(leader.pid, found.start_time)
+        sampled = linux.process(leader.pid)
+        assert sampled is not None
+        assert sampled.threads == 0
 
 
 @in_a_subreaper
@@ -261,27 +291,6 @@ def test_facts() -> None:
     assert facts["pipe_max"] >= 4096
 
 
-@in_a_subreaper
-def test_nofile_is_raised() -> None:
-    """The soft limit becomes the hard one, and the original is told."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    assert processes.raise_nofile() == (256, hard)
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-
-
-@in_a_subreaper
-def test_oom_score_is_lowered_only_with_the_right() -> None:
-    """Without privileges the score stays; with them the original is told and restored."""
-    before = int(kernel_files.read("/proc/self/oom_score_adj") or b"")
-    original = processes.lower_oom()
-    if original is not None:
-        assert original == before
-        assert int(kernel_files.read("/proc/self/oom_score_adj") or b"") < before
-        assert kernel_files.write("/proc/self/oom_score_adj", b"%d" % original)
-    assert int(kernel_files.read("/proc/self/oom_score_adj") or b"") == before
-
-
 def test_reading_what_is_not_there() -> None:
     """A missing kernel file is an answer, never an error."""
     assert kernel_files.read("/proc/nothing") is None
@@ -317,7 +326,7 @@ def test_the_reserve_serves_when_the_machine_has_no_descriptor_left() -> None:
             raise OSError(errno.ENFILE, "too many open files in system")
         return path
 
-    assert kernel_files._looking(look, "seen") == "seen"
+    assert kernel_files._with_reserve(look, "seen") == "seen"
     assert kernel_files._reserve[0] >= 0
 
 
