@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.succession import close_all
 from holdfast.vocabulary.errors import HoldfastError
-from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import signal_name
 
 TAIL_BYTES = 64 * 1024

@@ -1,12 +1,9 @@
-"""Names of services, runs and sessions: what is valid, and how new ones are made.
+"""Names of services: what is valid, and which name a user probably meant.
 
 Standard library only: the CLI's fast path imports this.
 """
 
 from __future__ import annotations
-
-import os
-import time
 
 SERVICE_NAME = r"[a-z0-9][a-z0-9._-]{0,62}(@[1-9][0-9]{0,3})?"
 SERVICE_NAME_RULE = (
@@ -32,11 +29,6 @@ def is_service_name(text: str) -> bool:
     import re  # a third of the time that the CLI takes to start
 
     return re.fullmatch(SERVICE_NAME, text) is not None and not text.startswith(OWN_NAMES)
-
-
-def new_run_id() -> str:
-    """A fresh id; ids sort by the time of their making, to the millisecond."""
-    return f"run-{int(time.time() * 1000):011x}{os.urandom(5).hex()}"
 
 
 def closest(word: str, known: list[str]) -> str | None:

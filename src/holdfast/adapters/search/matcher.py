@@ -14,10 +14,10 @@ import sys
 from typing import Any
 
 from holdfast.adapters.keeper_link import KeeperLink
+from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.succession import close_all
 from holdfast.system.own_process import LIBRARY_VARIABLES
 from holdfast.vocabulary.errors import Failed, UsageError
-from holdfast.vocabulary.names import new_run_id
 
 PATIENCE_SECONDS = 2.0
 SHARED_CPU_SECONDS = 0.5

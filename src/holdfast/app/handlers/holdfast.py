@@ -10,6 +10,7 @@ import msgspec
 
 import holdfast
 from holdfast.adapters import keeper_memory, processes
+from holdfast.adapters.run_ids import new_run_id
 from holdfast.app.authority import approved_configuration
 from holdfast.app.authority.working_folders import confinement
 from holdfast.app.context import Context
@@ -45,7 +46,7 @@ from holdfast.vocabulary.holdfast import (
     Upgrade,
     UpResult,
 )
-from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name, new_run_id
+from holdfast.vocabulary.names import OWN_NAMES, SERVICE_NAME_RULE, is_service_name
 from holdfast.vocabulary.services import Outcomes
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.settings import Configuration

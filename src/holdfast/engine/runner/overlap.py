@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.adapters.run_ids import new_run_id
 from holdfast.engine.runner import exits
 from holdfast.engine.runner.declaration import Declaration, spawn_message
 from holdfast.engine.runner.environment import Environment, Reply, Timer
@@ -20,7 +21,6 @@ from holdfast.engine.runner.live_run import LiveRun
 from holdfast.rules import health
 from holdfast.rules.health import Condition
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.adapters.run_ids import new_run_id
 from holdfast.engine.runner.declaration import Declaration, Overrides, spawn_message
 from holdfast.engine.runner.environment import Environment, Reply
 from holdfast.engine.runner.live_run import LastExit, LiveRun
@@ -25,7 +26,6 @@ from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle.restart import Counters, Ending
 from holdfast.rules.lifecycle.table import Cause, next_state
 from holdfast.vocabulary.events import Kind
-from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.states import ALIVE, Desired, State
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.adapters import keeper_memory
+from holdfast.adapters.run_ids import new_run_id
 from holdfast.engine.tasks import Task, TaskResult, Tasks
 from holdfast.secrets.redaction import redact, shorten_masks
 from holdfast.vocabulary.command import Command, Result
 from holdfast.vocabulary.errors import HoldfastError
 from holdfast.vocabulary.instances import RollingResult
-from holdfast.vocabulary.names import new_run_id
 from holdfast.vocabulary.quantities import format_duration
 from holdfast.vocabulary.services import Outcome, WaitResult
 from holdfast.vocabulary.workflows import StepResult

@@ -7,7 +7,7 @@ what kind of thing an actor may do, the scopes of its token to what; both must a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -36,13 +36,18 @@ class Verdict(msgspec.Struct, frozen=True):
 ALLOWED_BY_SETTINGS = Verdict(True, "the settings allow it")
 
 
+def _no_clock(zone: str | None) -> datetime:
+    raise AssertionError("a policy with times needs the caller's clock")
+
+
 class Circumstances(msgspec.Struct, frozen=True):
     """What holds for every request, whoever makes it."""
 
     lockdown: str | None = None
     """The reason of the one in force."""
     policies: Sequence[PolicySpec] = ()
-    local: Local = lambda _: datetime.now(timezone.utc)
+    local: Local = _no_clock
+    """Tells the present moment in a time zone."""
     touched: Sequence[Target] = ()
     """Every service that the request is about, for the policies."""
     paths: Sequence[PathTarget] = ()
