@@ -280,7 +280,7 @@ def test_an_instance_that_leaves_is_not_waited_for(cast: Cast) -> None:
         cast.declare(f"web@{index}", template="web", index=index)
     cast.declare("edge", need("web", "started"))
     cast.start("web@1", "web@2")
-    cast["web@2"].is_leaving = True
+    cast["web@2"].set_leaving(True)
     cast["web@2"].stop()
     cast.start("edge")
     assert cast.spawned() == ["web@1", "web@2", "edge"]

@@ -70,7 +70,7 @@ def test_the_new_one_takes_over_and_the_old_one_goes(scene: Scene) -> None:
     assert scene.web.counters.failures == 0
     assert scene.recorder.states() == ["starting", "running"]
     assert scene.overlaps() == ["begun", "promoted"]
-    assert scene.web.overlap is None
+    assert scene.web.beside is None
     assert "overlap:web" not in scene.keeper.kept
 
 
@@ -78,14 +78,14 @@ def test_readiness_is_awaited(scene: Scene) -> None:
     """Staying up is not enough where a probe says that it is not ready."""
 
     class Probe(RunObserver):
-        def candidate_began(self, overlap: Any) -> None:
-            overlap.judge(Condition(is_ready=False))
+        def candidate_began(self, candidate: Any) -> None:
+            candidate.judge(Condition(is_ready=False))
 
     scene.observers.add(Probe())
     future = scene.replace_run()
     scene.advance(5.0)
     assert scene.numbers() == [1, 2]
-    scene.web.overlap.judge(Condition(is_ready=True, said="here"))
+    scene.web.beside.judge(Condition(is_ready=True, said="here"))
     scene.advance(0)
     assert future.result().outcome == "restarted"
     assert scene.web.condition == Condition(is_ready=True, said="here")
@@ -99,12 +99,12 @@ def test_a_new_one_that_fails_leaves_the_old_one_alone(scene: Scene, how: str) -
     if how == "exit":
         scene.end(2, code=3)
     elif how == "late":
-        scene.web.overlap.judge(Condition(is_ready=False))
+        scene.web.beside.judge(Condition(is_ready=False))
         scene.advance(12.0)
     elif how == "unready":
-        scene.web.overlap.tell_unready("status 500")
+        scene.web.beside.tell_unready("status 500")
     else:
-        scene.web.overlap.end_as_failure("unhealthy", "three checks failed")
+        scene.web.beside.end_as_failure("unhealthy", "three checks failed")
     scene.advance(0)
     outcome = future.result()
     assert outcome.outcome == "failed"
@@ -130,7 +130,7 @@ def test_a_new_one_that_cannot_be_started(scene: Scene) -> None:
     outcome = scene.replace_run().result()
     assert outcome.outcome == "failed"
     assert "entering directory: no; the old one goes on" in outcome.reason
-    assert scene.web.overlap is None
+    assert scene.web.beside is None
 
 
 def test_the_old_one_dies_first(scene: Scene) -> None:
@@ -214,7 +214,7 @@ def test_one_run_is_left_when_the_supervisor_dies(scene: Scene, is_promoted: boo
     scene.advance(10.0)
     assert scene.numbers() == [staying]
     assert scene.web.counters.failures == 0
-    assert scene.web.overlap is None
+    assert scene.web.beside is None
     scene.keeper.obeys = True
     scene.web.restart()
     scene.advance(2.0)
@@ -265,4 +265,4 @@ def test_any_history_ends_with_one_run_or_none(scene: Scene, seed: int) -> None:
     assert all(future.done() for future in futures)
     assert len(scene.numbers()) == 1
     assert scene.state("web") is State.RUNNING
-    assert scene.web.overlap is None
+    assert scene.web.beside is None

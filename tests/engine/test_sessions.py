@@ -28,6 +28,7 @@ class StubbornRoster:
         spec = ServiceSpec(name="web", argv=("web",), working_dir="/")
         web = SimpleNamespace(name="web", owner=None, desired=Desired.STOPPED, run=None)
         web.state = State.RUNNING
+        web.set_owner = lambda owner: setattr(web, "owner", owner)
         web.declaration = SimpleNamespace(spec=spec)
         self.runners: dict[str, Any] = {"web": web}
         self.asked = 0

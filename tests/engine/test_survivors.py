@@ -213,7 +213,7 @@ def test_what_outlived_its_run_is_ended(start_time: str, is_accounted: bool) -> 
         scene.link.strays = [{**stray, "started_at": 1.0}]
         runner = scene.roster.runners["web"]
         if is_accounted:
-            runner.accounted, runner.number = "run-7", 4
+            runner._change(accounted="run-7", number=4)
         assert await scene.survivors.settle(["web"]) == []
         [asked] = scene.link.asked
         assert (asked["do"], asked["run_id"], asked.get("pid")) == ("end_rest", "run-7", None)

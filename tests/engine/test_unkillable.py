@@ -40,3 +40,15 @@ def test_a_stop_is_answered_again(cast: Cast, is_main_left: bool) -> None:
         assert "could not be killed" in str(stop(cast))
     assert cast.state("web") in (State.FAILED, State.EXITED)
     assert cast.spawned() == ["web"]
+
+
+def test_an_unkillable_run_that_ended_after_all_is_followed_by_another(cast: Cast) -> None:
+    """Nothing is left of it, so a start works again."""
+    stop(cast)
+    cast.keeper.exit("web", code=0)
+    cast.advance(0)
+    assert cast["web"].run is None
+    cast.start("web")
+    cast.advance(2.0)
+    assert cast.state("web") is State.RUNNING
+    assert cast.spawned() == ["web", "web"]

@@ -12,7 +12,7 @@ from holdfast.adapters.metrics.usage import Totals, Usage
 from holdfast.engine.runner import views
 from holdfast.engine.runner.declaration import Overrides
 from holdfast.engine.runner.live_run import LastExit
-from holdfast.engine.runner.service import Service
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules.health import Condition
 from holdfast.rules.lifecycle.restart import Counters
 from holdfast.vocabulary.services import ServiceStatus
@@ -24,8 +24,8 @@ from tests.engine.test_overlap import Scene
 MakeStage = Callable[..., Stage]
 
 
-def written(services: Iterable[Service], now: float) -> dict[str, ServiceStatus]:
-    return msgspec.json.decode(views.written(services, now), type=dict[str, ServiceStatus])
+def written(runners: Iterable[Runner], now: float) -> dict[str, ServiceStatus]:
+    return msgspec.json.decode(views.encode_statuses(runners, now), type=dict[str, ServiceStatus])
 
 
 def usage(memory: int) -> Usage:
@@ -67,7 +67,7 @@ def test_a_changed_fact_is_shown_at_once(fact: str, stage: Stage) -> None:
     value, field, shown = FACTS[fact]
     now, runner = stage.clock.now, stage.runner
     assert getattr(written([runner], now)["web"], field) != shown
-    setattr(runner, fact, value)
+    runner._change(**{fact: value})
     assert getattr(runner.status(), field) == shown
     assert getattr(written([runner], now)["web"], field) == shown
 
@@ -85,7 +85,7 @@ def test_what_a_run_uses_is_shown_at_once(stage: Stage) -> None:
 def test_what_changes_by_itself_is_of_now(stage: Stage) -> None:
     """Time and recorded bytes go on while all else is kept as it was built."""
     runner = stage.runner
-    kept = written([runner], stage.clock.now) and runner.shown
+    kept = written([runner], stage.clock.now) and runner.cached_status
     for more in (10, 20):
         stage.advance(1.2344)
         assert runner.run is not None
@@ -94,7 +94,7 @@ def test_what_changes_by_itself_is_of_now(stage: Stage) -> None:
         assert status == runner.status()
         assert status.uptime == pytest.approx(stage.clock.now - runner.run.started_mono, abs=0.0006)
         assert status.log_bytes == runner.run.log_bytes
-    assert runner.shown is kept
+    assert runner.cached_status is kept
     stage.keeper.exit(code=1)
     stage.settle()
     for left in (5.0, 3.5):
@@ -115,11 +115,11 @@ def test_the_main_process_is_gone_before_its_tree_is(stage: Stage) -> None:
 
 
 def test_a_second_run_is_shown_as_it_is() -> None:
-    """Its pid comes later than the overlap itself."""
+    """Its pid comes later than the run itself."""
     scene = Scene()
     try:
         scene.replace_run()
-        second = scene.web.overlap
+        second = scene.web.beside
         assert second.run.pid is not None
         for _ in range(2):
             assert written([scene.web], scene.clock.now)["web"].beside == second.facts()
@@ -141,14 +141,14 @@ def test_who_holds_a_status_holds_that_of_then(stage: Stage) -> None:
 def test_names_are_not_taken_for_fields(name: str, stage: Stage) -> None:
     """What users and programs write may look like what is put in."""
     runner: Any = stage.runner
-    runner.name, runner.ports = name, {name: 80, "uptime": 81}
-    runner.reason = '"uptime":1,"log_bytes":2,'
+    runner.name = name
+    runner._change(ports={name: 80, "uptime": 81}, reason='"uptime":1,"log_bytes":2,')
     assert written([runner], stage.clock.now) == {name: runner.status()}
 
 
 def test_what_is_not_text_is_told_nevertheless(stage: Stage) -> None:
     """A reason may carry bytes of the system that are not UTF-8."""
-    stage.runner.reason = "no such file: \udcff"
+    stage.runner._change(reason="no such file: \udcff")
     assert written([stage.runner], stage.clock.now)["web"].reason == "no such file: \ufffd"
 
 

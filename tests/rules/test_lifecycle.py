@@ -12,7 +12,6 @@ from holdfast.rules.lifecycle.table import (
     Cause,
     check,
     next_state,
-    state_of_live_run,
 )
 from holdfast.vocabulary.errors import InvalidTransition
 from holdfast.vocabulary.states import State
@@ -56,20 +55,3 @@ def test_every_refusal_aims_at_a_step_that_is_not_legal_or_not_caused() -> None:
     for (state, cause), (target, hint) in REFUSED.items():
         assert (state, cause) not in TABLE
         assert hint, f"{state} {cause} -> {target}"
-
-
-@pytest.mark.parametrize(
-    ("ending", "paused", "age", "state"),
-    [
-        (True, True, 99.0, State.STOPPING),
-        (False, True, 99.0, State.PAUSED),
-        (False, False, 0.5, State.STARTING),
-        (False, False, 1.0, State.RUNNING),
-    ],
-)
-def test_a_live_run_tells_its_state(ending: bool, paused: bool, age: float, state: State) -> None:
-    """A new supervisor derives the state from what the keeper says of the run."""
-    found = state_of_live_run(
-        is_ending=ending, is_paused=paused, age_seconds=age, start_seconds=1.0
-    )
-    assert found is state

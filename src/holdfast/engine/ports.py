@@ -13,13 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.engine.runner.environment import Admission, Keeper
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.rules import ports as rules
 from holdfast.rules.ports import NoPortFree, PortUnavailable
 from holdfast.vocabulary.specs.settings import Settings
@@ -89,9 +87,9 @@ class PortLeases(RunObserver):
         if runner.ports:
             _put(message, runner.ports)
 
-    def candidate_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
-        if overlap.runner.ports:
-            _put(message, overlap.runner.ports)
+    def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
+        if candidate.ports:
+            _put(message, candidate.ports)
 
     def changed(self, runner: Any) -> None:
         if runner.run is None and runner.name in self._active and runner.name not in self._asked:
@@ -145,11 +143,7 @@ class PortLeases(RunObserver):
             self._later(partial(self.registry.forget, service.name))
 
     def _give(self, service: Any, ports: dict[str, int] | None) -> None:
-        if service.ports == ports:
-            return
-        service.ports = ports
-        kept = None if ports is None else msgspec.json.encode(ports).decode()
-        self._keeper.keep(keeper_memory.ports(service.name), kept)
+        service.set_ports(ports)
 
     def _later(self, work: Callable[[], None]) -> None:
         def then(found: Any) -> None:

@@ -17,25 +17,26 @@ from msgspec import structs
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredState
-from holdfast.engine.runner import exits, overlap
-from holdfast.engine.runner.declaration import Declaration, Kept
+from holdfast.engine.runner import exits
+from holdfast.engine.runner.declaration import Declaration, StoredDeclaration
 from holdfast.engine.runner.environment import Environment
+from holdfast.engine.runner.memory import leaving_run
 from holdfast.engine.runner.runner import Runner
-from holdfast.engine.runner.service import ENDED
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.selectors import Selectors
 from holdfast.rules.admission import ordering
+from holdfast.rules.lifecycle.restoring import desired_of, exits_aside, own_run, state_of
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.services import START_SECONDS, Outcome
 from holdfast.vocabulary.specs.services import ServiceSpec
-from holdfast.vocabulary.states import Desired, State
+from holdfast.vocabulary.states import State
 
 _log = logger("roster")
 _UNSEEN = "it ended while its keeper died"
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode_kept = reader(Kept)
+_decode_declaration = reader(StoredDeclaration)
 _decode_environ = reader(dict[str, str])
 
 
@@ -65,7 +66,7 @@ class Roster:
         self._labels: tuple[object, list[str]] | None = None
         self._is_retiring = False
         self._environs: set[str] = set()
-        self._remembered: dict[str, Kept] = {}
+        self._remembered: dict[str, StoredDeclaration] = {}
 
     # Knowing
 
@@ -148,7 +149,7 @@ class Roster:
         """Put what a later supervisor needs to go on into the keeper's memory."""
         declaration, keep = runner.declaration, self._environment.keeper.keep
         is_outdated = runner.is_outdated
-        kept = Kept(
+        stored = StoredDeclaration(
             spec=declaration.spec,
             environ=declaration.environ_key,
             overrides=runner.overrides,
@@ -156,16 +157,16 @@ class Roster:
             launched_run=runner.last_run_id if is_outdated else None,
             trace=runner.trace if runner.launched is None else None,
         )
-        if self._remembered.get(runner.name) == kept:
+        if self._remembered.get(runner.name) == stored:
             return
-        self._remembered[runner.name] = kept
+        self._remembered[runner.name] = stored
         if declaration.environ_key not in self._environs:
             self._environs.add(declaration.environ_key)
             keep(
                 keeper_memory.environ(declaration.environ_key),
                 _encode(declaration.environ).decode(),
             )
-        keep(keeper_memory.spec(runner.name), _encode(kept).decode())
+        keep(keeper_memory.spec(runner.name), _encode(stored).decode())
 
     def forget_environments(self) -> None:
         """Drop environments from the keeper's memory that no service starts from."""
@@ -199,25 +200,24 @@ class Roster:
                 self._environment.recorder.forget(ended["run_id"])
             else:
                 unseen.setdefault(ended["service"], []).append(ended)
-        for declaration, remembered in _declarations(kept):
+        for declaration, stored in _declarations(kept):
             runner = self._add(declaration)
             name = runner.name
-            runner.recall(remembered, (live.get(name) or {}).get("run_id"))
-            self._environs.add(declaration.environ_key)
             word = kept.get(keeper_memory.desired(name))
-            runner.is_unsettled = word == Desired.RUNNING.value
-            runner.awaits_schedule = word == State.PENDING.value
-            unaccounted, aside = _apart(unseen.pop(name, []), overlap.leaving(kept, name), live)
+            runner.recall(stored, word, (live.get(name) or {}).get("run_id"))
+            self._environs.add(declaration.environ_key)
             run, record = live.pop(name, None), self.records.pop(name, None)
+            ended = {facts["run_id"]: facts for facts in unseen.pop(name, [])}
+            aside = exits_aside(list(ended), leaving_run(kept, name), has_run=run is not None)
             try:
                 right = _record(record, word)
-                runner.restore(right, run, unaccounted)
+                runner.restore(right, run, [ended[it] for it in ended if it not in aside])
                 if right != record:
                     runner.save()
-                for ended in aside:
-                    runner.record_aside(ended)
+                for run_id in aside:
+                    runner.account_beside(ended[run_id])
                 if name in second:
-                    runner.adopt_second(second[name])
+                    runner.adopt_beside(second[name])
             except Exception:  # noqa: BLE001 - one service must not keep the others from us
                 _log.exception("%s could not be restored as it was", name)
                 if run is not None and runner.run is None:
@@ -335,14 +335,15 @@ class Roster:
         """From now on nothing is started."""
         self._is_retiring = True
         for runner in self.runners.values():
-            runner.is_retiring = True
+            runner.retire()
 
     def _add(self, declaration: Declaration) -> Runner:
         runner = Runner(
             declaration, self._environment, new_future=self._new_future, on_failed=self._on_failed
         )
-        runner.is_retiring = self._is_retiring
-        runner.number = max(runner.number, self._unseen_numbers.get(runner.name, 0))
+        if self._is_retiring:
+            runner.retire()
+        runner.reserve_numbers(self._unseen_numbers.get(runner.name, 0))
         self.runners[runner.name] = runner
         return runner
 
@@ -376,43 +377,34 @@ def _live_runs(
     """The run of each service, and the one beside it that has to go."""
     live: dict[str, dict[str, Any]] = {}
     second: dict[str, dict[str, Any]] = {}
+    by_service: dict[str, dict[str, dict[str, Any]]] = {}
     runs = [run for run in facts.get("runs") or () if run.get("kind") != "task"]
-    for run in sorted(runs, key=lambda it: it.get("number") or 0):
-        name = run["service"]
-        if name not in live:
-            live[name] = run
-        elif live[name]["run_id"] == overlap.leaving(kept, name):
-            live[name], second[name] = run, live[name]
-        else:
-            second[name] = run
+    for run in sorted(runs, key=lambda run: run.get("number") or 0):
+        by_service.setdefault(run["service"], {})[run["run_id"]] = run
+    for name, known in by_service.items():
+        own, beside = own_run(list(known), leaving_run(kept, name))
+        if own is not None:
+            live[name] = known[own]
+        if beside is not None:
+            second[name] = known[beside]
     return live, second
 
 
-def _apart(
-    exits: list[dict[str, Any]], leaving: str | None, live: dict[str, dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Exits that count, and those of a run that was to go while another one stayed."""
-    aside = [it for it in exits if it["run_id"] == leaving]
-    others = [it for it in exits if it["run_id"] != leaving]
-    is_beside = bool(others) or (bool(aside) and aside[0]["service"] in live)
-    return (others, aside) if is_beside else (exits, [])
-
-
-def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, Kept]]:
+def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, StoredDeclaration]]:
     found = []
     environs: dict[str, dict[str, str]] = {}
     for name, value in keeper_memory.spec.entries(kept):
         try:
-            remembered = _decode_kept(value)
+            stored = _decode_declaration(value)
         except msgspec.MsgspecError as error:
             # Another version wrote it: its run is still adopted, as a stranger's.
             _log.error("the declaration %s is not understood: %s", keeper_memory.spec(name), error)
             continue
-        environ = kept.get(keeper_memory.environ(remembered.environ))
-        if remembered.environ not in environs:
-            environs[remembered.environ] = _decode_environ(environ) if environ else {}
-        declaration = Declaration(remembered.spec, environs[remembered.environ], remembered.environ)
-        found.append((declaration, remembered))
+        environ = kept.get(keeper_memory.environ(stored.environ))
+        if stored.environ not in environs:
+            environs[stored.environ] = _decode_environ(environ) if environ else {}
+        declaration = Declaration(stored.spec, environs[stored.environ], stored.environ)
+        found.append((declaration, stored))
     return found
 
 
@@ -420,13 +412,10 @@ def _record(record: ServiceRecord | None, word: str | None) -> ServiceRecord | N
     """The database's record, set right by the keeper's memory, which is never behind."""
     if word is None:
         return record
-    by_hand = word == Desired.STOPPED.value
-    desired = Desired.STOPPED if by_hand or word == ENDED else Desired.RUNNING
+    desired, by_hand = desired_of(word)
     if record is not None:
-        return msgspec.structs.replace(record, desired=desired, stopped_by_hand=by_hand)
-    # Without a record: `running` is to be started, `exited` and `failed` are settled.
-    settled = State.STOPPED if word == ENDED else State(word)
-    state = State.STARTING if settled is State.RUNNING else settled
+        return structs.replace(record, desired=desired, stopped_by_hand=by_hand)
+    state = state_of(word)
     return ServiceRecord(desired=desired, stopped_by_hand=by_hand, state=state, since=0.0)
 
 

@@ -63,7 +63,7 @@ class Schedules(RunObserver):
 
     def arm(self, runner: Any) -> None:
         """Want a service at its times, beginning now."""
-        runner.await_time()
+        runner.await_schedule()
         self._wake(self._key_of[runner.name])
 
     def arm_all(self, names: list[str]) -> dict[str, Outcome]:
@@ -82,7 +82,7 @@ class Schedules(RunObserver):
         if (old := self._key_of.get(name)) is not None and old != key:
             self._leave(name)
         if key is None:
-            runner.next_scheduled = None
+            runner.set_next_scheduled(None)
             return
         self._key_of[name] = key
         entry = self._entries.get(key)
@@ -98,7 +98,7 @@ class Schedules(RunObserver):
             entry = self._entries[key] = Entry(spec.schedule, zone, handled)
             if runner.desired is Desired.RUNNING:
                 self._look(key)
-        runner.next_scheduled = entry.next
+        runner.set_next_scheduled(entry.next)
 
     def changed(self, runner: Any) -> None:
         key = self._key_of.get(runner.name)
@@ -175,10 +175,8 @@ class Schedules(RunObserver):
         entry.handled = handled
         self._environment.keeper.keep(keeper_memory.schedule(key), repr(handled))
         for runner in members:
-            runner.next_scheduled = entry.next
-            if runner.scheduled_until != handled:
-                runner.scheduled_until = handled
-                runner.save()
+            runner.set_next_scheduled(entry.next)
+            runner.settle_schedule(handled)
 
     def _members(self, key: str) -> list[Any]:
         known = self._runners()

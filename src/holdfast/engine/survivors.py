@@ -20,6 +20,7 @@ from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.declaration import Declaration, recording
 from holdfast.engine.runner.runner import Runner
+from holdfast.rules.lifecycle.restoring import Fate, fate_of_survivor
 from holdfast.system import run_marks
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.names import GATE_SERVICE
@@ -59,14 +60,14 @@ class Survivors:
             if name in self._strangers:
                 self._strangers.discard(name)
                 await self._settle_declared(self._roster.runners[name])
-            self._roster.runners[name].in_doubt = self._doubts.get(name)
+            self._roster.runners[name].set_doubt(self._doubts.get(name))
         return sorted(adopted)
 
     def dismiss_doubts(self, services: list[str]) -> None:
         """A person has decided: these may be started."""
         for name in services:
             if (runner := self._roster.runners.get(name)) is not None:
-                runner.in_doubt = None
+                runner.set_doubt(None)
 
     async def settle_strangers(self) -> list[str]:
         """Survivors that nobody declares, or not yet, stay visible, and can be stopped."""
@@ -195,21 +196,25 @@ class Survivors:
             # A newer instance runs already: there is only one, ever.
             self._link.request({"do": "end", "run_id": run.run_id}, lambda _: None)
             return False
-        stopped_by_hand = runner.stopped_by_hand and run.number <= runner.number
-        is_ending = run.run_id == runner.ending_run
+        spec, by_hand = runner.declaration.spec, runner.stopped_by_hand
+        by_hand = by_hand and run.number <= runner.number
+        is_started = runner.is_start_due and spec.origin != "adopted" and spec.schedule is None
+        fate = fate_of_survivor(
+            is_stop_wanted=spec.survivors == "stop",
+            is_off=by_hand,
+            is_ending=run.run_id == runner.ending_run,
+            is_start_due=is_started,
+        )
         runner.adopt(answer, is_survivor=True)
         self._roster.remember(runner)
-        spec = runner.declaration.spec
-        is_to_run = runner.is_unsettled and spec.origin != "adopted" and spec.schedule is None
-        if is_ending and is_to_run:
-            # The restart under way when we died; it got its signal, and may end by it any time.
-            runner.restart(wait=False)
-            return False
-        if spec.survivors == "stop" or stopped_by_hand or is_ending:
-            # The same of a stop; one by hand is remembered as that.
-            await runner.stop(by_hand=stopped_by_hand)
-            return False
-        return True
+        match fate:
+            case Fate.RESTART:
+                runner.restart(wait=False)
+            case Fate.STOP:
+                await runner.stop(by_hand=by_hand)
+            case Fate.GO_ON:
+                pass
+        return fate is Fate.GO_ON
 
     async def _adopt(self, run: OpenRun, spec: ServiceSpec) -> dict[str, Any] | None:
         if not run.pid or not run.start_time:

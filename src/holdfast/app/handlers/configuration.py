@@ -178,7 +178,9 @@ def _told(context: Context, made: plans.Plan) -> Steps:
             action=step.action.value,
             fields=list(step.fields),
             at_next_start=step.at_next_start,
-            overrides=views.shown(runners[step.service].overrides) if step.is_overridden else None,
+            overrides=views.describe_overrides(runners[step.service].overrides)
+            if step.is_overridden
+            else None,
             follows=list(step.follows),
         )
         for step in made.steps
@@ -198,7 +200,7 @@ def _declare(context: Context, configuration: Configuration, said: Caller, added
         if known is None or (known.spec, known.environ_key) != (spec, key):
             context.roster.declare(Declaration(spec, said.environment, key))
         if name in added and spec.autostart and spec.enabled:
-            context.roster.runners[name].intend()
+            context.roster.runners[name].want_as_declared()
     context.roster.forget_environments()
 
 

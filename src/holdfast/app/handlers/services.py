@@ -86,7 +86,7 @@ def _status(context: Context, command: Status) -> WrittenStatus:
             unclaimed=context.log_sizes.unclaimed or msgspec.UNSET,
             unrecorded=context.store.database.failing or msgspec.UNSET,
         ),
-        services=views.written(runners, now),
+        services=views.encode_statuses(runners, now),
     )
 
 
@@ -426,13 +426,13 @@ async def stop_and_forget(
     """
     leaving = [context.roster.runners[name] for name in names]
     for runner in leaving:
-        runner.is_leaving = True
+        runner.set_leaving(True)
     try:
         return await _stop_and_forget(context, names, delete_logs=delete_logs)
     finally:
         # Whoever is still there, also because this was cut short, stays.
         for runner in leaving:
-            runner.is_leaving = False
+            runner.set_leaving(False)
 
 
 async def _stop_and_forget(

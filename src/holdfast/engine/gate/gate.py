@@ -156,7 +156,7 @@ class Gate:
         """End it; nobody can be answered without a supervisor."""
         self._is_ending = True
         if self._runner is not None:
-            self._runner.is_retiring = True
+            self._runner.retire()
             await self._runner.stop(grace=None)
         self._listeners.close_unix(RELAYS, self.relay_socket)
 

@@ -20,7 +20,8 @@ from holdfast.adapters.probes import Finding
 from holdfast.adapters.probes.notify import Message
 from holdfast.engine.health.probes import Check, Prober, Then
 from holdfast.engine.runner.environment import Environment, Timer
-from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.observers import MonitoredRun, RunObserver
+from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import health
@@ -67,16 +68,17 @@ class HealthMonitor(RunObserver):
     def run_over(self, runner: Runner) -> None:
         self._end(runner.name)
 
-    def candidate_began(self, overlap: Any) -> None:
+    def candidate_began(self, candidate: RunSlot) -> None:
         """Ask the probes of a candidate run, too."""
-        if overlap.launched.probes or overlap.launched.notify is not None:
-            self._candidates[overlap.name] = live = RunHealth(
-                overlap, self._environment, self._prober
+        spec = candidate.declaration.spec
+        if spec.probes or spec.notify is not None:
+            self._candidates[candidate.name] = live = RunHealth(
+                candidate, self._environment, self._prober
             )
             live.begin()
 
-    def candidate_over(self, overlap: Any) -> None:
-        if (live := self._candidates.pop(overlap.name, None)) is not None:
+    def candidate_over(self, candidate: RunSlot) -> None:
+        if (live := self._candidates.pop(candidate.name, None)) is not None:
             live.end()
 
     def changed(self, runner: Runner) -> None:
@@ -107,7 +109,7 @@ class HealthMonitor(RunObserver):
 
     # What services say
 
-    def hear(self, runner: Runner, message: Message) -> None:
+    def hear(self, runner: MonitoredRun, message: Message) -> None:
         """Take a message that a service sent over its notify socket."""
         candidate = self._candidates.get(runner.name)
         is_candidate = candidate is not None and candidate.runner is runner
@@ -193,7 +195,7 @@ class RunProbe:
 class RunHealth:
     """The probes of one run, and what they say of it."""
 
-    def __init__(self, runner: Runner, environment: Environment, prober: Prober) -> None:
+    def __init__(self, runner: MonitoredRun, environment: Environment, prober: Prober) -> None:
         assert runner.run is not None
         self.runner = runner
         self.run = runner.run
@@ -495,7 +497,7 @@ class RunHealth:
             _log.debug("Service health check passed: %s", finding.reason, extra=facts)
 
 
-def probes_of(runner: Runner) -> tuple[ProbeSpec, ...]:
+def probes_of(runner: MonitoredRun) -> tuple[ProbeSpec, ...]:
     """Return the probes of the live run.
 
     They are those declared now, unless the run was started with another way to notify.

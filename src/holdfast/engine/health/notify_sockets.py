@@ -20,14 +20,15 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import notify
 from holdfast.adapters.probes.notify import Message, Sender
 from holdfast.engine.runner.live_run import LiveRun
-from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.observers import MonitoredRun, RunObserver
+from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.runner import Runner
 from holdfast.system import processes
 
 SOCKET, PIPE, PIPE_END = "notify:", "ready:", "ready-end:"
 _log = logger("notify")
 
-Hear = Callable[[Runner, Message], None]
+Hear = Callable[[MonitoredRun, Message], None]
 
 
 class NotifySockets(RunObserver):
@@ -45,7 +46,7 @@ class NotifySockets(RunObserver):
         self._pipes: dict[str, int] = {}
         """By the run that writes into them: a newline of one run never counts for another."""
         self._runners: dict[str, Runner] = {}
-        self._trials: dict[str, Any] = {}
+        self._candidates: dict[str, RunSlot] = {}
         self._refused: set[str] = set()
         self._has_spares = False
 
@@ -53,10 +54,13 @@ class NotifySockets(RunObserver):
 
     def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
         """Tell the run where it can say how it is."""
+        if runner.declaration.spec.notify is not None:
+            self._runners[runner.name] = runner
+            self._prepare(runner, message)
+
+    def _prepare(self, runner: MonitoredRun, message: dict[str, Any]) -> None:
         spec, name = runner.declaration.spec, runner.name
-        if spec.notify is None:
-            return
-        self._runners[name] = runner
+        assert spec.notify is not None
         if self._has_spares or SOCKET + name not in (self._link.facts.get("held") or ()):
             self._open(name)
         env = message["env"]
@@ -71,23 +75,20 @@ class NotifySockets(RunObserver):
             self._link.hold(PIPE_END + run_id, theirs)
             message["ready_fd"] = {"name": PIPE_END + run_id, "fd": spec.notify.fd}
 
-    def candidate_spawning(self, overlap: Any, message: dict[str, Any]) -> None:
-        """The same for a second run, which is told apart by who speaks."""
-        if overlap.launched.notify is None:
-            return
-        own = self._runners.get(overlap.name)
-        self.spawning(overlap, message)
-        self._trials[overlap.name] = overlap
-        if own is not None:
-            self._runners[overlap.name] = own
+    def candidate_spawning(self, candidate: RunSlot, message: dict[str, Any]) -> None:
+        """The same for a candidate, which is told apart by the process that speaks."""
+        if candidate.declaration.spec.notify is not None:
+            self._candidates[candidate.name] = candidate
+            self._runners.setdefault(candidate.name, candidate.runner)
+            self._prepare(candidate, message)
 
-    def candidate_began(self, overlap: Any) -> None:
-        if overlap.name in self._trials:
-            self._attend(overlap.name)
+    def candidate_began(self, candidate: RunSlot) -> None:
+        if candidate.name in self._candidates:
+            self._attend(candidate.name)
 
-    def candidate_over(self, overlap: Any) -> None:
-        self._trials.pop(overlap.name, None)
-        self._close_pipe(overlap.run.run_id)
+    def candidate_over(self, candidate: RunSlot) -> None:
+        self._candidates.pop(candidate.name, None)
+        self._close_pipe(candidate.run.run_id)
 
     def run_began(self, runner: Runner) -> None:
         spec = runner.launched or runner.declaration.spec
@@ -125,7 +126,7 @@ class NotifySockets(RunObserver):
 
     def _attend(self, name: str) -> None:
         self._open(name)
-        for who in (self._trials.get(name), self._runners.get(name)):
+        for who in (self._candidates.get(name), self._runners.get(name)):
             if who is None or who.run is None or who.run.pid is None:
                 continue
             run_id = who.run.run_id
@@ -178,7 +179,7 @@ class NotifySockets(RunObserver):
             return
         # Said once; a closed end would be readable for ever.
         self._close_pipe(run_id)
-        for who in (self._trials.get(name), self._runners.get(name)):
+        for who in (self._candidates.get(name), self._runners.get(name)):
             if heard and who is not None and who.run is not None and who.run.run_id == run_id:
                 self._hear(who, Message(is_ready=True))
 
@@ -193,7 +194,7 @@ class NotifySockets(RunObserver):
             self._deliver(name, data, sender)
 
     def _deliver(self, name: str, data: bytes, sender: Sender | None) -> None:
-        known = (self._trials.get(name), self._runners.get(name))
+        known = (self._candidates.get(name), self._runners.get(name))
         speakers = [
             (who, who.run)
             for who in known
@@ -211,7 +212,9 @@ class NotifySockets(RunObserver):
         for _, run in speakers[-1:]:
             self._refuse(name, run, sender)
 
-    def _hear_later(self, runner: Runner, run: LiveRun, data: bytes, sender: Sender | None) -> None:
+    def _hear_later(
+        self, runner: MonitoredRun, run: LiveRun, data: bytes, sender: Sender | None
+    ) -> None:
         if runner.run is not run or run.main_gone:
             return
         if run.pid is None:

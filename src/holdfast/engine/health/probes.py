@@ -20,7 +20,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.probes import Finding
 from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.engine.output.subscriptions import OutputSubscriptions
-from holdfast.engine.runner.runner import Runner
+from holdfast.engine.runner.observers import MonitoredRun
 from holdfast.engine.tasks import Task, Tasks
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 from holdfast.vocabulary.specs.probes import (
@@ -59,7 +59,7 @@ class Check(Protocol):
 class Prober(Protocol):
     """Opens checks. Tests answer with their own."""
 
-    def open(self, runner: Runner, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
+    def open(self, runner: MonitoredRun, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
         """Return how to ask; it calls `on_answer` when there is an answer before the time."""
 
 
@@ -83,7 +83,7 @@ class ProbeChecks:
         self.connections = asyncio.Semaphore(MOST_CONNECTIONS)
         self._threads = ThreadPoolExecutor(2, "probe")
 
-    def open(self, runner: Runner, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
+    def open(self, runner: MonitoredRun, probe: ProbeSpec, on_answer: Callable[[], None]) -> Check:
         match probe.target:
             case HttpTarget() as target:
                 return _HttpCheck(self, probe, target)
@@ -199,7 +199,7 @@ class _TcpCheck(_TaskCheck):
 
 class _ExecCheck(_TaskCheck):
     def __init__(
-        self, checks: ProbeChecks, probe: ProbeSpec, target: ExecTarget, runner: Runner
+        self, checks: ProbeChecks, probe: ProbeSpec, target: ExecTarget, runner: MonitoredRun
     ) -> None:
         super().__init__(checks, probe)
         self._target = target
@@ -231,7 +231,7 @@ class _RecentLineCheck(_TaskCheck):
     """Passes while each interval has at least one matching line."""
 
     def __init__(
-        self, checks: ProbeChecks, probe: ProbeSpec, target: LogTarget, runner: Runner
+        self, checks: ProbeChecks, probe: ProbeSpec, target: LogTarget, runner: MonitoredRun
     ) -> None:
         from holdfast.adapters.probes.log import RecentSearch
 
@@ -262,7 +262,7 @@ class _LineCheck:
         self,
         checks: ProbeChecks,
         target: LogTarget,
-        runner: Runner,
+        runner: MonitoredRun,
         on_answer: Callable[[], None],
     ) -> None:
         from holdfast.adapters.probes.log import RunSearch
@@ -270,9 +270,10 @@ class _LineCheck:
         self._checks = checks
         self._target = target
         self._on_answer = on_answer
+        assert runner.run is not None, "a run is probed only while it lives"
         self._service = runner.name
         self._search = RunSearch(
-            checks.logs, runner.name, runner.number, checks.matcher, checks.in_thread
+            checks.logs, runner.name, runner.run.number, checks.matcher, checks.in_thread
         )
         self._stop: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None

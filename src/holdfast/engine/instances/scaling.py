@@ -125,4 +125,4 @@ class Scaling:
         words = self.told().get(name)
         for runner in self._roster.runners.values():
             if runner.declaration.spec.template == name:
-                runner.scaled = words
+                runner.set_scaled(words)

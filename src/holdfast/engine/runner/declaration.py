@@ -40,7 +40,7 @@ class Declaration:
         self.environ_key = environ_key or environ_digest(self.environ)
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StoredDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """A declaration as the keeper remembers it; the environment is shared by its digest."""
 
     spec: ServiceSpec

@@ -1,13 +1,14 @@
-"""What a runner needs of the outside, so that tests replay histories with fakes.
+"""What a runner needs of the outside. Tests replace it with fakes to replay histories.
 
-The real ones are `adapters.keeper_link`, `adapters.store.state_store` and the event loop.
+The real ones are `adapters.keeper_link`, `adapters.store.state_store`, the event loop, and the
+rest of the engine.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,11 +17,14 @@ from holdfast.engine.runner.observers import RunObservers
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.workflows import RecoverySpec
 
+if TYPE_CHECKING:
+    from holdfast.engine.runner.runner import Runner
+
 Reply = dict[str, Any]
 
 
 class Keeper(Protocol):
-    """The one who holds processes. Replies come back in the order of the requests."""
+    """The process that holds all others. Replies come in the order of the requests."""
 
     def request(self, message: dict[str, Any], then: Callable[[Reply], None]) -> None: ...
 
@@ -35,7 +39,7 @@ class Keeper(Protocol):
 
 
 class Recorder(Protocol):
-    """Where facts go; one turn of the loop is one transaction."""
+    """The history. What is recorded in one turn of the loop is one transaction."""
 
     def event(
         self, kind: Kind, service: str | None = None, run_id: str | None = None, **data: Any
@@ -56,8 +60,11 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
 class Clock:
-    """Monotonic time for durations, wall time for what people read."""
+    """Monotonic time for durations, wall time for people."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -67,44 +74,46 @@ class Clock:
 
 
 class Admission(Protocol):
-    """Who says when a start may begin: what it needs is there, and the host has room."""
+    """Decides when a start may begin: what the service needs is there, and the host has room."""
 
-    def admit(self, service: Any, begin: Callable[[], None]) -> None:
-        """Call `begin` now or later; asked again, only the newest counts."""
+    def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
+        """Call `begin` now or later. When this is asked again, only the newest request counts."""
 
-    def withdraw(self, service: Any) -> None:
-        """It is not to be started any more."""
+    def withdraw(self, runner: Runner) -> None:
+        """The service is not to be started any more."""
 
 
 class AdmitAll:
-    """Everybody may start at once."""
+    """Lets every start begin at once."""
 
-    def admit(self, service: Any, begin: Callable[[], None]) -> None:
+    def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
         begin()
 
-    def withdraw(self, service: Any) -> None:
-        """Nobody waits."""
+    def withdraw(self, runner: Runner) -> None:
+        """Nothing waits."""
 
 
 class Remedies(Protocol):
-    """Who runs the commands of a service's `recovery:`."""
+    """Runs the commands of a service's `recovery:`."""
 
-    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None: ...
+    def run(self, runner: Runner, cause: str, recovery: RecoverySpec, reason: str) -> None: ...
 
 
 class NoRemedies:
-    """Nobody does."""
+    """Runs no command."""
 
-    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+    def run(self, runner: Runner, cause: str, recovery: RecoverySpec, reason: str) -> None:
         """Nothing is run."""
 
 
 class Environment(msgspec.Struct, frozen=True):
+    """Everything outside of a runner that it may use."""
+
     keeper: Keeper
     recorder: Recorder
     clock: Clock
     random: Callable[[], float]
-    call_later: Callable[[float, Callable[[], None]], Timer]
+    call_later: CallLater
     admission: Admission
     observers: RunObservers
     remedies: Remedies = NoRemedies()

@@ -1,4 +1,4 @@
-"""An EXIT of the keeper understood, and recorded: what happened, in words and in facts."""
+"""Understands and records an exit that the keeper reports: what happened, in words and values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from holdfast.vocabulary.states import ErrorType
 _NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
 
 
-class Understood(msgspec.Struct, frozen=True):
-    """How a run ended, for the rules, for the status and for people."""
+class Exit(msgspec.Struct, frozen=True):
+    """How a run ended: for the rules, for the status and for people."""
 
     ending: Ending
     last: LastExit
     reason: str
 
 
-def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
+def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Exit:
+    """Turn the keeper's facts about an exit into values."""
     number = facts.get("signal")
     unknown = str(facts.get("why") or _NOT_OUR_CHILD) if facts.get("unknown") else None
     seconds = facts.get("seconds")
-    # If nobody knows how long it ran, that is no reason to call it a failed start.
+    # An unknown duration is no reason to call the exit a failed start.
     lived = spec.start_seconds if seconds is None else seconds
     oom = restarts.OUT_OF_MEMORY if facts.get("oom_kills") and number else None
     ending = Ending(lived, facts.get("code"), number, unknown, cause=oom)
@@ -41,18 +42,16 @@ def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Understood:
     rusage = facts.get("rusage")
     cpu = (rusage["user"], rusage["system"]) if rusage else None
     last = LastExit(ending.code, name, seconds, facts.get("log_bytes") or 0, cpu)
-    return Understood(ending, last, reason)
+    return Exit(ending, last, reason)
 
 
 def was_asked_for(facts: dict[str, Any]) -> bool:
-    """Whether it ended because we asked, so that it is no failure, whoever is told of it."""
+    """Whether the run ended because we asked for it, so that its exit is no failure."""
     return bool(facts.get("is_end_asked")) and not facts.get("cause")
 
 
-def record(
-    recorder: Recorder, facts: dict[str, Any], exit_: Understood, error: ErrorType | None
-) -> None:
-    """Into the history of runs, and as an event."""
+def record(recorder: Recorder, facts: dict[str, Any], exit_: Exit, error: ErrorType | None) -> None:
+    """Put an exit into the history of runs, and publish it as an event."""
     error_type = error.value if error is not None else None
     recorder.run_ended({**facts, "error_type": error_type}, exit_.last.signal, exit_.reason)
     recorder.event(

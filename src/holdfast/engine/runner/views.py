@@ -1,7 +1,9 @@
-"""What others see of a service: its status, the outcome of a verb, its record on disk.
+"""What others see of a service: its status, the outcome of a request, its record on disk.
 
-Reads a service, and changes none of its facts. Status is asked often: nothing here waits or looks
-up, and what was built is kept with the service until a fact changes.
+Reads the facts of a service and changes none. A status is asked for often: nothing here waits or
+looks anything up, and what was built is kept until the version of the facts changes. Encoding
+the status of a hundred services anew takes longer than everything else that `status` does, so
+the JSON of each is kept, too, and only the numbers that change by themselves are put in.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from msgspec.structs import force_setattr
 
 from holdfast.adapters.store.state_tables import ServiceRecord
 from holdfast.engine.runner.declaration import Overrides
+from holdfast.engine.runner.facts import Facts
 from holdfast.engine.runner.live_run import LiveRun
 from holdfast.rules.health import Condition
 from holdfast.rules.plan import Trace
@@ -26,28 +29,29 @@ from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.states import LABEL, Desired, ErrorType, State
 
 if TYPE_CHECKING:
-    from holdfast.engine.runner.service import Service
+    from holdfast.engine.runner.runner import Runner
 
 NOT_ASKED = Condition()
 
 
-class Shown:
-    """A service's status but for what changes by itself; built anew when a fact has changed."""
+class CachedStatus:
+    """A status without the numbers that change by themselves, valid for one version of facts."""
 
-    __slots__ = ("pieces", "run", "status", "usage")
+    __slots__ = ("pieces", "run", "status", "usage", "version")
 
-    def __init__(self, service: Service, run: LiveRun | None) -> None:
-        self.status = _build(service, run)
+    def __init__(self, facts: Facts, run: LiveRun | None) -> None:
+        self.version = facts.version
+        self.status = _build(facts, run)
         self.run = run
-        """The one that is up."""
+        """The run, if its main process is there."""
         self.usage = run.usage if run else None
         self.pieces: Sequence[bytes] = ()
-        """Its JSON, with its name and a comma after it, cut where `_by_itself` belongs."""
+        """Its JSON, with its name before it and a comma after it, cut at the `_MOVING` fields."""
 
     def cut(self, name: str) -> Sequence[bytes]:
         pieces, rest = [codec.encode(name) + b":"], codec.encode(self.status) + b","
-        for field in _BY_ITSELF:
-            # The first of its name is the status' own: what users name comes after these.
+        for field in _MOVING:
+            # The first field of this name is the status' own: names given by users come later.
             head, key, rest = rest.partition(b'"%b":' % field.encode())
             pieces[-1] += head + key
             rest = rest[rest.index(b",") :]
@@ -56,113 +60,117 @@ class Shown:
         return self.pieces
 
 
-_BY_ITSELF = ("uptime", "log_bytes", "next_start_in")
-_STEP = 2 * len(_BY_ITSELF) + 1
+_MOVING = ("uptime", "log_bytes", "next_start_in")
+_STEP = 2 * len(_MOVING) + 1
 
 
-def _by_itself(
-    service: Service, run: LiveRun | None, now: float
+def _moving(
+    facts: Facts, run: LiveRun | None, now: float
 ) -> tuple[float | None, int, float | None]:
-    """What changes while no fact does."""
+    """The numbers that change while no fact does."""
     if run is not None:
-        # As `round` to three places, which takes four times as long.
+        # The same as `round` to three places, which takes four times as long.
         return int((now - run.started_mono) * 1000 + 0.5) / 1000, run.log_bytes, None
-    log_bytes = service.last_exit.log_bytes
-    if service.next_start_at is None:
+    log_bytes = facts.last_exit.log_bytes
+    if facts.next_start_at is None:
         return None, log_bytes, None
-    return None, log_bytes, round(max(0.0, service.due_mono - now), 3)
+    return None, log_bytes, round(max(0.0, facts.due_mono - now), 3)
 
 
-def status_of(service: Service, now: float) -> ServiceStatus:
-    shown = _shown(service)
-    status = copy(shown.status)
-    for field, value in zip(_BY_ITSELF, _by_itself(service, shown.run, now), strict=True):
+def status_of(runner: Runner, now: float) -> ServiceStatus:
+    """The status of one service."""
+    cached = _cached(runner)
+    status = copy(cached.status)
+    for field, value in zip(_MOVING, _moving(runner.facts, cached.run, now), strict=True):
         force_setattr(status, field, value)
     return status
 
 
-def written(services: Iterable[Service], now: float) -> msgspec.Raw:
-    """The same of many, by name, as JSON. Of a hundred services, to build and to encode each
-    takes longer than all else that a status does: only what changes by itself is put in."""
+def encode_statuses(runners: Iterable[Runner], now: float) -> msgspec.Raw:
+    """The status of many services by name, as JSON."""
     pieces: list[bytes] = []
     values: list[float | None] = []
-    for service in services:
-        shown, run = service.shown, service.run
-        # As `_shown` says, of nearly all nearly always; without the call, which is half the work.
+    for runner in runners:
+        facts, cached = runner.facts, runner.cached_status
+        run = facts.run
+        # The checks of `_cached` for nearly all services; its call would be half the work.
         if (
-            shown is None
+            cached is None
+            or cached.version != facts.version
             or run is None
-            or shown.run is not run
+            or cached.run is not run
             or run.main_gone
-            or shown.usage is not run.usage
-            or service.overlap is not None
+            or cached.usage is not run.usage
+            or facts.beside is not None
         ):
-            shown = _shown(service)
-        pieces += shown.pieces or shown.cut(service.name)
-        values += _by_itself(service, shown.run, now)
+            cached = _cached(runner)
+        pieces += cached.pieces or cached.cut(runner.name)
+        values += _moving(facts, cached.run, now)
     if not pieces:
         return msgspec.Raw(b"{}")
-    told = msgspec.json.encode(values)[1:-1].split(b",")
-    for place in range(len(_BY_ITSELF)):
-        pieces[2 * place + 1 :: _STEP] = told[place :: len(_BY_ITSELF)]
+    numbers = msgspec.json.encode(values)[1:-1].split(b",")
+    for place in range(len(_MOVING)):
+        pieces[2 * place + 1 :: _STEP] = numbers[place :: len(_MOVING)]
     pieces[0], pieces[-1] = b"{" + pieces[0], pieces[-1][:-1] + b"}"
     return msgspec.Raw(b"".join(pieces))
 
 
-def _shown(service: Service) -> Shown:
-    shown, run = service.shown, service.run
+def _cached(runner: Runner) -> CachedStatus:
+    facts, cached = runner.facts, runner.cached_status
+    run = facts.run
     if run is not None and not run.is_up:
         run = None
     if (
-        shown is None
-        or shown.run is not run
-        or (run is not None and shown.usage is not run.usage)
-        or service.overlap is not None
+        cached is None
+        or cached.version != facts.version
+        or cached.run is not run
+        or (run is not None and cached.usage is not run.usage)
+        or facts.beside is not None
     ):
-        service.shown = shown = Shown(service, run)
-    return shown
+        runner.cached_status = cached = CachedStatus(facts, run)
+    return cached
 
 
-def _build(service: Service, run: LiveRun | None) -> ServiceStatus:
-    """All but what changes by itself."""
-    state, last, spec = service.state, service.last_exit, service.declaration.spec
+def _build(facts: Facts, run: LiveRun | None) -> ServiceStatus:
+    """All fields but the `_MOVING` ones."""
+    state, last, spec = facts.state, facts.last_exit, facts.declaration.spec
     return ServiceStatus(
         status=state.value,
-        desired=service.desired.value,
+        desired=facts.desired.value,
         pid=run.pid if run else None,
         uptime=None,
-        restart_count=service.counters.restarts,
-        run_id=service.last_run_id,
-        run=(run.number if run else service.number) or None,
+        restart_count=facts.counters.restarts,
+        run_id=facts.last_run_id,
+        run=(run.number if run else facts.number) or None,
         exit_code=None if run else last.code,
         signal=None if run else last.signal,
-        reason=_told(service.reason),
+        reason=_redacted(facts.reason),
         duration=last.seconds,
         log_bytes=0,
-        since=service.since,
+        since=facts.since,
         started_at=run.started_at if run else None,
-        start_failures=service.counters.start_failures,
+        start_failures=facts.counters.start_failures,
         terminal=spec.terminal,
         adopted=run.adopted if run else False,
         paused=state is State.PAUSED,
         label=LABEL[state],
         origin=spec.origin,
-        waiting_for=list(service.waiting_for) if service.waiting_for else msgspec.UNSET,
-        beside=service.overlap.facts() if service.overlap else msgspec.UNSET,
-        scaled=service.scaled or msgspec.UNSET,
-        ports=service.ports or msgspec.UNSET,
-        owner=_owner(service.owner) if service.owner else msgspec.UNSET,
-        error_type=service.error_type.value if service.error_type else msgspec.UNSET,
+        waiting_for=list(facts.waiting_for) if facts.waiting_for else msgspec.UNSET,
+        beside=facts.beside.facts() if facts.beside else msgspec.UNSET,
+        scaled=facts.scaled or msgspec.UNSET,
+        ports=facts.ports or msgspec.UNSET,
+        owner=_owner(facts.owner) if facts.owner else msgspec.UNSET,
+        error_type=facts.error_type.value if facts.error_type else msgspec.UNSET,
         memory_mb=round(run.usage.memory / 1e6, 1) if run and run.usage else msgspec.UNSET,
         cpu_percent=round(run.usage.cpu_percent, 1) if run and run.usage else msgspec.UNSET,
-        next_scheduled=_next_scheduled(service),
-        overrides=shown(service.overrides),
-        **(_judged(service.condition) if run and service.condition != NOT_ASKED else {}),
+        next_scheduled=_next_scheduled(facts),
+        overrides=describe_overrides(facts.overrides),
+        **(_findings(facts.condition) if run and facts.condition != NOT_ASKED else {}),
     )
 
 
-def _judged(condition: Condition) -> dict[str, Any]:
-    """What the probes say; nothing about what nobody asks."""
+def _findings(condition: Condition) -> dict[str, Any]:
+    """What the probes say, without what no probe asks."""
     facts = {
         "ready": condition.is_ready,
         "health": condition.health,
@@ -173,79 +181,79 @@ def _judged(condition: Condition) -> dict[str, Any]:
 
 
 def outcome_of(
-    service: Service, verb: str, reason: str | None, report: list[dict[str, Any]] | None
+    facts: Facts, verb: str, reason: str | None, report: list[dict[str, Any]] | None
 ) -> Outcome:
-    run = service.run if service.run is not None and not service.run.main_gone else None
-    error = service.error_type if verb == "failed" and run is None else None
+    run = facts.run if facts.run is not None and not facts.run.main_gone else None
+    error = facts.error_type if verb == "failed" and run is None else None
     return Outcome(
         outcome=verb,
-        status=service.state.value,
+        status=facts.state.value,
         pid=run.pid if run else None,
-        run_id=service.last_run_id,
-        reason=_told(reason or (None if run else service.reason)),
-        exit_code=None if run else service.last_exit.code,
+        run_id=facts.last_run_id,
+        reason=_redacted(reason or (None if run else facts.reason)),
+        exit_code=None if run else facts.last_exit.code,
         report=report,
         error_type=error.value if error is not None else msgspec.UNSET,
         code=ResourceExceeded.code if error is ErrorType.RESOURCE_EXCEEDED else msgspec.UNSET,
     )
 
 
-def record_of(service: Service) -> ServiceRecord:
+def record_of(facts: Facts) -> ServiceRecord:
     """What a later supervisor has to know."""
     return ServiceRecord(
-        desired=service.desired,
-        stopped_by_hand=service.stopped_by_hand,
-        state=service.state,
-        since=service.since,
-        reason=_told(service.reason),
-        restarts=service.counters.restarts,
-        failures=service.counters.failures,
-        start_failures=service.counters.start_failures,
-        next_start_at=service.next_start_at,
-        number=service.number,
-        run_id=service.last_run_id,
-        code=service.last_exit.code,
-        signal=service.last_exit.signal,
-        seconds=service.last_exit.seconds,
-        log_bytes=service.last_exit.log_bytes,
-        accounted=service.accounted,
-        scheduled_until=service.scheduled_until,
-        error_type=service.error_type,
-        trace=_trace(service),
+        desired=facts.desired,
+        stopped_by_hand=facts.stopped_by_hand,
+        state=facts.state,
+        since=facts.since,
+        reason=_redacted(facts.reason),
+        restarts=facts.counters.restarts,
+        failures=facts.counters.failures,
+        start_failures=facts.counters.start_failures,
+        next_start_at=facts.next_start_at,
+        number=facts.number,
+        run_id=facts.last_run_id,
+        code=facts.last_exit.code,
+        signal=facts.last_exit.signal,
+        seconds=facts.last_exit.seconds,
+        log_bytes=facts.last_exit.log_bytes,
+        accounted=facts.accounted,
+        scheduled_until=facts.scheduled_until,
+        error_type=facts.error_type,
+        trace=_trace(facts),
     )
 
 
-def _trace(service: Service) -> Trace | None:
-    """Of what the live run was started with."""
-    run = service.run
-    if run is None or service.launched is None:
-        return service.trace
+def _trace(facts: Facts) -> Trace | None:
+    """A digest of what the live run was started with."""
+    run = facts.run
+    if run is None or facts.launched is None:
+        return facts.trace
     if run.trace is None:
-        run.trace = Trace.of(run.run_id, service.launched)
+        run.trace = Trace.of(run.run_id, facts.launched)
     return run.trace
 
 
 def _owner(owner: Owner) -> dict[str, Any]:
-    """Nothing is said of what is not so."""
-    facts: dict[str, Any] = msgspec.to_builtins(owner)
-    return {name: value for name, value in facts.items() if value}
+    """The owner, without what is not so."""
+    fields: dict[str, Any] = msgspec.to_builtins(owner)
+    return {name: value for name, value in fields.items() if value}
 
 
-def _next_scheduled(service: Service) -> float | msgspec.UnsetType:
-    following = service.next_scheduled if service.desired is Desired.RUNNING else None
+def _next_scheduled(facts: Facts) -> float | msgspec.UnsetType:
+    following = facts.next_scheduled if facts.desired is Desired.RUNNING else None
     return msgspec.UNSET if following is None else following
 
 
-def shown(overrides: Overrides | None) -> dict[str, Any] | None:
-    """Names of variables, never their values."""
+def describe_overrides(overrides: Overrides | None) -> dict[str, Any] | None:
+    """What a restart changed: names of variables, never their values."""
     if overrides is None:
         return None
-    shown: dict[str, Any] = {"env_vars": sorted(overrides.env_vars)}
+    described: dict[str, Any] = {"env_vars": sorted(overrides.env_vars)}
     if overrides.args is not None:
-        shown["args"] = redact_arguments(overrides.args)
-    return shown
+        described["args"] = redact_arguments(overrides.args)
+    return described
 
 
-def _told(reason: str | None) -> str | None:
-    """A reason may repeat what a program or a probe said."""
+def _redacted(reason: str | None) -> str | None:
+    """A reason may repeat the words of a program or a probe."""
     return None if reason is None else redact(reason)

@@ -40,7 +40,7 @@ class Ownership(RunObserver):
             runner = self._runners().get(name)
             try:
                 if runner is not None:
-                    runner.owner = _decode(text)
+                    runner.set_owner(_decode(text))
             except msgspec.MsgspecError as error:
                 _log.warning("who owns %s is not known any more: %s", name, error)
 
@@ -54,7 +54,7 @@ class Ownership(RunObserver):
 
     def set(self, runner: Any, owner: Owner | None) -> None:
         if runner.owner != owner:
-            runner.owner = owner
+            runner.set_owner(owner)
             # Travels with the start itself: the keeper never has the one without the other.
             self._keeper.keep(
                 keeper_memory.owner(runner.name), _encode(owner).decode() if owner else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.runner.observers import MonitoredRun
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows.steps import CommandContext, CommandStep
@@ -19,7 +20,7 @@ from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.workflows import RECOVERY_SECONDS, RecoverySpec
 
 
-def recover(runner: Any, cause: str, reason: str) -> None:
+def recover(runner: MonitoredRun, cause: str, reason: str) -> None:
     """Act on trouble that was found in a live run."""
     recovery = action_for(runner.declaration.spec, cause)
     # A start that fails ends by itself or by us: what is done about that comes after its end.

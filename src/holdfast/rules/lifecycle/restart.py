@@ -48,6 +48,21 @@ class Ending(msgspec.Struct, frozen=True):
     """What it was condemned for; or `oom`, `refused`, `refused_again`: the limits' doing."""
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """Why a live run is being ended as a failure of its own.
+
+    Lives in the keeper's memory until the run has ended: fields are only added.
+    """
+
+    reason: str
+    seconds: float
+    is_start: bool
+    cause: str
+
+    def ending(self) -> Ending:
+        return Ending(self.seconds, verdict=self.reason, is_start=self.is_start, cause=self.cause)
+
+
 class Again(msgspec.Struct, frozen=True):
     """Start it again after `delay` seconds."""
 

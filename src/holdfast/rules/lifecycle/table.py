@@ -1,8 +1,8 @@
 """THE table: what each cause does to a service in each state. Pure; no clock, no I/O.
 
 Every (state, cause) pair is decided here exactly once: it moves, it is ignored, or it is
-refused. `engine.runner.service_runner` is the only one that applies the table; whoever changes a
-service's state in another way breaks the invariant that this module exists for.
+refused. `engine.runner.runner` alone applies the table. A state that is changed in another way
+breaks the invariant that this module exists for.
 """
 
 from __future__ import annotations
@@ -150,14 +150,3 @@ def invalid(before: State, after: State, hint: str = "") -> InvalidTransition:
         hint,
         {"from": before.value, "to": after.value},
     )
-
-
-def state_of_live_run(
-    *, is_ending: bool, is_paused: bool, age_seconds: float, start_seconds: float
-) -> State:
-    """The state of a service whose run was found alive by a new supervisor."""
-    if is_ending:
-        return State.STOPPING
-    if is_paused:
-        return State.PAUSED
-    return State.STARTING if age_seconds < start_seconds else State.RUNNING
