@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.adapters.config.problems import Problem, excerpt_of
+from holdfast.adapters.config.problems import Problem, make_excerpt
 from holdfast.system.patterns import pattern
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True):
 Node = Scalar | Listing | Table
 
 
-def within(node: Node, *path: str | int) -> Node:
+def find_node(node: Node, *path: str | int) -> Node:
     """Where a path leads to; steps that are not there, as in a short form, are passed over."""
     for step in path:
         match node:
@@ -83,7 +83,7 @@ def within(node: Node, *path: str | int) -> Node:
 def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
     """The tree of a document and what is wrong with its form; no tree when it is unreadable."""
     if len(data) > LARGEST_FILE:
-        return None, [_whole(file, f"the file is larger than {LARGEST_FILE >> 20} MiB")]
+        return None, [_whole_file(file, f"the file is larger than {LARGEST_FILE >> 20} MiB")]
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -98,31 +98,31 @@ def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
             hint = "check this line and the one above it: commas, quotes, brackets"
             return None, [_syntax(file, text, error.lineno, error.colno, error.msg, hint)]
         except RecursionError:
-            return None, [_whole(file, "nested too deeply")]
-        text = _SURROGATES.sub(_joined_surrogates, text)
+            return None, [_whole_file(file, "nested too deeply")]
+        text = _SURROGATES.sub(_join_surrogates, text)
     return _Builder(file, text).build()
 
 
-def _joined_surrogates(found: re.Match[str]) -> str:
+def _join_surrogates(found: re.Match[str]) -> str:
     if not found[1]:
         return found[0]
     return bytes.fromhex(found[1] + found[2]).decode("utf-16-be")
 
 
-def _whole(file: str, message: str) -> Problem:
+def _whole_file(file: str, message: str) -> Problem:
     return Problem(file, None, None, "", None, message, "make it simpler, or smaller")
 
 
 def _syntax(file: str, text: str, line: int, column: int, message: str, suggestion: str) -> Problem:
-    excerpt = excerpt_of(text, line, column)
+    excerpt = make_excerpt(text, line, column)
     return Problem(file, line, column, "", None, message, suggestion, excerpt)
 
 
-class _TooMuch(Exception):
+class _LimitExceeded(Exception):
     """The document is bounded, and this one is beyond it."""
 
 
-class _Open:
+class _OpenCollection:
     """A collection whose end has not been read yet."""
 
     __slots__ = ("anchor", "key", "merges", "node", "weight")
@@ -142,7 +142,7 @@ class _Builder:
         self.file = file
         self.text = text
         self.problems: list[Problem] = []
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenCollection] = []
         self.anchors: dict[str, tuple[Node, int] | None] = {}
         self.root: Node | None = None
         self.documents = 0
@@ -164,8 +164,8 @@ class _Builder:
             return None, [Problem(self.file, line, None, "", None, message, "remove it")]
         except yaml.MarkedYAMLError as error:
             return None, [*self.problems, self.yaml_problem(error)]
-        except _TooMuch as error:
-            return None, [*self.problems, _whole(self.file, str(error))]
+        except _LimitExceeded as error:
+            return None, [*self.problems, _whole_file(self.file, str(error))]
         return self.root, self.problems
 
     def take(self, event: Any) -> None:
@@ -186,7 +186,7 @@ class _Builder:
                 self.documents += 1
                 if self.documents > 1:
                     self.note(event.start_mark, "a second document (---)", "keep one per file")
-                    raise _TooMuch("only one document is read")
+                    raise _LimitExceeded("only one document is read")
             case _:
                 pass
 
@@ -203,14 +203,14 @@ class _Builder:
 
     def open(self, event: Any) -> None:
         if len(self.stack) >= DEEPEST_NESTING:
-            raise _TooMuch(f"nested deeper than {DEEPEST_NESTING} levels")
+            raise _LimitExceeded(f"nested deeper than {DEEPEST_NESTING} levels")
         self.check_tag(event)
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         is_table = type(event).__name__ == "MappingStartEvent"
         node: Listing | Table = Table({}, line, column) if is_table else Listing([], line, column)
         if event.anchor:
             self.anchors[event.anchor] = None
-        self.stack.append(_Open(node, event.anchor))
+        self.stack.append(_OpenCollection(node, event.anchor))
 
     def close(self) -> None:
         done = self.stack.pop()
@@ -239,7 +239,7 @@ class _Builder:
         top = self.stack[-1]
         top.weight += weight
         if top.weight > MOST_NODES:
-            raise _TooMuch(f"more than {MOST_NODES} values once its aliases are expanded")
+            raise _LimitExceeded(f"more than {MOST_NODES} values once its aliases are expanded")
         if isinstance(top.node, Listing):
             top.node.items.append(node)
         elif top.key is None:
@@ -257,7 +257,7 @@ class _Builder:
         self.problems.append(Problem(*where, "", None, message, hint))
         return Scalar("", False, node.line, node.column)
 
-    def enter(self, top: _Open, key: Scalar, node: Node) -> None:
+    def enter(self, top: _OpenCollection, key: Scalar, node: Node) -> None:
         assert isinstance(top.node, Table)
         if key.text == "<<" and key.plain:
             top.merges.append(node)
@@ -302,19 +302,19 @@ class _Builder:
         elif error.context and "block mapping" in error.context:
             suggestion = "check the indentation of this line and of those above it"
         elif "unexpected end" in message or "end of stream" in message:
-            suggestion = f"a quote or bracket is not closed{_opened_at(error)}"
+            suggestion = f"a quote or bracket is not closed{_tell_opening(error)}"
         return _syntax(self.file, self.text, line, column, message, suggestion)
 
 
 _UNDEFINED: Any = object()
 
 
-def _opened_at(error: yaml.MarkedYAMLError) -> str:
+def _tell_opening(error: yaml.MarkedYAMLError) -> str:
     mark = error.context_mark
     return f"; it was opened in line {mark.line + 1}" if mark else ""
 
 
-class _Unusual(Exception):
+class _NotPlain(Exception):
     """Something that the careful reader has to look at."""
 
 
@@ -335,13 +335,13 @@ _decode = json.JSONDecoder(
 ).decode
 
 
-def tree_of(data: bytes) -> Node | None:
+def parse_json(data: bytes) -> Node | None:
     """The tree; None when it is not plain JSON, or beyond a bound, or a key comes twice."""
     if len(data) > LARGEST_FILE or b"\x7f" in data or b"\\u" in data:
         return None
     try:
         return _JsonBuilder().node(_decode(data.decode("ascii")), 0)
-    except (ValueError, RecursionError, _Unusual):
+    except (ValueError, RecursionError, _NotPlain):
         return None
 
 
@@ -372,7 +372,7 @@ class _JsonBuilder:
         inner, node = depth + 1, self.node
         entries = {key: Entry(self._key(key), node(item, inner)) for key, item in pairs}
         if len(entries) < len(pairs):
-            raise _Unusual
+            raise _NotPlain
         return Table(entries, 0, 0)
 
     def _key(self, text: str) -> Scalar:
@@ -384,4 +384,4 @@ class _JsonBuilder:
 
     def _check(self, depth: int) -> None:
         if depth >= DEEPEST_NESTING or self._count > MOST_NODES:
-            raise _Unusual
+            raise _NotPlain

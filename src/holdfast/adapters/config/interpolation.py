@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from holdfast.adapters.config.problems import repeatable
+from holdfast.adapters.config.problems import repeat_safely
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.names import closest
@@ -223,12 +223,12 @@ class Words:
         return f"only a shell understands {shown}", "add shell: true, or put quotes around it"
 
 
-def argv_of(text: str) -> list[str]:
+def split_command(text: str) -> list[str]:
     """The words of a command line, as a shell would split them; nothing is expanded."""
     try:
         split = Words(text, None)
     except WordsError as error:
-        shown = repeatable(text)
+        shown = repeat_safely(text)
         message = f"{error}: {shown}" if shown else str(error)
         raise ConfigError(message, error.suggestion) from None
     if not split.words:
@@ -241,7 +241,7 @@ def argv_of(text: str) -> list[str]:
 _INDEX = pattern(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\s*\}\}")
 
 
-def indexed(text: str, index: int) -> str:
+def fill_index(text: str, index: int) -> str:
     """The text of one instance: `{{ index }}`, `{{ index + 8000 }}` or `{{ 8000 + index }}`."""
     if "{{" not in text:
         return text

@@ -17,20 +17,20 @@ from holdfast.adapters.config.document import (
     Scalar,
     Table,
     parse,
-    tree_of,
+    parse_json,
 )
-from holdfast.adapters.config.interpolation import argv_of
-from holdfast.adapters.config.keys.alerts import anchor_of
-from holdfast.adapters.config.keys.commands import command_settings
-from holdfast.adapters.config.keys.dependencies import groups_of
-from holdfast.adapters.config.keys.doors import door_of, http_of
-from holdfast.adapters.config.keys.policies import request_settings
+from holdfast.adapters.config.interpolation import split_command
+from holdfast.adapters.config.keys.alerts import build_anchor
+from holdfast.adapters.config.keys.commands import build_command_settings
+from holdfast.adapters.config.keys.dependencies import check_groups
+from holdfast.adapters.config.keys.doors import build_door, build_http
+from holdfast.adapters.config.keys.policies import build_request_settings
 from holdfast.adapters.config.keys.root import ROOT, SUPERVISOR
-from holdfast.adapters.config.keys.services import ServiceBuilder, templates_of, with_count
+from holdfast.adapters.config.keys.services import ServiceBuilder, build_templates, set_count
 from holdfast.adapters.config.kinds.blocks import Values
 from holdfast.adapters.config.kinds.kind import Reading, ScalarKind
-from holdfast.adapters.config.problems import COMMAND_LINE, Problem, error_of
-from holdfast.adapters.config.sources import content_of, note_source, remedy_for
+from holdfast.adapters.config.problems import COMMAND_LINE, Problem, make_error
+from holdfast.adapters.config.sources import note_source, read_content, remedy_for
 from holdfast.rules.authority import tokens
 from holdfast.system.places import how_to_write
 from holdfast.vocabulary.errors import ConfigError
@@ -65,13 +65,6 @@ def load(
     return _load(os.path.abspath(path), environ, settings or {}, target=None)
 
 
-def from_environment(environ: Mapping[str, str], cwd: str) -> Configuration | None:
-    """The configuration that SUPERVISOR_TARGET_CMD alone makes, if it is set."""
-    if not environ.get(TARGET_COMMAND, "").strip():
-        return None
-    return _without_file(environ, {}, cwd)
-
-
 def load_project(
     places_config: str | None,
     environ: Mapping[str, str],
@@ -102,27 +95,27 @@ def _without_file(
     nowhere: Node = Table({}, 0, 0)
     reading = Reading("the environment", cwd, environ)
     target = cwd if environ.get(TARGET_COMMAND, "").strip() else None
-    return _finish(reading, Values("", nowhere), settings, target, path=None)
+    return _build(reading, Values("", nowhere), settings, target, path=None)
 
 
 def _load(
     path: str, environ: Mapping[str, str], settings: Mapping[str, str], target: str | None
 ) -> Configuration:
     try:
-        data = content_of(path, LARGEST_FILE)
+        data = read_content(path, LARGEST_FILE)
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
         hint = how_to_write(path) if is_missing else remedy_for(error)
         problem = Problem(path, None, None, "", None, error.strerror or str(error), hint)
-        raise error_of([problem], path) from None
-    if path.endswith(".json") and (tree := tree_of(data)) is not None:
+        raise make_error([problem], path) from None
+    if path.endswith(".json") and (tree := parse_json(data)) is not None:
         try:
             return _interpret(tree, [], path, environ, settings, target, data)
         except ConfigError:
             pass  # read again, to tell where
     root, problems = parse(data, path)
     if problems and root is None:
-        raise error_of(problems, path)
+        raise make_error(problems, path)
     return _interpret(root, problems, path, environ, settings, target, data)
 
 
@@ -139,7 +132,7 @@ def _interpret(
     note_source(reading.sources, path, data)
     reading.problems.extend(problems)
     values = _read_root(root, reading)
-    return _finish(reading, values, settings, target, path=path)
+    return _build(reading, values, settings, target, path=path)
 
 
 def _read_root(root: Node | None, reading: Reading) -> Values:
@@ -178,33 +171,33 @@ def _read_supervisor(root: Table, supervisor: Table, reading: Reading) -> Values
     return values
 
 
-def _finish(
+def _build(
     reading: Reading,
     values: Values,
     settings: Mapping[str, str],
     target: str | None,
     path: str | None,
 ) -> Configuration:
-    chosen = _chosen(reading, values, settings)
-    door, http = door_of(reading, values, chosen), http_of(reading, values, chosen)
+    chosen = _choose_settings(reading, values, settings)
+    door, http = build_door(reading, values, chosen), build_http(reading, values, chosen)
     builder = ServiceBuilder(reading, values)
     written: dict[str, Values] = values.get("services", {})
     services = builder.build(written)
-    groups = groups_of(reading, values, written, services)
+    groups = check_groups(reading, values, written, services)
     if target is not None:
-        services[TARGET] = _target(reading, builder, services.get(TARGET), target)
+        services[TARGET] = _build_target(reading, builder, services.get(TARGET), target)
     fields = {
         **ROOT.fill(values),
         "door": door,
         "http": http,
         "groups": groups,
-        "templates": templates_of(reading, values, written),
-        **command_settings(reading, values, services, {*written, *groups}),
-        **request_settings(reading, values, chosen),
-        "audit_anchor": anchor_of(reading, values),
+        "templates": build_templates(reading, values, written),
+        **build_command_settings(reading, values, services, {*written, *groups}),
+        **build_request_settings(reading, values, chosen),
+        "audit_anchor": build_anchor(reading, values),
     }
     if reading.problems:
-        raise error_of(reading.problems, reading.file)
+        raise make_error(reading.problems, reading.file)
     return Configuration(
         path=path,
         sources=reading.sources,
@@ -226,26 +219,26 @@ def load_instances(
 ) -> dict[str, ServiceSpec]:
     """So many instances of a service, from what its configuration said when it was read. `sources`
     takes down the files that are read again for it."""
-    document = with_count(template.document, name, count).encode()
+    document = set_count(template.document, name, count).encode()
     reading = Reading(f"the declaration of {name}", template.folder, environ, sources)
-    values = _read_root(tree_of(document) or parse(document, "instance.json")[0], reading)
-    specs = ServiceBuilder(reading, values).built(values.get("services", {}))
+    values = _read_root(parse_json(document) or parse(document, "instance.json")[0], reading)
+    specs = ServiceBuilder(reading, values).build_each(values.get("services", {}))
     if reading.problems:
-        raise error_of(reading.problems, reading.file)
+        raise make_error(reading.problems, reading.file)
     return specs
 
 
-def _target(
+def _build_target(
     reading: Reading, builder: ServiceBuilder, configured: ServiceSpec | None, cwd: str
 ) -> ServiceSpec:
     """The target of the environment; one of that name in the file keeps its other keys."""
     environ = reading.environ
     argv: tuple[str, ...] = ()
     try:
-        argv = tuple(argv_of(environ[TARGET_COMMAND]))
+        argv = tuple(split_command(environ[TARGET_COMMAND]))
     except ConfigError as error:
         problem = error.message.partition(": ")[0]
-        reading.problems.append(_outside(TARGET_COMMAND, problem, error.hint))
+        reading.problems.append(_outside_problem(TARGET_COMMAND, problem, error.hint))
     folder = environ.get(TARGET_FOLDER)
     if configured is not None:
         fields: dict[str, Any] = {"argv": argv, "command_words": len(argv)}
@@ -256,43 +249,47 @@ def _target(
         return msgspec.structs.replace(configured, **fields)
     values = Values(TARGET, Table({}, 0, 0))
     values["working_dir"] = os.path.join(cwd, folder) if folder else cwd
-    return builder.service(TARGET, values, argv, origin="target")
+    return builder.build_service(TARGET, values, argv, origin="target")
 
 
-def _outside(key: str, message: str, suggestion: str, where: str = "the environment") -> Problem:
+def _outside_problem(
+    key: str, message: str, suggestion: str, where: str = "the environment"
+) -> Problem:
     return Problem(where, None, None, key, None, message, suggestion)
 
 
-def _chosen(reading: Reading, values: Values, settings: Mapping[str, str]) -> dict[str, Any]:
+def _choose_settings(
+    reading: Reading, values: Values, settings: Mapping[str, str]
+) -> dict[str, Any]:
     """The value of each setting from the strongest place that names it."""
     given = {name.replace("-", "_"): value for name, value in settings.items()}
     for name in given:
         if name not in SETTINGS:
             guess = closest(name, list(SETTINGS))
             hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(SETTINGS)}"
-            problem = _outside(name, "unknown setting", hint, COMMAND_LINE)
+            problem = _outside_problem(name, "unknown setting", hint, COMMAND_LINE)
             reading.problems.append(problem)
     chosen: dict[str, Any] = {}
     for name, variables in SETTINGS.items():
         if name in given:
-            _choose(reading, chosen, name, given[name], name, COMMAND_LINE)
+            _convert_setting(reading, chosen, name, given[name], name, COMMAND_LINE)
             continue
         variable = next((v for v in variables if reading.environ.get(v)), None)
         if variable is not None:
             text = reading.environ[variable]
-            _choose(reading, chosen, name, text, variable, "the environment")
+            _convert_setting(reading, chosen, name, text, variable, "the environment")
         elif name in values:
             chosen[name] = values[name]
     return chosen
 
 
-def _choose(
+def _convert_setting(
     reading: Reading, chosen: dict[str, Any], name: str, text: str, key: str, where: str
 ) -> None:
     if name == "token":
         chosen[name] = text
         if weakness := tokens.why_weak(text):
-            reading.problems.append(_outside(key, weakness, tokens.HINT, where))
+            reading.problems.append(_outside_problem(key, weakness, tokens.HINT, where))
         return
     kind = ROOT.keys[name].kind
     assert isinstance(kind, ScalarKind)

@@ -44,19 +44,19 @@ class Problem(NamedTuple):
         return text
 
 
-def shown_value(text: str) -> str:
+def quote_value(text: str) -> str:
     """A value as a report repeats it: one line, bounded, in double quotes."""
     if len(text) > LONGEST_SHOWN_VALUE:
         text = text[: LONGEST_SHOWN_VALUE - 1] + "…"
     return '"' + text.replace("\n", "\\n") + '"'
 
 
-def repeatable(command: str) -> str | None:
+def repeat_safely(command: str) -> str | None:
     """A command as a report may carry it; not at all if it seems to hold a secret."""
     return None if is_secret_name(command) else command[:200]
 
 
-def excerpt_of(text: str, line: int, column: int) -> str:
+def make_excerpt(text: str, line: int, column: int) -> str:
     """The offending line with a caret below; the value of a secret is left out."""
     lines = text.splitlines()
     if not 0 < line <= len(lines):
@@ -70,7 +70,7 @@ def excerpt_of(text: str, line: int, column: int) -> str:
     return f"{prefix}{shown[:120]}\n{' ' * len(prefix)}{lead}^"
 
 
-def error_of(problems: Iterable[Problem], file: str) -> ConfigError | UsageError:
+def make_error(problems: Iterable[Problem], file: str) -> ConfigError | UsageError:
     """The one error that lists every problem, in the order of the file."""
     problems = list(problems)
     is_typed = all(problem.file == COMMAND_LINE for problem in problems)

@@ -18,7 +18,7 @@ from holdfast.adapters.config.problems import Problem
 from holdfast.system.patterns import pattern
 
 
-def content_of(path: str, most: int) -> bytes:
+def read_content(path: str, most: int) -> bytes:
     """The bytes of a file, one more than `most` of a larger one; raises OSError.
 
     A pipe without a writer would be waited for, so a pipe is refused.
@@ -62,7 +62,7 @@ def read_env_file(
 ) -> tuple[dict[str, str], list[Problem]]:
     """The variables of a file; raises OSError when it cannot be read. `sources` takes down what
     the file held."""
-    data = content_of(path, LARGEST_ENV_FILE)
+    data = read_content(path, LARGEST_ENV_FILE)
     if sources is not None:
         note_source(sources, path, data)
     if len(data) > LARGEST_ENV_FILE:
@@ -102,10 +102,10 @@ def parse_env_text(text: str, path: str) -> tuple[dict[str, str], list[Problem]]
             variables[name] = re.sub(r"(?:^|\s)#.*$", "", rest).strip()
             continue
         quote = rest[0]
-        value, after = _unquoted(rest[1:], quote)
+        value, after = _read_quoted(rest[1:], quote)
         values = [value]
         while after is None and at < len(lines):
-            value, after = _unquoted(lines[at].rstrip("\r"), quote)
+            value, after = _read_quoted(lines[at].rstrip("\r"), quote)
             values.append(value)
             at += 1
         if after is None:
@@ -119,7 +119,7 @@ def parse_env_text(text: str, path: str) -> tuple[dict[str, str], list[Problem]]
     return variables, problems
 
 
-def _unquoted(line: str, quote: str) -> tuple[str, str | None]:
+def _read_quoted(line: str, quote: str) -> tuple[str, str | None]:
     """What a line has of a quoted value, and what stands after the quote, if it ends here."""
     parts: list[str] = []
     at = 0
@@ -136,7 +136,7 @@ def _unquoted(line: str, quote: str) -> tuple[str, str | None]:
     return "".join(parts), None
 
 
-def resolved(path: str, folder: str, environ: Mapping[str, str]) -> str:
+def resolve_path(path: str, folder: str, environ: Mapping[str, str]) -> str:
     """A path of the configuration, relative to the configuration's folder; `~` is home."""
     if path == "~" or path.startswith("~/"):
         path = (environ.get("HOME") or os.path.expanduser("~")) + path[1:]

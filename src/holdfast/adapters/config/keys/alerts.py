@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from holdfast.adapters.config.document import Listing, Node
 from holdfast.adapters.config.kinds.addresses import Headers, SecretUrl
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values
-from holdfast.adapters.config.kinds.command_lines import CommandLine, words_of
+from holdfast.adapters.config.kinds.command_lines import CommandLine, split_words
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import Boolean, Choice, Duration, ListOf, Text
-from holdfast.adapters.config.sources import resolved
+from holdfast.adapters.config.sources import resolve_path
 from holdfast.secrets.redaction import shown_address
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.alerts import SEVERITIES, AlertCause, TargetSpec
@@ -54,7 +54,7 @@ TARGET = Block(
 )
 
 
-class Targets(Kind):
+class AlertTargets(Kind):
     """A list of targets; one alone stands for a list of one."""
 
     wanted = "a list of targets"
@@ -65,7 +65,7 @@ class Targets(Kind):
         found = []
         for number, item in enumerate(items):
             values = TARGET.read(item, f"{key}[{number}]", reading)
-            target = None if values is None else _target(values, names, reading)
+            target = None if values is None else _build_target(values, names, reading)
             if target is not None:
                 found.append(target)
         return tuple(found)
@@ -78,7 +78,7 @@ class Targets(Kind):
         return {"anyOf": [{"type": "array", "items": one}, one]}
 
 
-def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | None:
+def _build_target(values: Values, names: set[str], reading: Reading) -> TargetSpec | None:
     given: dict[str, Any] = dict(values)
     channels = [channel for channel in CHANNELS if given.get(channel)]
     if len(channels) != 1:
@@ -92,11 +92,11 @@ def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | N
         reading.note(*where, "only a webhook has them", "remove them")
     if "command" in given:
         path = values.path_of("command")
-        words = words_of(given["command"], path, reading, is_command=True)
+        words = split_words(given["command"], path, reading, is_command=True)
         if words is None:
             return None
         given["command"] = tuple(words)
-    name = given.pop("name", "") or _default_name(given, channels[0], names)
+    name = given.pop("name", "") or _make_name(given, channels[0], names)
     if name in names:
         message = f'another target is called "{name}"'
         reading.note(values.at("name"), values.path_of("name"), message, "give it another name")
@@ -104,7 +104,7 @@ def _target(values: Values, names: set[str], reading: Reading) -> TargetSpec | N
     return TargetSpec(name=name, **given)
 
 
-def _default_name(given: dict[str, Any], channel: str, names: set[str]) -> str:
+def _make_name(given: dict[str, Any], channel: str, names: set[str]) -> str:
     """Says enough to tell targets apart, and no secret."""
     match channel:
         case "webhook":
@@ -143,14 +143,14 @@ AUDIT = Block(
 )
 
 
-def anchor_of(reading: Reading, values: Values) -> AnchorSpec:
+def build_anchor(reading: Reading, values: Values) -> AnchorSpec:
     """The anchors that a configuration names."""
     block: Values | None = (values.get("audit") or {}).get("anchor")
     if block is None or block.refused:
         return AnchorSpec()
     given = dict(block)
     if given.get("file"):
-        path = resolved(given["file"], reading.folder, reading.environ)
+        path = resolve_path(given["file"], reading.folder, reading.environ)
         given["file"] = os.path.normpath(path)
     url = given.get("url") or ""
     if url.lower().startswith("http:") and not is_loopback(urlsplit(url).hostname or ""):

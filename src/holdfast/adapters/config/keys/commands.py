@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, within
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, find_node
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values, default_of
-from holdfast.adapters.config.kinds.command_lines import Arguments, CommandLine, Variables, words_of
+from holdfast.adapters.config.kinds.command_lines import (
+    Arguments,
+    CommandLine,
+    Variables,
+    split_words,
+)
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
     Boolean,
@@ -21,7 +26,7 @@ from holdfast.adapters.config.kinds.scalars import (
     SignalName,
     Text,
 )
-from holdfast.adapters.config.sources import resolved
+from holdfast.adapters.config.sources import resolve_path
 from holdfast.rules.lifecycle.recovery import LIVE_CAUSES
 from holdfast.rules.workflows import SHELL_WORDS
 from holdfast.vocabulary.names import closest
@@ -91,10 +96,10 @@ class CommandToRun(Kind):
             if "command" not in values.refused:
                 reading.note(node, key, "there is no command", "add command: …")
             return None
-        argv = _argv(values, reading)
+        argv = _build_argv(values, reading)
         if not argv or values.refused:
             return None
-        folder = resolved(values.get("working_dir", "."), reading.folder, reading.environ)
+        folder = resolve_path(values.get("working_dir", "."), reading.folder, reading.environ)
         kept = ("env", "timeout", "description", "is_safe", "allowed_in_production")
         given = {name: values[name] for name in kept if name in values}
         return CommandSpec(argv=argv, working_dir=folder, **given)
@@ -103,19 +108,19 @@ class CommandToRun(Kind):
         return {"anyOf": [*COMMAND.keys["command"].kind.schema()["anyOf"], COMMAND.schema()]}
 
 
-def _argv(values: Values, reading: Reading) -> tuple[str, ...]:
+def _build_argv(values: Values, reading: Reading) -> tuple[str, ...]:
     node, path = values["command"], values.path_of("command")
     kind = values.get("command_type", BINARY)
     if values.get("shell") or kind == SHELL:
         if not isinstance(node, Scalar) or "args" in values:
             reading.note(node, path, "for a shell the command is one text, without args")
             return ()
-        text = reading.expanded(node, path)
+        text = reading.expand(node, path)
         return () if text is None else (*SHELL_WORDS, text)
-    words = words_of(node, path, reading, is_command=True)
+    words = split_words(node, path, reading, is_command=True)
     more: list[str] | None = []
     if "args" in values:
-        more = words_of(values["args"], values.path_of("args"), reading, is_command=False)
+        more = split_words(values["args"], values.path_of("args"), reading, is_command=False)
     if words is None or more is None:
         return ()
     return (*([TOOLS[kind]] if kind in TOOLS else ()), *words, *more)
@@ -137,7 +142,8 @@ class Commands(Kind):
         if "allowed_programs" in policy:
             path = policy.path_of("allowed_programs")
             found = [
-                words_of(one, path, reading, is_command=True) for one in policy["allowed_programs"]
+                split_words(one, path, reading, is_command=True)
+                for one in policy["allowed_programs"]
             ]
             policy["allowed_programs"] = tuple(tuple(words) for words in found if words)
         commands: dict[str, CommandSpec] = {}
@@ -220,7 +226,7 @@ class WaitFor(Kind):
     def read(self, node: Node, key: str, reading: Reading) -> Values | None:
         if isinstance(node, Scalar):
             values = Values(key, node)
-            text = reading.expanded(node, key)
+            text = reading.expand(node, key)
             if text is None:
                 return None
             values["service"] = text
@@ -290,7 +296,7 @@ class Workflow(Kind):
         return {"anyOf": [steps, WORKFLOW.schema()]}
 
 
-class Remedy(Kind):
+class RecoveryStep(Kind):
     """What is done about one cause."""
 
     wanted = "an action"
@@ -340,12 +346,14 @@ def _is_name(text: str) -> bool:
 
 RECOVERY = Block(
     [
-        Key("unhealthy", Remedy("unhealthy"), "When its liveness probe fails.", "restart"),
-        Key("memory", Remedy("memory"), "When it uses more than its memory_limit."),
-        Key("timeout", Remedy("timeout"), "When a run takes longer than its timeout."),
-        Key("crash", Remedy("crash"), "When it ended with a failure."),
-        Key("start_failure", Remedy("start_failure"), "When it did not start up."),
-        Key("suppressed", Remedy("suppressed"), "When it failed too often and is left failed."),
+        Key("unhealthy", RecoveryStep("unhealthy"), "When its liveness probe fails.", "restart"),
+        Key("memory", RecoveryStep("memory"), "When it uses more than its memory_limit."),
+        Key("timeout", RecoveryStep("timeout"), "When a run takes longer than its timeout."),
+        Key("crash", RecoveryStep("crash"), "When it ended with a failure."),
+        Key("start_failure", RecoveryStep("start_failure"), "When it did not start up."),
+        Key(
+            "suppressed", RecoveryStep("suppressed"), "When it failed too often and is left failed."
+        ),
     ],
     definition="recovery",
 )
@@ -364,7 +372,7 @@ class Recovery(Kind):
         return RECOVERY.schema()
 
 
-def command_settings(
+def build_command_settings(
     reading: Reading,
     values: Values,
     services: Mapping[str, ServiceSpec],
@@ -381,7 +389,7 @@ def command_settings(
     )
     default = values.get("default_service")
     if default is not None and default not in services:
-        hint = _guess(default, services)
+        hint = _suggest(default, services)
         path = values.path_of("default_service")
         reading.note(values.at("default_service"), path, f'there is no service "{default}"', hint)
     fields = {"commands": commands, "command_policy": given["policy"]}
@@ -401,15 +409,15 @@ def _check_workflows(
     for name, spec in workflows.items():
         for number, step in enumerate(spec.steps):
             path = values.path_of(f"workflows.{name}.steps[{number}]")
-            node = within(block, name, "steps", number)
+            node = find_node(block, name, "steps", number)
             if step.command is not None and step.command not in commands:
                 message = f'there is no command "{step.command}"'
-                reading.note(node, path, message, _guess(step.command, commands))
+                reading.note(node, path, message, _suggest(step.command, commands))
             for service in step.services:
                 is_selector = service.startswith(("tag:", "group:"))
                 if service not in names and not is_selector:
                     message = f'there is no service "{service}"'
-                    reading.note(node, path, message, _guess(service, names))
+                    reading.note(node, path, message, _suggest(service, names))
 
 
 def _check_recovery(
@@ -425,8 +433,8 @@ def _check_recovery(
                 path = values.path_of(f"services.{name}.recovery.{cause}.command")
                 message = f'there is no command "{recovery.command}"'
                 hint = "; a program is written as a path or a list of words"
-                node = within(block, spec.template or name, "recovery", cause)
-                reading.note(node, path, message, _guess(recovery.command, commands) + hint)
+                node = find_node(block, spec.template or name, "recovery", cause)
+                reading.note(node, path, message, _suggest(recovery.command, commands) + hint)
 
 
 def _check_targets(reading: Reading, values: Values, names: Collection[str | None]) -> None:
@@ -435,12 +443,12 @@ def _check_targets(reading: Reading, values: Values, names: Collection[str | Non
         for service in target.services:
             if service not in names:
                 path = values.path_of(f"alerts[{number}].services")
-                hint = _guess(service, [name for name in names if name])
-                node = within(values.at("alerts"), number, "services")
+                hint = _suggest(service, [name for name in names if name])
+                node = find_node(values.at("alerts"), number, "services")
                 reading.note(node, path, f'there is no service "{service}"', hint)
 
 
-def _guess(name: str, known: Collection[str]) -> str:
+def _suggest(name: str, known: Collection[str]) -> str:
     guess = closest(name, list(known))
     listed = ", ".join(sorted(known)) or "none"
     return f'did you mean "{guess}"?' if guess else f"known: {listed}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, within
+from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table, find_node
 from holdfast.adapters.config.kinds.blocks import MapOf, Values
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -40,7 +40,7 @@ _CONDITION = Choice(
 _KEYS = ("condition", "pattern", "restart")
 
 
-class Needed(NamedTuple):
+class DependencyEntry(NamedTuple):
     """A dependency as written, with its place."""
 
     service: str
@@ -63,7 +63,7 @@ class Dependencies(Kind):
 
     wanted = "a list of services"
 
-    def read(self, node: Node, key: str, reading: Reading) -> tuple[Needed, ...] | None:
+    def read(self, node: Node, key: str, reading: Reading) -> tuple[DependencyEntry, ...] | None:
         match node:
             case Scalar():
                 names: list[Node] = [node]
@@ -75,28 +75,30 @@ class Dependencies(Kind):
                     for name, entry in node.entries.items()
                 ]
                 return tuple(edge for edge in edges if edge is not None)
-        found: list[Needed] = []
+        found: list[DependencyEntry] = []
         for item in names:
             if not isinstance(item, Scalar):
                 reading.note(item, key, "this is not the name of a service", "write - db")
                 continue
-            text = reading.expanded(item, key)
+            text = reading.expand(item, key)
             if text:
-                found.append(Needed(text, item))
+                found.append(DependencyEntry(text, item))
         return tuple({needed.service: needed for needed in found}.values())
 
-    def edge(self, entry: Entry, key: str, reading: Reading) -> Needed | None:
+    def edge(self, entry: Entry, key: str, reading: Reading) -> DependencyEntry | None:
         node: Node = entry.node
         if isinstance(node, Scalar) and node.is_null:
-            return Needed(entry.key.text, entry.key)
+            return DependencyEntry(entry.key.text, entry.key)
         if isinstance(node, Table):
             return self.full_edge(entry.key, node, key, reading)
         condition = _CONDITION.read(node, key, reading)
         if condition is None:
             return None
-        return self.checked(Needed(entry.key.text, entry.key, condition), key, reading)
+        return self.checked(DependencyEntry(entry.key.text, entry.key, condition), key, reading)
 
-    def full_edge(self, name: Scalar, table: Table, key: str, reading: Reading) -> Needed | None:
+    def full_edge(
+        self, name: Scalar, table: Table, key: str, reading: Reading
+    ) -> DependencyEntry | None:
         given: dict[str, Node] = {}
         for word, entry in table.entries.items():
             if word not in _KEYS:
@@ -105,7 +107,7 @@ class Dependencies(Kind):
                 reading.note(entry.key, f"{key}.{word}", "unknown key", known, word)
             elif not (isinstance(entry.node, Scalar) and entry.node.is_null):
                 given[word] = entry.node
-        needed = Needed(name.text, name)
+        needed = DependencyEntry(name.text, name)
         if "condition" in given:
             condition = _CONDITION.read(given["condition"], f"{key}.condition", reading)
             if condition is None:
@@ -125,7 +127,9 @@ class Dependencies(Kind):
             needed = needed._replace(condition="log", pattern=pattern)
         return self.checked(needed, key, reading)
 
-    def checked(self, needed: Needed, key: str, reading: Reading) -> Needed | None:
+    def checked(
+        self, needed: DependencyEntry, key: str, reading: Reading
+    ) -> DependencyEntry | None:
         if needed.condition == "log" and needed.pattern is None:
             message = "the condition log needs a pattern"
             hint = "write {condition: log, pattern: 'ready to accept'}"
@@ -168,8 +172,8 @@ class Groups(MapOf):
         return "write each group as an indented name with a list: backend: [db, api]"
 
 
-def needs_of(values: Values) -> tuple[Needed, ...]:
-    needs: tuple[Needed, ...] = values.get("depends_on", ())
+def dependencies_of(values: Values) -> tuple[DependencyEntry, ...]:
+    needs: tuple[DependencyEntry, ...] = values.get("depends_on", ())
     return needs
 
 
@@ -180,7 +184,7 @@ def check_dependencies(
     for name, values in services.items():
         path = values.path_of("depends_on")
         needs[name] = []
-        for needed in needs_of(values):
+        for needed in dependencies_of(values):
             other = needed.service
             if other in services or other in built:
                 needs[name].append(other if other in services else other.partition("@")[0])
@@ -191,7 +195,9 @@ def check_dependencies(
             reading.note(needed.node, path, f'there is no service "{other}"', hint, other)
     for cycle in cycles(needs):
         values = services[cycle[0]]
-        place = next(n.node for n in needs_of(values) if n.service.partition("@")[0] == cycle[1])
+        place = next(
+            n.node for n in dependencies_of(values) if n.service.partition("@")[0] == cycle[1]
+        )
         message = f"services wait for each other: {' → '.join(cycle)}"
         reading.note(
             place, values.path_of("depends_on"), message, "remove one of these dependencies"
@@ -199,7 +205,7 @@ def check_dependencies(
 
 
 def _check_condition(
-    reading: Reading, needed: Needed, path: str, built: dict[str, ServiceSpec]
+    reading: Reading, needed: DependencyEntry, path: str, built: dict[str, ServiceSpec]
 ) -> None:
     name = needed.service
     spec = built.get(name) or built.get(f"{name}@1")
@@ -215,7 +221,7 @@ def _check_condition(
         reading.note(needed.node, path, message, hint)
 
 
-def groups_of(
+def check_groups(
     reading: Reading, values: Values, services: dict[str, Values], built: dict[str, ServiceSpec]
 ) -> dict[str, tuple[str, ...]]:
     """The groups, each with members that exist."""
@@ -232,6 +238,6 @@ def groups_of(
                 continue
             guess = closest(member, list(services))
             hint = f'did you mean "{guess}"?' if guess else f"known: {', '.join(services)}"
-            node = within(place, name, number)
+            node = find_node(place, name, number)
             reading.note(node, path, f'there is no service "{member}"', hint, member)
     return groups

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.adapters.config.document import Listing, Node, Table
 from holdfast.adapters.config.keys.policies import FILTERS, RATE_LIMIT
 from holdfast.adapters.config.kinds.blocks import Block, Key, SpecOf, Values, default_of
-from holdfast.adapters.config.kinds.command_lines import words_of
+from holdfast.adapters.config.kinds.command_lines import split_words
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
     Boolean,
@@ -18,7 +18,7 @@ from holdfast.adapters.config.kinds.scalars import (
     Text,
 )
 from holdfast.adapters.config.problems import Problem
-from holdfast.adapters.config.sources import resolved
+from holdfast.adapters.config.sources import resolve_path
 from holdfast.rules.authority import tokens
 from holdfast.vocabulary.addresses import is_loopback
 from holdfast.vocabulary.names import TOOLSETS
@@ -80,7 +80,7 @@ SECURITY = Block(
 )
 
 
-def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
+def build_door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> DoorSpec:
     security: Values = values.get("security") or Values("security", values.node)
     authentication: Values = security.get("authentication") or Values("", values.node)
     host = chosen.get("host", default_of(DoorSpec, "host"))
@@ -108,7 +108,7 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     fields = SECURITY.fill(security)
     fields.update({name: chosen[name] for name in ("host", "port", "tcp") if name in chosen})
     fields.update(
-        allowed_commands=_commands(reading, security),
+        allowed_commands=_check_commands(reading, security),
         authentication=is_authenticated,
         token=token,
         is_port_given="port" in chosen,
@@ -116,7 +116,7 @@ def door_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Door
     return DoorSpec(**fields)
 
 
-def _commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
+def _check_commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
     """As the registry calls them; what is none would silently allow nothing."""
     if "allowed_commands" not in security:
         return None
@@ -129,10 +129,10 @@ def _commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
     return tuple(map(canonical_name, given))
 
 
-def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> HttpSpec:
+def build_http(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> HttpSpec:
     security: Values = values.get("security") or Values("security", values.node)
     tls: Values = values.get("tls") or Values("tls", values.node)
-    certificate, key = (_file(reading, tls, name) for name in ("certificate", "key"))
+    certificate, key = (_find_file(reading, tls, name) for name in ("certificate", "key"))
     if (certificate is None) is not (key is None):
         message = "a certificate and its key belong together"
         reading.note(tls.node, tls.path, message, "write tls: {certificate: …, key: …}")
@@ -160,11 +160,11 @@ def http_of(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> Http
     )
 
 
-def _file(reading: Reading, tls: Values, name: str) -> str | None:
+def _find_file(reading: Reading, tls: Values, name: str) -> str | None:
     written = tls.get(name)
     if written is None:
         return None
-    path = resolved(written, reading.folder, reading.environ)
+    path = resolve_path(written, reading.folder, reading.environ)
     if not os.access(path, os.R_OK):
         message, hint = "this file cannot be read", "check its name and its permissions"
         reading.note(tls.at(name), tls.path_of(name), message, hint, written)
@@ -184,7 +184,7 @@ class Programs(Kind):
         for number, one in enumerate(node.items):
             if isinstance(one, Table):
                 self.refuse(one, f"{key}[{number}]", reading)
-            elif words := words_of(one, f"{key}[{number}]", reading, is_command=True):
+            elif words := split_words(one, f"{key}[{number}]", reading, is_command=True):
                 programs.append(tuple(words))
         return {"run": True, "programs": tuple(programs)}
 

@@ -9,7 +9,7 @@ from holdfast.adapters.config.document import Listing, Node, Scalar, Table
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, SpecOf
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import Boolean, Duration, ListOf, Size, Text
-from holdfast.adapters.config.sources import resolved
+from holdfast.adapters.config.sources import resolve_path
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.specs.files import BackupSpec, FilesSpec, RootSpec
 from holdfast.vocabulary.specs.git import GitSpec
@@ -28,7 +28,7 @@ FILE_ROOT = Block(
 )
 
 
-class Roots(Kind):
+class FileRoots(Kind):
     """Folders: a list, or a mapping from names; each a path, or a block."""
 
     wanted = "a list of folders, or a mapping from names to folders"
@@ -70,7 +70,7 @@ class Roots(Kind):
         if not path:
             reading.note(node, key, "this root has no path", "write path: .")
             return None
-        folder = os.path.normpath(resolved(path, reading.folder, reading.environ))
+        folder = os.path.normpath(resolve_path(path, reading.folder, reading.environ))
         made = re.sub(r"[^a-z0-9._-]+", "-", os.path.basename(folder).lower()).strip("-._")
         return RootSpec(name=name or made or "root", path=folder, **fields)
 
@@ -95,7 +95,7 @@ BACKUPS = Block(
 )
 FILES = Block(
     [
-        Key("roots", Roots(), "Folders whose files are offered; the project's, read-only."),
+        Key("roots", FileRoots(), "Folders whose files are offered; the project's, read-only."),
         Key("deny", ListOf(Text()), "Globs that are never opened; `!` admits a usual one again."),
         Key("backups", SpecOf(BACKUPS), "What is kept of files before they are changed."),
     ],

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.adapters.config.document import Entry, Node, Scalar, Table
 from holdfast.adapters.config.kinds.addresses import Headers, Url
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values, agreed_value, default_of
-from holdfast.adapters.config.kinds.command_lines import CommandLine, shell_words, words_of
+from holdfast.adapters.config.kinds.command_lines import CommandLine, shell_words, split_words
 from holdfast.adapters.config.kinds.kind import INTERPOLATED, Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import (
     Boolean,
@@ -98,7 +98,7 @@ class StatusRange(ScalarKind):
         return {"anyOf": [number, quoted(_STATUS), INTERPOLATED]}
 
 
-class ProbeKind(Kind):
+class Probe(Kind):
     """A probe, as a mapping; an address alone is `http`, and `notify` stands for itself."""
 
     wanted = "a probe"
@@ -119,7 +119,7 @@ class ProbeKind(Kind):
         return {"anyOf": [self.block.schema(), text, INTERPOLATED]}
 
 
-class NotifyKind(Kind):
+class Notify(Kind):
     """Whether a service says itself how it is; as a mapping, with which means."""
 
     wanted = "true, false or a mapping"
@@ -201,7 +201,7 @@ NOTIFY = Block(
     spec=NotifySpec,
     definition="notify",
 )
-PROBE = ProbeKind(HEALTH_CHECK)
+PROBE = Probe(HEALTH_CHECK)
 _TARGETS = ("http", "url", "tcp", "exec", "command", "log", "notify")
 _TIMING = ("interval", "timeout", "retries", "initial_delay", "success_threshold", "action")
 _HTTP = ("status", "body", "headers", "verify", "follow")
@@ -214,7 +214,7 @@ _KEYS = frozenset(
 )
 
 
-def probes_of(
+def build_probes(
     reading: Reading, shared: Values, values: Values
 ) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
     """The probes of a service in the order of their roles, and how it may speak itself."""
@@ -246,11 +246,11 @@ class ProbeBuilder:
         values, block = self.values, self.values.get("health_check", {})
         own = self.settled(block)
         for outer, inner in (("health_check_url", "http"), ("health_check_interval", "interval")):
-            found = agreed_value(self.reading, values, outer, _placed(block, own), inner)
+            found = agreed_value(self.reading, values, outer, _with_places(block, own), inner)
             if found is not None:
                 own[inner] = found
         found = agreed_value(
-            self.reading, values, "consecutive_failures", _placed(block, own), "retries"
+            self.reading, values, "consecutive_failures", _with_places(block, own), "retries"
         )
         if found is not None:
             own["retries"] = found
@@ -284,16 +284,16 @@ class ProbeBuilder:
         if target is None:
             return []
         # What `health_check` says without asking anything itself is meant for the others.
-        defaults = self.shared if _asked(self.check) else {**self.shared, **self.check}
-        return [self.probe((role,), target, {**_only(_TIMING, defaults), **given})]
+        defaults = self.shared if _list_questions(self.check) else {**self.shared, **self.check}
+        return [self.probe((role,), target, {**_select(_TIMING, defaults), **given})]
 
     def from_health_check(self, others: list[ProbeSpec]) -> list[ProbeSpec]:
-        given = {**_only(_TIMING, self.shared), **self.check}
-        if not _asked(self.check):
+        given = {**_select(_TIMING, self.shared), **self.check}
+        if not _list_questions(self.check):
             given = {**self.shared, **self.check}
         elif "http" in self.check:
-            given = {**_only((*_TIMING, *_HTTP), self.shared), **self.check}
-        if not _asked(given):
+            given = {**_select((*_TIMING, *_HTTP), self.shared), **self.check}
+        if not _list_questions(given):
             return []
         block = self.values.get("health_check") or self.shared_block
         target = self.target(block, given)
@@ -315,7 +315,9 @@ class ProbeBuilder:
         watchdog = next((p.interval for p in told if "liveness" in p.roles), None)
         if not isinstance(block, Values):
             return NotifySpec(watchdog=watchdog) if told else None
-        timing = _only(_TIMING, {**self.shared, **({} if _asked(self.check) else self.check)})
+        timing = _select(
+            _TIMING, {**self.shared, **({} if _list_questions(self.check) else self.check)}
+        )
         is_awaited = any("liveness" not in probe.roles for probe in told)
         if not is_awaited and "readiness" not in self.values:
             probes.append(self.probe(("readiness",), NotifyTarget(), timing))
@@ -327,7 +329,7 @@ class ProbeBuilder:
         return NotifySpec(fd=block.get("fd"), watchdog=watchdog)
 
     def probe(self, roles: tuple[Role, ...], target: Target, given: dict[str, Any]) -> ProbeSpec:
-        fields = _only(_TIMING, given)
+        fields = _select(_TIMING, given)
         if isinstance(target, _REPORTED) and roles != ("liveness",):
             fields["success_threshold"] = 1
         if isinstance(target, NotifyTarget) and roles == ("liveness",):
@@ -337,7 +339,7 @@ class ProbeBuilder:
 
     def target(self, block: Mapping[str, Any], given: dict[str, Any]) -> Target | None:
         """What is asked; a problem if it is nothing, or more than one thing."""
-        kinds = _asked(given)
+        kinds = _list_questions(given)
         if len(kinds) != 1:
             if isinstance(block, Values) and not set(block.refused) & set(_TARGETS):
                 message = "this probe asks nothing"
@@ -348,7 +350,7 @@ class ProbeBuilder:
         self.check_options(block, given, kinds[0])
         match kinds[0]:
             case "http":
-                fields = _only(_HTTP, given)
+                fields = _select(_HTTP, given)
                 method = str(given.get("method", "get")).upper()
                 return HttpTarget(url=given["http"], method=method, **fields)
             case "tcp":
@@ -375,7 +377,7 @@ class ProbeBuilder:
         if given.get("shell"):
             words: Any = shell_words(given["exec"], path, self.reading)
         else:
-            words = words_of(given["exec"], path, self.reading, is_command=True)
+            words = split_words(given["exec"], path, self.reading, is_command=True)
         return ExecTarget(argv=tuple(words)) if words else None
 
     def note(self, block: Values, key: str, message: str, hint: str) -> None:
@@ -383,7 +385,7 @@ class ProbeBuilder:
         self.reading.note(node, block.path_of(key) if key else block.path, message, hint)
 
 
-def texts_of(probe: ProbeSpec) -> tuple[str, ...]:
+def probe_texts(probe: ProbeSpec) -> tuple[str, ...]:
     """Where a probe may name ports of the service."""
     match probe.target:
         case HttpTarget(url=url):
@@ -399,17 +401,17 @@ def texts_of(probe: ProbeSpec) -> tuple[str, ...]:
 _ORDER = {"startup": 0, "readiness": 1, "liveness": 2}
 
 
-def _asked(fields: Mapping[str, Any]) -> list[str]:
+def _list_questions(fields: Mapping[str, Any]) -> list[str]:
     """Return the questions among these keys."""
     kinds = ("http", "tcp", "exec", "log", "notify")
     return [kind for kind in kinds if fields.get(kind) not in (None, False)]
 
 
-def _only(names: tuple[str, ...], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _select(names: tuple[str, ...], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in names if name in fields}
 
 
-def _placed(block: Any, fields: dict[str, Any]) -> dict[str, Any]:
+def _with_places(block: Any, fields: dict[str, Any]) -> dict[str, Any]:
     """These fields, with the places of the block that they come from."""
     if not isinstance(block, Values):
         return fields

@@ -38,7 +38,7 @@ _TIMES = pattern(
 _EXAMPLE = 'write "Mon-Fri 09:00-17:00 Europe/Berlin"'
 
 
-class Times(ScalarKind):
+class WeekTimes(ScalarKind):
     """Days, hours and a time zone; each may be left out."""
 
     wanted = "times of the week"
@@ -47,10 +47,15 @@ class Times(ScalarKind):
         found = _TIMES.fullmatch(text.strip())
         if found is None or not text.strip():
             raise ValueError(f'"{text}" is no times of the week; {_EXAMPLE}')
-        begin, end = _minute(found["begin"], 0, text), _minute(found["end"], ALL_DAY, text)
+        begin, end = (
+            _parse_minute(found["begin"], 0, text),
+            _parse_minute(found["end"], ALL_DAY, text),
+        )
         if begin in (end, ALL_DAY):
             raise ValueError(f'"{text}" is no time at all; {_EXAMPLE}')
-        return Window(days=_days(found["days"]), begin=begin, end=end, zone=_zone(found["zone"]))
+        return Window(
+            days=_parse_days(found["days"]), begin=begin, end=end, zone=_check_zone(found["zone"])
+        )
 
     def hint(self) -> str:
         return _EXAMPLE
@@ -59,7 +64,7 @@ class Times(ScalarKind):
         return {"type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin", "Sat,Sun"]}
 
 
-def _days(text: str | None) -> tuple[int, ...]:
+def _parse_days(text: str | None) -> tuple[int, ...]:
     days: set[int] = set()
     for part in text.lower().split(",") if text else ["mon-sun"]:
         first, _, last = part.partition("-")
@@ -68,7 +73,7 @@ def _days(text: str | None) -> tuple[int, ...]:
     return tuple(sorted(days))
 
 
-def _minute(text: str | None, default: int, whole: str) -> int:
+def _parse_minute(text: str | None, default: int, whole: str) -> int:
     if text is None:
         return default
     hour, minute = map(int, text.split(":"))
@@ -77,7 +82,7 @@ def _minute(text: str | None, default: int, whole: str) -> int:
     return hour * 60 + minute
 
 
-def _zone(name: str | None) -> str | None:
+def _check_zone(name: str | None) -> str | None:
     from holdfast.adapters.time_zones import is_zone
 
     if name is not None and not is_zone(name):
@@ -102,7 +107,7 @@ POLICY = Block(
         Key("services", ListOf(Text()), "Only about these services, with `*`."),
         Key("tags", ListOf(Text()), "Only about services with one of these tags."),
         Key("paths", ListOf(Text()), "Only about these files, with `*`."),
-        Key("times", ListOf(Times()), "Only then: days, hours, time zone."),
+        Key("times", ListOf(WeekTimes()), "Only then: days, hours, time zone."),
         Key(
             "approve_within",
             Duration("s", is_zero_allowed=False),
@@ -135,7 +140,7 @@ class Policies(Kind):
         found = []
         for number, item in enumerate(items, 1):
             values = POLICY.read(item, f"{key}[{number - 1}]", reading)
-            policy = None if values is None else _policy(values, number, reading)
+            policy = None if values is None else _build_policy(values, number, reading)
             if policy is not None:
                 found.append(policy)
         return tuple(found)
@@ -148,7 +153,7 @@ class Policies(Kind):
         return {"anyOf": [{"type": "array", "items": one}, one]}
 
 
-def _policy(values: Values, number: int, reading: Reading) -> PolicySpec | None:
+def _build_policy(values: Values, number: int, reading: Reading) -> PolicySpec | None:
     given: dict[str, Any] = dict(values)
     if "effect" not in given:
         if "effect" not in values.refused:
@@ -198,7 +203,9 @@ RATE_LIMIT = Block(
 )
 
 
-def request_settings(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def build_request_settings(
+    reading: Reading, values: Values, chosen: Mapping[str, Any]
+) -> dict[str, Any]:
     """The settings about requests; what takes mode advanced is refused without it."""
     security: Values = values.get("security") or Values("security", values.node)
     mode = chosen.get("runtime_mode", default_of(Configuration, "runtime_mode"))

@@ -195,12 +195,14 @@ class UserName(ScalarKind):
 
     def convert(self, text: str) -> str:
         user, colon, group = text.partition(":")
-        number = _id_of(user)
-        uid = _known_user(user, number)
+        number = _parse_id(user)
+        uid = _find_user(user, number)
         if uid is None and number is not None and group:
             uid = number
         if uid is None:
-            raise ValueError(f'"{text}" is not a user of this machine; {_user_hint(user, number)}')
+            raise ValueError(
+                f'"{text}" is not a user of this machine; {_suggest_user(user, number)}'
+            )
         if colon and not _is_group(group):
             raise ValueError(f'"{group}" is not a group of this machine; write its number')
         if os.geteuid() not in (0, uid):
@@ -214,13 +216,13 @@ class UserName(ScalarKind):
         return {"type": ["string", "integer"]}
 
 
-def _id_of(text: str) -> int | None:
+def _parse_id(text: str) -> int | None:
     """The number of a user or group, if it can be one."""
     number = int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else -1
     return number if 0 <= number < LARGEST_ID else None
 
 
-def _known_user(name: str, number: int | None) -> int | None:
+def _find_user(name: str, number: int | None) -> int | None:
     import pwd
 
     try:
@@ -229,7 +231,7 @@ def _known_user(name: str, number: int | None) -> int | None:
         return None
 
 
-def _user_hint(name: str, number: int | None) -> str:
+def _suggest_user(name: str, number: int | None) -> str:
     import pwd
 
     if number is not None:
@@ -242,7 +244,7 @@ def _is_group(name: str) -> bool:
     import grp
 
     try:
-        return _id_of(name) is not None or bool(grp.getgrnam(name))
+        return _parse_id(name) is not None or bool(grp.getgrnam(name))
     except KeyError:
         return False
 
@@ -283,7 +285,7 @@ class PortRange(ScalarKind):
         return {"anyOf": [{"type": "string", "pattern": r"^\d+\s*-\s*\d+$"}, INTERPOLATED]}
 
 
-def ports_of(reading: Reading, values: Values) -> dict[str, int]:
+def collect_ports(reading: Reading, values: Values) -> dict[str, int]:
     """All ports of a service by their names; that of `port` is named so, too."""
     if "port" not in values and "ports" not in values:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.adapters.config.keys.alerts import AUDIT, Targets
+from holdfast.adapters.config.keys.alerts import AUDIT, AlertTargets
 from holdfast.adapters.config.keys.commands import Commands, Workflow
 from holdfast.adapters.config.keys.dependencies import Groups
 from holdfast.adapters.config.keys.doors import MCP, SECURITY, TLS, AssistantDoor
@@ -21,10 +21,8 @@ from holdfast.adapters.config.keys.services import (
     LOG,
     RESTART,
     RESTART_POLICY,
-    SERVICE,
     STOP,
-    InstancedService,
-    ServiceOrCommand,
+    Service,
     ServicesByName,
 )
 from holdfast.adapters.config.kinds.blocks import Block, Key, MapOf, SpecOf, WordOrBlock, default_of
@@ -74,7 +72,7 @@ class LogLevel(ScalarKind):
 _GLOBAL = [
     Key(
         "services",
-        ServicesByName(InstancedService(ServiceOrCommand(SERVICE)), rf"(?!holdfast\.){LABEL}"),
+        ServicesByName(Service(), rf"(?!holdfast\.){LABEL}"),
         "The services by name; a text instead of a block is the command.",
     ),
     Key("groups", Groups(ListOf(Text()), LABEL), "Names for several services: a list each."),
@@ -102,7 +100,7 @@ _GLOBAL = [
         "How Holdfast's own log is written.",
         default_of(Configuration, "log_format"),
     ),
-    Key("alerts", Targets(), "Where alerts are told: webhooks, commands, this desktop."),
+    Key("alerts", AlertTargets(), "Where alerts are told: webhooks, commands, this desktop."),
     Key(
         "runtime_mode",
         Choice("proxy", "advanced"),

@@ -19,16 +19,16 @@ from holdfast.adapters.config.keys.commands import Recovery
 from holdfast.adapters.config.keys.dependencies import (
     Dependencies,
     check_dependencies,
-    needs_of,
+    dependencies_of,
 )
 from holdfast.adapters.config.keys.health import (
     NOTIFY,
     PERIOD,
     PROBE,
-    NotifyKind,
+    Notify,
     ProbeUrl,
-    probes_of,
-    texts_of,
+    build_probes,
+    probe_texts,
 )
 from holdfast.adapters.config.keys.resources import (
     MOST_CORES,
@@ -38,7 +38,7 @@ from holdfast.adapters.config.keys.resources import (
     ResourceLimits,
     UserName,
     check_placeholders,
-    ports_of,
+    collect_ports,
 )
 from holdfast.adapters.config.keys.triggers import Schedule, WatchPaths, check_schedules
 from holdfast.adapters.config.kinds.blocks import (
@@ -55,7 +55,7 @@ from holdfast.adapters.config.kinds.command_lines import (
     CommandLine,
     Variables,
     shell_words,
-    words_of,
+    split_words,
 )
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
 from holdfast.adapters.config.kinds.scalars import (
@@ -73,7 +73,7 @@ from holdfast.adapters.config.kinds.scalars import (
     Size,
     Text,
 )
-from holdfast.adapters.config.sources import note_source, read_env_file, remedy_for, resolved
+from holdfast.adapters.config.sources import note_source, read_env_file, remedy_for, resolve_path
 from holdfast.vocabulary.names import SERVICE_NAME_RULE, is_service_name
 from holdfast.vocabulary.specs.probes import ProbeSpec
 from holdfast.vocabulary.specs.services import (
@@ -86,85 +86,7 @@ from holdfast.vocabulary.specs.services import (
 )
 from holdfast.vocabulary.specs.settings import Template
 
-
-class ServiceOrCommand(Kind):
-    """The block of a service, or its command alone."""
-
-    wanted = "a service"
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-
-    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
-        if isinstance(node, Table):
-            return self.block.read(node, key, reading)
-        if isinstance(node, Scalar) and node.is_null:
-            reading.note(node, key, "this service has no command", "write command: … below it")
-            return None
-        here = Scalar("command", True, node.line, node.column)
-        return self.block.read_entries(node, {"command": Entry(here, node)}, key, reading)
-
-    def schema(self) -> Schema:
-        command = self.block.keys["command"].kind.schema()
-        return {"anyOf": [*command["anyOf"], self.block.schema()]}
-
-
 COUNT = Integer(0, MOST_INSTANCES)
-
-
-class InstancedService(Kind):
-    """A service; one with `instances` is read once for each of them."""
-
-    wanted = "a service"
-
-    def __init__(self, service: ServiceOrCommand) -> None:
-        self.service = service
-
-    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
-        entry = node.entries.get("instances") if isinstance(node, Table) else None
-        if entry is None or (isinstance(entry.node, Scalar) and entry.node.is_null):
-            return self.service.read(node, key, reading)
-        count = COUNT.read(entry.node, f"{key}.instances", reading)
-        first: Values | None = None
-        every: list[Values] = []
-        # Once at least, so that what is wrong in it is told.
-        for index in range(1, max(count or 0, 1) + 1):
-            reading.index = index
-            try:
-                values = self.service.read(node, key, reading)
-            finally:
-                reading.index = None
-            if values is None:
-                return None
-            first = first or values
-            every.append(values)
-        assert first is not None
-        first.instances = every[: count or 0]
-        first.source = node
-        return first
-
-    def schema(self) -> Schema:
-        return self.service.schema()
-
-
-class ServicesByName(MapOf):
-    """The services by name."""
-
-    wanted = "a mapping of services"
-
-    def wrong_name(self, name: str) -> tuple[str, str]:
-        lower = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:63]
-        if "@" in name:
-            message = 'a name may not contain "@", which counts the instances of a service'
-        else:
-            message = f'"{name}" is not a name for a service'
-        hint = f'write "{lower}"; ' if is_service_name(lower) else ""
-        return message, f"{hint}names are {SERVICE_NAME_RULE}"
-
-    def hint(self) -> str:
-        return "write each service as an indented name with its keys below"
-
-
 LARGEST_SEGMENT = 4 * 1024**3 - 1
 ENVIRONMENT = Choice("inherit", "clean", instead="write inherit or clean; variables go under env")
 COUNT_OR_UNLIMITED = Integer(0, words={"unlimited": UNLIMITED})
@@ -306,7 +228,7 @@ SERVICE = Block(
         Key("startup", PROBE, "When it has started up; nothing else is asked before."),
         Key("readiness", PROBE, "Whether it can do its work; a failure restarts nothing."),
         Key("liveness", PROBE, "Whether it still works; a failure restarts it."),
-        Key("notify", NotifyKind(NOTIFY), "It says itself that it is ready (sd_notify).", False),
+        Key("notify", Notify(NOTIFY), "It says itself that it is ready (sd_notify).", False),
     ],
     spec=ServiceSpec,
     definition="service",
@@ -344,40 +266,103 @@ SERVICE = Block(
 )
 
 
+class Service(Kind):
+    """The block of a service, or its command alone.
+
+    A service with `instances` is read once for each instance, because any of its values may hold
+    `{{ index }}`.
+    """
+
+    wanted = "a service"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        entry = node.entries.get("instances") if isinstance(node, Table) else None
+        if entry is None or (isinstance(entry.node, Scalar) and entry.node.is_null):
+            return self.read_one(node, key, reading)
+        count = COUNT.read(entry.node, f"{key}.instances", reading)
+        instances: list[Values] = []
+        # At least once, so that every problem in it is reported.
+        for index in range(1, max(count or 0, 1) + 1):
+            reading.index = index
+            try:
+                values = self.read_one(node, key, reading)
+            finally:
+                reading.index = None
+            if values is None:
+                return None
+            instances.append(values)
+        first = instances[0]
+        first.instances = instances[: count or 0]
+        first.source = node
+        return first
+
+    def read_one(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if isinstance(node, Table):
+            return SERVICE.read(node, key, reading)
+        if isinstance(node, Scalar) and node.is_null:
+            reading.note(node, key, "this service has no command", "write command: … below it")
+            return None
+        here = Scalar("command", True, node.line, node.column)
+        return SERVICE.read_entries(node, {"command": Entry(here, node)}, key, reading)
+
+    def schema(self) -> Schema:
+        command = SERVICE.keys["command"].kind.schema()
+        return {"anyOf": [*command["anyOf"], SERVICE.schema()]}
+
+
+class ServicesByName(MapOf):
+    """The services by name."""
+
+    wanted = "a mapping of services"
+
+    def wrong_name(self, name: str) -> tuple[str, str]:
+        lower = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:63]
+        if "@" in name:
+            message = 'a name may not contain "@", which counts the instances of a service'
+        else:
+            message = f'"{name}" is not a name for a service'
+        hint = f'write "{lower}"; ' if is_service_name(lower) else ""
+        return message, f"{hint}names are {SERVICE_NAME_RULE}"
+
+    def hint(self) -> str:
+        return "write each service as an indented name with its keys below"
+
+
 class ServiceBuilder:
-    """Makes every service of one configuration, with the configuration's own defaults."""
+    """Builds the specs of all services, with the defaults that the configuration itself gives."""
 
     def __init__(self, reading: Reading, defaults: Values) -> None:
         self.reading = reading
         self.defaults = defaults
         self.is_enabled = defaults.get("enabled", True)
-        self.shared = {name: defaults[name] for name in ("environment",) if name in defaults}
         self.env_files: dict[str, dict[str, str]] = {}
-        self.shared_env = self.variables(defaults)
+        self.shared_env = self.collect_variables(defaults)
 
     def build(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
-        built = self.built(services)
-        check_dependencies(self.reading, services, built)
+        """Build every service, and check how the services fit together."""
+        specs = self.build_each(services)
+        check_dependencies(self.reading, services, specs)
         check_schedules(self.reading, services)
-        return built
+        return specs
 
-    def built(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
-        """Every service; those with `instances` once for each."""
+    def build_each(self, services: dict[str, Values]) -> dict[str, ServiceSpec]:
+        """Build every service; one with `instances` once for each instance."""
         specs: dict[str, ServiceSpec] = {}
         for name, values in services.items():
             if values.instances is None:
-                specs[name] = self.service(name, values, *self.argv(values))
+                specs[name] = self.build_service(name, values, *self.split_command(values))
                 continue
-            # Without instances, too, what is wrong in it is told.
-            for index, each in enumerate(values.instances or [values], start=1):
+            # With no instances, too, every problem in it is reported.
+            for index, instance in enumerate(values.instances or [values], start=1):
                 self.reading.index = index
-                spec = self.service(f"{name}@{index}", each, *self.argv(each))
+                command, args = self.split_command(instance)
+                spec = self.build_service(f"{name}@{index}", instance, command, args)
                 if values.instances:
                     specs[spec.name] = msgspec.structs.replace(spec, template=name, index=index)
             self.reading.index = None
         return specs
 
-    def service(
+    def build_service(
         self,
         name: str,
         values: Values,
@@ -385,14 +370,17 @@ class ServiceBuilder:
         args: tuple[str, ...] = (),
         origin: Literal["config", "target"] = "config",
     ) -> ServiceSpec:
-        fields = {**self.shared, **SERVICE.fill(values)}
-        probes, notify = probes_of(self.reading, self.defaults, values)
-        ports = ports_of(self.reading, values)
-        env = {**self.shared_env, **self.variables(values)}
-        asking = [target for probe in probes for target in texts_of(probe)]
+        """Build one service: fill what the rows fill, and work out the other fields."""
+        fields = SERVICE.fill(values)
+        if "environment" in self.defaults:
+            fields.setdefault("environment", self.defaults["environment"])
+        probes, notify = build_probes(self.reading, self.defaults, values)
+        ports = collect_ports(self.reading, values)
+        env = {**self.shared_env, **self.collect_variables(values)}
+        asking = [target for probe in probes for target in probe_texts(probe)]
         texts = (*command, *args, *env.values(), *asking)
         check_placeholders(self.reading, values, ports, texts)
-        policy = self.policy(values) or self.policy(self.defaults)
+        policy = self.find_policy(values) or self.find_policy(self.defaults)
         if policy is not None:
             fields["restart_policy"] = policy
         folder = values.get("working_dir", ".")
@@ -400,22 +388,22 @@ class ServiceBuilder:
             name=name,
             argv=command + args,
             command_words=len(command),
-            working_dir=resolved(folder, self.reading.folder, self.reading.environ),
+            working_dir=resolve_path(folder, self.reading.folder, self.reading.environ),
             env=env,
             ports=ports,
             enabled=self.is_enabled and values.get("enabled", True),
-            restart=self.restart(values),
-            stop=StopSpec(**self.merged("stop", values)),
-            log=self.log(values),
-            depends_on=tuple(needed.as_dependency() for needed in needs_of(values)),
+            restart=self.build_restart(values),
+            stop=StopSpec(**self.merge("stop", values)),
+            log=self.build_log(values),
+            depends_on=tuple(entry.as_dependency() for entry in dependencies_of(values)),
             probes=probes,
             notify=notify,
             origin=origin,
         )
         return ServiceSpec(**fields)
 
-    def argv(self, values: Values) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The words of the command, and those of its arguments."""
+    def split_command(self, values: Values) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the words of the command, and those of its arguments."""
         command: Node | None = values.get("command")
         arguments: Node | None = values.get("args")
         path = values.path_of("command")
@@ -430,22 +418,23 @@ class ServiceBuilder:
                 hint = "write the arguments into the command"
                 self.reading.note(arguments, values.path_of("args"), message, hint)
             return shell_words(command, path, self.reading), ()
-        words = words_of(command, path, self.reading, is_command=True)
+        words = split_words(command, path, self.reading, is_command=True)
         more: list[str] | None = []
         if arguments is not None:
-            more = words_of(arguments, values.path_of("args"), self.reading, is_command=False)
+            more = split_words(arguments, values.path_of("args"), self.reading, is_command=False)
         return tuple(words or ()), tuple(more or ())
 
-    def variables(self, values: Values) -> dict[str, str]:
-        """Those of the files in their order, then those written out."""
+    def collect_variables(self, values: Values) -> dict[str, str]:
+        """Return the variables of the files in their order, then those written out."""
         found: dict[str, str] = {}
         for written in values.get("env_file", ()):
-            found.update(self.env_file(written, values))
+            found.update(self.read_variables(written, values))
         return {**found, **values.get("env", {})}
 
-    def env_file(self, written: str, values: Values) -> dict[str, str]:
+    def read_variables(self, written: str, values: Values) -> dict[str, str]:
+        """Return the variables of one file; `-` in front means that it may be absent."""
         reading = self.reading
-        path = resolved(written.removeprefix("-"), reading.folder, reading.environ)
+        path = resolve_path(written.removeprefix("-"), reading.folder, reading.environ)
         if path in self.env_files:
             return self.env_files[path]
         where = values.at("env_file"), values.path_of("env_file")
@@ -465,12 +454,12 @@ class ServiceBuilder:
         self.env_files[path] = variables
         return variables
 
-    def policy(self, values: Values) -> Any:
+    def find_policy(self, values: Values) -> Any:
         block: Values | dict[str, Any] = values.get("restart", {})
         return agreed_value(self.reading, values, "restart_policy", block, "policy")
 
-    def restart(self, values: Values) -> RestartSpec:
-        given = RESTART.fill(self.merged("restart", values))
+    def build_restart(self, values: Values) -> RestartSpec:
+        given = RESTART.fill(self.merge("restart", values))
         limit = agreed_value(
             self.reading, values, "max_restarts", values.get("restart", {}), "max_restarts"
         )
@@ -487,8 +476,8 @@ class ServiceBuilder:
             )
         return spec
 
-    def log(self, values: Values) -> LogSpec:
-        given = self.merged("log", values)
+    def build_log(self, values: Values) -> LogSpec:
+        given = self.merge("log", values)
         spec = LogSpec(**given)
         if spec.total_size < spec.max_size:
             if "total_size" not in given:
@@ -502,7 +491,7 @@ class ServiceBuilder:
             )
         return spec
 
-    def merged(self, block: str, values: Values) -> dict[str, Any]:
+    def merge(self, block: str, values: Values) -> dict[str, Any]:
         return {**self.defaults.get(block, {}), **values.get(block, {})}
 
 
@@ -510,18 +499,18 @@ SHARED = (
     *("enabled", "restart_policy", "restart", "stop", "log", "health_check"),
     *("environment", "env", "env_file"),
 )
-"""Keys of the configuration that every service of it is made from."""
+"""Keys at the top of the file that give defaults to every service."""
 
 
-def templates_of(
+def build_templates(
     reading: Reading, values: Values, services: dict[str, Values]
 ) -> dict[str, Template]:
-    """Of every service with `instances`, what makes one more of them."""
+    """Return, for every service with `instances`, the template of a further instance."""
     shared: dict[str, Node] = {key: values.where[key] for key in SHARED if key in values.where}
     return {
         name: Template(
             instances=len(service.instances),
-            document=document_of(shared, name, service.source),
+            document=make_document(shared, name, service.source),
             folder=reading.folder,
         )
         for name, service in services.items()
@@ -529,24 +518,24 @@ def templates_of(
     }
 
 
-def document_of(root: dict[str, Node], name: str, service: Node) -> str:
-    """A configuration with only this service, and what is common to all services."""
-    shared = {key: _plain(node) for key, node in root.items()}
-    return json.dumps({**shared, "services": {name: _plain(service)}}, ensure_ascii=True)
+def make_document(root: dict[str, Node], name: str, service: Node) -> str:
+    """Write a configuration with this service alone and the defaults of all services."""
+    shared = {key: _to_plain(node) for key, node in root.items()}
+    return json.dumps({**shared, "services": {name: _to_plain(service)}}, ensure_ascii=True)
 
 
-def with_count(document: str, name: str, count: int) -> str:
-    """The same document with another number of instances."""
+def set_count(document: str, name: str, count: int) -> str:
+    """Return the same document with another number of instances."""
     content = json.loads(document)
     content["services"][name]["instances"] = count
     return json.dumps(content, ensure_ascii=True)
 
 
-def _plain(node: Node) -> Any:
+def _to_plain(node: Node) -> Any:
     match node:
         case Scalar():
             return None if node.is_null else node.text
         case Listing():
-            return [_plain(item) for item in node.items]
+            return [_to_plain(item) for item in node.items]
         case Table():
-            return {key: _plain(entry.node) for key, entry in node.entries.items()}
+            return {key: _to_plain(entry.node) for key, entry in node.entries.items()}

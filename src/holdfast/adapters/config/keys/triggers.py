@@ -13,7 +13,7 @@ from holdfast.adapters.config.document import Node, Scalar, Table
 from holdfast.adapters.config.kinds.blocks import Block, Key, Values
 from holdfast.adapters.config.kinds.kind import INTERPOLATED, Kind, Reading, ScalarKind, Schema
 from holdfast.adapters.config.kinds.scalars import Boolean, Choice, Duration, ListOf, Text
-from holdfast.adapters.config.sources import resolved
+from holdfast.adapters.config.sources import resolve_path
 from holdfast.system.patterns import pattern
 from holdfast.vocabulary.names import closest
 from holdfast.vocabulary.quantities import parse_duration, parse_signal, signal_name
@@ -85,7 +85,7 @@ class WatchPaths(Kind):
         return WatchSpec(**fields)
 
     def absolute(self, text: str, reading: Reading) -> str:
-        return os.path.normpath(resolved(text, reading.folder, reading.environ))
+        return os.path.normpath(resolve_path(text, reading.folder, reading.environ))
 
     def hint(self) -> str:
         return 'write watch: ["src/**/*.py"], or keys: paths, ignore, debounce, action'
@@ -176,7 +176,7 @@ class Schedule(Kind):
         return ScheduleSpec(**fields)
 
     def fields_of(self, node: Scalar, key: str, reading: Reading) -> dict[str, Any] | None:
-        every = _EVERY.fullmatch((reading.expanded(node, key) or "").strip())
+        every = _EVERY.fullmatch((reading.expand(node, key) or "").strip())
         if every is None:
             cron = Cron().read(node, key, reading)
             return None if cron is None else {"cron": cron}

@@ -155,11 +155,11 @@ class Block(Kind):
     def full_schema(self) -> Schema:
         properties: Schema = {}
         for key in self.keys.values():
-            described = {"description": key.meaning, **key.kind.schema()}
+            describe = {"description": key.meaning, **key.kind.schema()}
             default = self.default(key.name)
             if default is not None:
-                described["default"] = default
-            properties[key.name] = described
+                describe["default"] = default
+            properties[key.name] = describe
         schema: Schema = {
             "type": ["object", "null"],
             "properties": properties,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from holdfast.adapters.config.document import Entry, Listing, Node, Scalar, Table
 from holdfast.adapters.config.interpolation import InterpolationError, Words, WordsError, expand_at
 from holdfast.adapters.config.kinds.kind import Kind, Reading, Schema
-from holdfast.adapters.config.problems import repeatable
+from holdfast.adapters.config.problems import repeat_safely
 from holdfast.rules.workflows import SHELL_WORDS
 
 WORD: Schema = {"type": ["string", "number", "boolean"]}
@@ -54,18 +54,20 @@ class Arguments(CommandLine):
         return {"anyOf": [WORDS, WORD]}
 
 
-def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> list[str] | None:
+def split_words(node: Node, key: str, reading: Reading, *, is_command: bool) -> list[str] | None:
     """The words of a command or of arguments, with variables replaced."""
     if isinstance(node, Listing):
-        return _listed_words(node, key, reading)
+        return _expand_words(node, key, reading)
     assert isinstance(node, Scalar)
     try:
-        split = Words(reading.written(node), lambda text, at: expand_at(text, at, reading.environ))
+        split = Words(
+            reading.instance_text(node), lambda text, at: expand_at(text, at, reading.environ)
+        )
     except (WordsError, InterpolationError) as error:
-        reading.note(node, key, str(error), error.suggestion, repeatable(node.text))
+        reading.note(node, key, str(error), error.suggestion, repeat_safely(node.text))
         return None
     if is_command and (needed := split.shell_needed()):
-        shown = None if split.is_assignment else repeatable(node.text)
+        shown = None if split.is_assignment else repeat_safely(node.text)
         reading.note(node, key, *needed, shown)
         return None
     if is_command and not split.words:
@@ -74,7 +76,7 @@ def words_of(node: Node, key: str, reading: Reading, *, is_command: bool) -> lis
     return split.words
 
 
-def _listed_words(node: Listing, key: str, reading: Reading) -> list[str] | None:
+def _expand_words(node: Listing, key: str, reading: Reading) -> list[str] | None:
     words: list[str] = []
     for number, item in enumerate(node.items):
         if not isinstance(item, Scalar):
@@ -82,7 +84,7 @@ def _listed_words(node: Listing, key: str, reading: Reading) -> list[str] | None
             hint = "put quotes around a word that contains ': ', '{' or '['"
             reading.note(item, f"{key}[{number}]", f"this is {found}, not a word", hint)
             continue
-        word = reading.expanded(item, f"{key}[{number}]")
+        word = reading.expand(item, f"{key}[{number}]")
         if word is not None:
             words.append(word)
     return words if len(words) == len(node.items) else None
@@ -94,7 +96,7 @@ def shell_words(node: Node, key: str, reading: Reading) -> tuple[str, ...]:
         message = "with shell: true the command is one text, not a list"
         reading.note(node, key, message, "write it as one text")
         return ()
-    text = reading.expanded(node, key)
+    text = reading.expand(node, key)
     return () if text is None else (*SHELL_WORDS, text)
 
 
@@ -136,7 +138,7 @@ class Variables(Kind):
             if name in reading.environ:
                 variables[name] = reading.environ[name]
         else:
-            value = reading.expanded(node, key)
+            value = reading.expand(node, key)
             if value is not None:
                 variables[name] = value
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.adapters.config.document import Listing, Node, Scalar, Table
-from holdfast.adapters.config.interpolation import InterpolationError, expand, indexed
-from holdfast.adapters.config.problems import Problem, shown_value
+from holdfast.adapters.config.interpolation import InterpolationError, expand, fill_index
+from holdfast.adapters.config.problems import Problem, quote_value
 from holdfast.rules.ports import compact
 
 Schema = dict[str, Any]
@@ -39,10 +39,10 @@ class Reading:
         self.index: int | None = None
         """The instance that is read, of a service that has several."""
 
-    def written(self, node: Scalar) -> str:
+    def instance_text(self, node: Scalar) -> str:
         """The text of a scalar, for this instance."""
         text = compact(node.text)
-        return text if self.index is None else indexed(text, self.index)
+        return text if self.index is None else fill_index(text, self.index)
 
     def note(
         self, node: Node, key: str, message: str, suggestion: str = "", value: str | None = None
@@ -50,12 +50,12 @@ class Reading:
         where = (self.file, node.line, node.column)
         self.problems.append(Problem(*where, key, value, message, suggestion))
 
-    def expanded(self, node: Scalar, key: str) -> str | None:
+    def expand(self, node: Scalar, key: str) -> str | None:
         """The text of a scalar with its variables replaced."""
         if is_literal(node.text):
             return node.text
         try:
-            text = expand(self.written(node), self.environ)
+            text = expand(self.instance_text(node), self.environ)
         except InterpolationError as error:
             self.note(node, key, str(error), error.suggestion)
             return None
@@ -86,16 +86,16 @@ class Kind:
         return value
 
     def refuse(self, node: Node, key: str, reading: Reading) -> None:
-        reading.note(node, key, f"this is {described(node)}, not {self.wanted}", f"{self.hint()}")
+        reading.note(node, key, f"this is {describe(node)}, not {self.wanted}", f"{self.hint()}")
 
     def hint(self) -> str:
         return f"write {self.wanted}"
 
 
-def described(node: Node) -> str:
+def describe(node: Node) -> str:
     match node:
         case Scalar():
-            return "empty" if node.is_null else shown_value(node.text)
+            return "empty" if node.is_null else quote_value(node.text)
         case Listing():
             return "a list"
         case Table():
@@ -116,7 +116,7 @@ class ScalarKind(Kind):
         known = (self, node.text)
         if known in reading.converted:
             return reading.converted[known]
-        text = reading.expanded(node, key)
+        text = reading.expand(node, key)
         if text is None:
             return None
         try:
@@ -126,7 +126,7 @@ class ScalarKind(Kind):
             return value
         except ValueError as error:
             # What a variable held may be a secret: the report repeats what was written.
-            shown = str(error).replace(f'"{text}"', shown_value(node.text))
+            shown = str(error).replace(f'"{text}"', quote_value(node.text))
             message, _, suggestion = shown.partition("; ")
             repeated = None if self.is_secret else node.text[:200]
             reading.note(node, key, message, suggestion, repeated)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.config import argv_of, from_environment, load, load_project, loading
+from holdfast.adapters.config import load, load_project, loading
+from holdfast.adapters.config.interpolation import split_command
 from holdfast.adapters.config.keys.health import HEALTH_CHECK
 from holdfast.adapters.config.keys.root import ROOT
 from holdfast.adapters.config.kinds.blocks import default_of
@@ -29,7 +30,7 @@ from holdfast.vocabulary.specs.services import (
 )
 from holdfast.vocabulary.specs.settings import Configuration, DoorSpec
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def read(
@@ -44,7 +45,7 @@ def service(folder: Path, text: str, environ: Mapping[str, str] | None = None) -
     return read(folder, "services:\n  web:\n" + text, environ).services["web"]
 
 
-def door_of(configuration: Configuration) -> DoorSpec:
+def build_door(configuration: Configuration) -> DoorSpec:
     assert configuration.settings.door is not None
     return configuration.settings.door
 
@@ -58,7 +59,7 @@ def test_least_configuration_has_every_default(tmp_path: Path) -> None:
         )
     }
     assert configuration.project == str(tmp_path)
-    assert door_of(configuration) == DoorSpec()
+    assert build_door(configuration) == DoorSpec()
 
 
 def test_source_shape_as_it_stands() -> None:
@@ -81,7 +82,7 @@ def test_source_shape_as_it_stands() -> None:
             retries=3,
         ),
     )
-    assert door_of(configuration) == DoorSpec(
+    assert build_door(configuration) == DoorSpec(
         allowed_commands=("status", "restart"),
         authentication=True,
         token="Kq3-vT9x_Zr7mWp2Lc8Y",
@@ -277,7 +278,7 @@ def test_variables_in_every_value(tmp_path: Path) -> None:
     )
     configuration = read(tmp_path, text, {"PORT": "9000", "DIR": "/srv"})
     found = configuration.services["web"]
-    assert door_of(configuration).port == 9000
+    assert build_door(configuration).port == 9000
     assert found.autostart is False
     assert found.working_dir == "/srv/sub"
     assert found.env == {"K": "a 9000 $b"}
@@ -354,18 +355,18 @@ def test_precedence(tmp_path: Path) -> None:
     path.write_text("port: 1\nhost: 127.0.0.2\nlog_level: error\nservices: {}\n")
     environ = {"SUPERVISOR_PORT": "2", "SUPERVISOR_LOG_LEVEL": "WARN"}
     found = load(str(path), environ=environ, settings={"port": "3"})
-    door = door_of(found)
+    door = build_door(found)
     assert (door.port, door.host, found.log_level) == (3, "127.0.0.2", "warning")
     aliased = load(str(path), environ={"MAGICTUNNEL_RUNTIME_MODE": "advanced"})
     assert aliased.runtime_mode == "advanced"
-    assert door_of(aliased).port == 1
+    assert build_door(aliased).port == 1
 
 
 def test_token_of_the_environment_turns_authentication_on(tmp_path: Path) -> None:
     """A token given from outside is asked for."""
     path = tmp_path / "holdfast.yaml"
     path.write_text("host: 0.0.0.0\n")
-    door = door_of(load(str(path), environ={"SUPERVISOR_TOKEN": "Kq3-vT9x_Zr7mWp2Lc8Y"}))
+    door = build_door(load(str(path), environ={"SUPERVISOR_TOKEN": "Kq3-vT9x_Zr7mWp2Lc8Y"}))
     assert door.authentication
     assert (door.token, door.host) == ("Kq3-vT9x_Zr7mWp2Lc8Y", "0.0.0.0")
 
@@ -381,15 +382,14 @@ def test_log_level_of_modules(tmp_path: Path) -> None:
 def test_target_of_the_environment(tmp_path: Path) -> None:
     """SUPERVISOR_TARGET_CMD alone makes one service named target."""
     environ = {"SUPERVISOR_TARGET_CMD": "npm run 'my dev'", "SUPERVISOR_WORKING_DIR": "app"}
-    found = from_environment(environ, str(tmp_path))
-    assert found is not None
+    found = load_project(None, environ, cwd=str(tmp_path))
     assert found.path is None
     assert list(found.services) == ["target"]
     target = found.services["target"]
     assert target.argv == ("npm", "run", "my dev")
     assert target.working_dir == str(tmp_path / "app")
     assert target.origin == "target"
-    assert from_environment({}, str(tmp_path)) is None
+    assert load_project(None, {}, cwd=str(tmp_path)).services == {}
 
 
 def test_all_feed_one_registry(tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_nothing_configured(tmp_path: Path) -> None:
     """Without a file and without a target there is a project without services."""
     found = load_project(None, {}, {"port": "9"}, cwd=str(tmp_path))
     assert (found.path, found.project, found.services) == (None, str(tmp_path), {})
-    assert door_of(found).port == 9
+    assert build_door(found).port == 9
 
 
 def test_file_named_by_the_environment(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_origins_of_the_environment_win(tmp_path: Path) -> None:
 )
 def test_backslashes_mean_what_they_mean_to_a_shell(command: str, words: list[str]) -> None:
     """A line is continued by a backslash, and one in double quotes keeps a $ from meaning more."""
-    assert argv_of(command) == words
+    assert split_command(command) == words
     said = subprocess.run(
         ["/bin/sh", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True
     )
@@ -451,13 +451,13 @@ def test_backslashes_mean_what_they_mean_to_a_shell(command: str, words: list[st
 
 def test_words_of_a_command_line() -> None:
     """A command line is split like a shell's words, and nothing is expanded."""
-    assert argv_of("""a 'b c' "d \\"e" f\\ g $X ${Y} ''""") == [
+    assert split_command("""a 'b c' "d \\"e" f\\ g $X ${Y} ''""") == [
         *("a", "b c", 'd "e', "f g", "$X", "${Y}", ""),
     ]
     with pytest.raises(ConfigError, match=r"single quote at character 3 .* not closed"):
-        argv_of("a 'b")
+        split_command("a 'b")
     with pytest.raises(ConfigError, match="empty"):
-        argv_of("  ")
+        split_command("  ")
 
 
 def test_defaults_described_are_the_defaults_used() -> None:
@@ -517,7 +517,7 @@ def test_json_means_the_same_by_both_ways(
             return error.message
 
     fast = outcome()
-    monkeypatch.setattr(loading, "tree_of", lambda data: None)
+    monkeypatch.setattr(loading, "parse_json", lambda data: None)
     assert fast == outcome()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.vocabulary.specs.audit import AnchorSpec
-from tests.adapters.test_config_policies import problems, settings
+from tests.adapters.config.test_policies import problems, settings
 
 
 def test_anchors_are_read(tmp_path: Path) -> None:

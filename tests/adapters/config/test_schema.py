@@ -17,7 +17,7 @@ from holdfast.adapters.config.keys.services import SERVICE
 from holdfast.adapters.config.kinds.blocks import Block
 from holdfast.adapters.config.schema import BLOCKS, SCHEMA_PATH, schema, schema_text
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 GUIDE = REPOSITORY / "docs" / "guides" / "configuration.md"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.config import load, load_instances
-from holdfast.adapters.config.interpolation import indexed
+from holdfast.adapters.config.interpolation import fill_index
 from holdfast.vocabulary.errors import ConfigError
 from holdfast.vocabulary.specs.settings import Configuration
 
@@ -131,7 +131,7 @@ def test_wrong_groups(tmp_path: Path, groups: str, shown: str) -> None:
 )
 def test_index(text: str, shown: str) -> None:
     """The index of an instance, alone or in a sum; other braces are left alone."""
-    assert indexed(text, 3) == shown
+    assert fill_index(text, 3) == shown
 
 
 INSTANCES = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.adapters.config import from_environment, load, load_project
+from holdfast.adapters.config import load, load_project
 from holdfast.adapters.config.document import LARGEST_FILE
 from holdfast.vocabulary.errors import ConfigError, UsageError
 
@@ -425,15 +425,15 @@ def test_program_not_found_is_no_problem_yet(tmp_path: Path) -> None:
 def test_target_that_cannot_be_split(tmp_path: Path) -> None:
     """A bad SUPERVISOR_TARGET_CMD is told by its name."""
     with pytest.raises(ConfigError, match=r"SUPERVISOR_TARGET_CMD: the double quote .* not closed"):
-        from_environment({"SUPERVISOR_TARGET_CMD": 'run "it'}, str(tmp_path))
+        load_project(None, {"SUPERVISOR_TARGET_CMD": 'run "it'}, cwd=str(tmp_path))
 
 
 def test_target_that_needs_a_shell(tmp_path: Path) -> None:
     """What only a shell understands is told for the target, too, without the variable's value."""
     with pytest.raises(ConfigError, match=r"TARGET_CMD: only a shell understands &&; write sh -c"):
-        from_environment({"SUPERVISOR_TARGET_CMD": "make && ./run"}, str(tmp_path))
+        load_project(None, {"SUPERVISOR_TARGET_CMD": "make && ./run"}, cwd=str(tmp_path))
     with pytest.raises(ConfigError, match=r"begins with a variable \(KEY=…\)") as caught:
-        from_environment({"SUPERVISOR_TARGET_CMD": "KEY=hunter2 ./run"}, str(tmp_path))
+        load_project(None, {"SUPERVISOR_TARGET_CMD": "KEY=hunter2 ./run"}, cwd=str(tmp_path))
     assert "hunter2" not in str(caught.value.as_fields())
 
 
