@@ -20,6 +20,7 @@ from holdfast.client.connection import (
     Unreachable,
     error_from,
 )
+from holdfast.system.lines import LineBuffer, LineTooLong
 from holdfast.vocabulary.errors import TooManyRequests, UsageError
 
 LONGEST_FRAME = 64 * 1024 * 1024
@@ -199,8 +200,7 @@ class _Line(asyncio.Protocol):
         self.is_open = True
         self._transport: asyncio.Transport
         self._outgoing: list[bytes] = []
-        self._incoming: list[bytes] = []
-        self._size = 0
+        self._lines = LineBuffer(LONGEST_FRAME)
         self._writers: list[asyncio.Future[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -263,15 +263,11 @@ class _Line(asyncio.Protocol):
                 future.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        if b"\n" not in data:
-            self._incoming.append(data)
-            self._size += len(data)
-            if self._size > LONGEST_FRAME:
-                self._transport.abort()
+        try:
+            lines = self._lines.feed(data)
+        except LineTooLong:
+            self._transport.abort()
             return
-        self._incoming.append(data)
-        *lines, rest = b"".join(self._incoming).split(b"\n")
-        self._incoming, self._size = [rest] if rest else [], len(rest)
         for line in lines:
             self._on_line(line)
 

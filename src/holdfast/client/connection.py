@@ -12,6 +12,7 @@ import sys
 import time
 
 from holdfast.system.lean_json import encoded, loads
+from holdfast.system.lines import LineBuffer
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, UsageError
 
 TYPE_CHECKING = False
@@ -53,7 +54,9 @@ class Connection:
         """Connect. Raises Refused unless the listener is this user, root, or the `owner`: requests
         may hold secrets."""
         self.path = path
-        self._buffer = b""
+        self._line_buffer = LineBuffer()
+        self._lines: list[bytes] = []
+        """Received, and not read yet."""
         self._frames: list[Frame] = []
         self._last_id = 0
         self.on_notice: Callable[[Frame], object] = lambda notice: None
@@ -125,7 +128,7 @@ class Connection:
     @property
     def has_frame(self) -> bool:
         """Return whether `receive` has a frame without reading the socket."""
-        return bool(self._frames) or b"\n" in self._buffer
+        return bool(self._frames) or bool(self._lines)
 
     def _frame_of(self, request: int, seconds: float | None = None) -> Frame:
         for place, frame in enumerate(self._frames):
@@ -148,15 +151,13 @@ class Connection:
         return frame
 
     def _next(self, deadline: float | None) -> Frame:
-        pieces = [self._buffer]
-        while b"\n" not in pieces[-1]:
+        while not self._lines:
             if deadline is not None:
                 self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             try:
                 piece = self._socket.recv(READ_SIZE)
             except TimeoutError:
-                self._buffer = b"".join(pieces)
-                raise
+                raise  # it is an OSError, too
             except OSError:
                 piece = b""
             finally:
@@ -164,9 +165,8 @@ class Connection:
                     self._socket.settimeout(None)
             if not piece:
                 raise _lost()
-            pieces.append(piece)
-        line, _, self._buffer = b"".join(pieces).partition(b"\n")
-        frame: Frame = loads(line)
+            self._lines = self._line_buffer.feed(piece)
+        frame: Frame = loads(self._lines.pop(0))
         return frame
 
 

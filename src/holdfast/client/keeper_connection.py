@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast import __version__
 from holdfast.client.connection import error_from
+from holdfast.system.lines import LineBuffer
 from holdfast.vocabulary.errors import KeeperGone
 
 PROTOCOL = 1
@@ -23,7 +24,9 @@ class KeeperConnection:
 
     def __init__(self, path: str, *, seconds: float = 2.0) -> None:
         self.path = path
-        self._buffer = b""
+        self._line_buffer = LineBuffer()
+        self._lines: list[bytes] = []
+        """Received, and not read yet."""
         self._last_id = 0
         self._notices: list[dict[str, Any]] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -75,7 +78,7 @@ class KeeperConnection:
         self._socket.close()
 
     def _read(self, deadline: float) -> dict[str, Any] | None:
-        while b"\n" not in self._buffer:
+        while not self._lines:
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             try:
                 piece = self._socket.recv(256 * 1024)
@@ -85,9 +88,8 @@ class KeeperConnection:
                 piece = b""
             if not piece:
                 raise _gone(self.path)
-            self._buffer += piece
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+            self._lines = self._line_buffer.feed(piece)
+        message: dict[str, Any] = json.loads(self._lines.pop(0))
         return message
 
 

@@ -9,47 +9,12 @@ import asyncio
 from abc import abstractmethod
 from typing import Any, cast
 
+from holdfast.system.lines import LineBuffer, LineTooLong
 from holdfast.vocabulary.errors import HoldfastError, UsageError
 
 MAX_LINE = 8 * 1024 * 1024
 LINGER_SECONDS = 10.0
 """A client that is hung up on and reads nothing for so long is cut off."""
-
-
-class Lines:
-    """Bytes in, whole lines out; holds at most one line that is not finished."""
-
-    def __init__(self, longest: int = MAX_LINE) -> None:
-        self._longest = longest
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now; raises UsageError for one that never ends."""
-        if b"\n" not in data:
-            self._hold(data)
-            return []
-        lines = b"".join([*self._pieces, data]).split(b"\n")
-        self._pieces, self._size = [], 0
-        self._hold(lines.pop())
-        return [line for line in lines if line and not line.isspace()]
-
-    @property
-    def held(self) -> int:
-        """Bytes of the line that is not finished."""
-        return self._size
-
-    def _hold(self, rest: bytes) -> None:
-        if rest:
-            self._pieces.append(rest)
-            self._size += len(rest)
-        if self._size > self._longest:
-            raise UsageError("the line is too long", f"at most {self._longest} bytes a line")
-
-    def rest(self) -> bytes:
-        """What came after the last line, when nothing more will."""
-        rest, self._pieces, self._size = b"".join(self._pieces), [], 0
-        return b"" if rest.isspace() else rest
 
 
 class Connections(set[Any]):
@@ -66,7 +31,8 @@ class LinesConnection(asyncio.Protocol):
 
     def __init__(self, connections: Connections, longest: int = MAX_LINE) -> None:
         self._connections = connections
-        self._lines = Lines(longest)
+        self._longest = longest
+        self._lines = LineBuffer(longest)
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._transport: asyncio.Transport
@@ -103,11 +69,19 @@ class LinesConnection(asyncio.Protocol):
             return  # nobody is there any more to do it
         try:
             lines = self._lines.feed(data)
-        except UsageError as error:
-            self._turn_away(error)
+        except LineTooLong:
+            hint = f"at most {self._longest} bytes a line"
+            self._turn_away(UsageError("the line is too long", hint))
             self.hang_up()
             return
         for line in lines:
+            if line and not line.isspace():
+                self._take(line)
+
+    def _take_unfinished(self) -> None:
+        """Do what the last line says, which has no end and will get none."""
+        line = self._lines.clear()
+        if line and not line.isspace():
             self._take(line)
 
     def hang_up(self) -> None:

@@ -98,8 +98,7 @@ class LineConnection(LinesConnection):
     def eof_received(self) -> bool:
         """`printf … | nc -U`: who asks no more is still answered; who has left is not."""
         self._has_ended = True
-        if rest := self._lines.rest():
-            self._take(rest)
+        self._take_unfinished()
         return bool(self._tasks) and not _has_left(self._transport.get_extra_info("socket"))
 
     def hang_up(self) -> None:

@@ -112,21 +112,19 @@ class TcpConnection(LinesConnection):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._is_known or not self._lines.held:
+        if self._is_known or not self._lines.size:
             return
         strangers = [one for one in self._connections if not one._is_known]
-        if sum(one._lines.held for one in strangers) > STRANGER_BYTES:
-            largest = max(strangers, key=lambda one: one._lines.held)
-            largest._lines.rest()
+        if sum(one._lines.size for one in strangers) > STRANGER_BYTES:
+            largest = max(strangers, key=lambda one: one._lines.size)
+            largest._lines.clear()
             largest._turn_away(Refused("too much is sent without a token", "show one first"))
             largest.hang_up()
 
     def eof_received(self) -> bool:
         """`printf … | nc`: what was asked is still answered."""
         self._has_ended = True
-        rest = self._lines.rest()
-        if rest:
-            self._take(rest)
+        self._take_unfinished()
         self._close_when_done()
         return True
 

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 
+from holdfast.system.lines import LineBuffer
 from holdfast.system.places import generations
 from holdfast.system.private_files import open_plain
 
@@ -30,7 +31,7 @@ class OwnLog:
     def __init__(self, path: str) -> None:
         self._names = generations(path)
         self._is_all = self._is_shown = False
-        self._rest = b""
+        self._lines = LineBuffer()
         files = map(_open, self._names)
         self._fd = next((fd for fd in files if fd is not None), None)
         if self._fd is not None:
@@ -52,7 +53,7 @@ class OwnLog:
     def finish(self) -> None:
         """Show the rest, even a last line without an end."""
         self.show()
-        if self._rest:
+        if self._lines.size:
             self._take(b"\n")
         self._close()
 
@@ -70,7 +71,7 @@ class OwnLog:
             self._take(piece)
 
     def _take(self, piece: bytes) -> None:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        lines = self._lines.feed(piece)
         if text := b"".join(line + b"\n" for line in lines if self._shows(line)):
             _write(text.decode(errors="backslashreplace"))
 

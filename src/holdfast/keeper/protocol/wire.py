@@ -12,6 +12,7 @@ import os
 import socket
 
 from holdfast.system import lean_json
+from holdfast.system.lines import LineBuffer, LineTooLong
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,28 +59,20 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
 class Inbox:
     """Turns received pieces into messages, each with its own descriptors."""
 
-    __slots__ = ("_fds", "_load", "_pieces", "_size", "max_line")
+    __slots__ = ("_fds", "_lines", "_load")
 
     def __init__(self, max_line: int = 64 << 20, load: Load = lean_json.loads) -> None:
         self._load = load
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._lines = LineBuffer(max_line)
         self._fds: list[int] = []
-        self.max_line = max_line
 
     def feed(self, data: bytes, fds: Sequence[int] = ()) -> list[tuple[Message, list[int]]]:
         """Messages completed by this piece. The caller owns the descriptors."""
         self._fds.extend(fds)
-        if b"\n" not in data:
-            self._size += len(data)
-            self._pieces.append(data)
-            if self._size > self.max_line:
-                raise WireError("a message is too long")
-            return []
-        lines = b"".join([*self._pieces, data]).split(b"\n")
-        rest = lines.pop()
-        self._pieces = [rest] if rest else []
-        self._size = len(rest)
+        try:
+            lines = self._lines.feed(data)
+        except LineTooLong:
+            raise WireError("a message is too long") from None
         messages: list[tuple[Message, list[int]]] = []
         try:
             for line in filter(None, lines):
@@ -106,7 +99,7 @@ class Inbox:
 
     def state(self) -> tuple[bytes, list[int]]:
         """What was received and not yet given out, to be fed to a successor."""
-        return b"".join(self._pieces), list(self._fds)
+        return self._lines.unfinished, list(self._fds)
 
     def close(self) -> None:
         for fd in self._fds:
