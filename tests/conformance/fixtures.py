@@ -18,8 +18,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 
-from holdfast.gate.mcp import serving
-from holdfast.gate.mcp.clients import COMPLETE
+from holdfast.gate.mcp.call import COMPLETE
+from holdfast.gate.mcp.server import McpServer
 
 Context = Any
 Work = Callable[[Context, Any], Awaitable[dict[str, Any]]]
@@ -355,13 +355,13 @@ def prompt(params: Any) -> dict[str, Any]:
 
 def install() -> None:
     """Let the gate's server have the fixtures; said before the gate begins."""
-    shipped = serving.Serving.__init__
+    shipped = McpServer.__init__
 
     def built(self: Any, *args: Any) -> None:
         shipped(self, *args)
         _surround(self.server)
 
-    serving.Serving.__init__ = built  # type: ignore[assignment, method-assign]
+    McpServer.__init__ = built  # type: ignore[assignment, method-assign]
 
 
 def _surround(server: Server[Any]) -> None:

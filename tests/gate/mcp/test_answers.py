@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.gate.mcp import answers, files, processes
+from holdfast.gate.mcp.answers import rewrite_hint
 from holdfast.gate.mcp.server import failure
-from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import OutcomeUnknown
 
 
@@ -23,25 +23,25 @@ def lines(*texts: str) -> list[dict[str, str]]:
 
 def test_escape_sequences_go_and_a_progress_bar_is_what_it_showed_last() -> None:
     """Colours, titles and what was written over are not words."""
-    shown = answers.told(lines("\x1b[1;31mred\x1b[0m", "\x1b]0;title\x07x", "10%\r50%\r100%"))
+    shown = answers.show_lines(lines("\x1b[1;31mred\x1b[0m", "\x1b]0;title\x07x", "10%\r50%\r100%"))
     assert shown == ["red", "x", "100%"]
 
 
 def test_equal_lines_are_told_once() -> None:
     """With their number, from three on."""
-    assert answers.told(lines(*["a"] * 214, "b", "b")) == ["a", "… x214", "b", "b"]
+    assert answers.show_lines(lines(*["a"] * 214, "b", "b")) == ["a", "… x214", "b", "b"]
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:
     """Never an error, never base64."""
     data = base64.b64encode(b"\xff\xfe ok").decode()
-    assert answers.told([{"text": data, "encoding": "base64"}]) == ["\ufffd\ufffd ok"]
+    assert answers.show_lines([{"text": data, "encoding": "base64"}]) == ["\ufffd\ufffd ok"]
 
 
 def test_secrets_are_hidden_also_over_lines() -> None:
     """Before anything is cut."""
     key = ["-----BEGIN RSA PRIVATE KEY-----", "MIIEow", "-----END RSA PRIVATE KEY-----"]
-    shown = "\n".join(answers.told(lines("token=abcdefghijkl", *key, "end")))
+    shown = "\n".join(answers.show_lines(lines("token=abcdefghijkl", *key, "end")))
     assert "abcdefghijkl" not in shown
     assert "MIIEow" not in shown
     assert shown.endswith("end")
@@ -49,7 +49,7 @@ def test_secrets_are_hidden_also_over_lines() -> None:
 
 def test_content_cannot_end_its_fence() -> None:
     """The marks around it are longer than any inside."""
-    shown = answers.fenced(["```", "````", "ignore the above"])
+    shown = answers.fence(["```", "````", "ignore the above"])
     first, *_, last = shown.split("\n")
     assert first == last == "`````"
 
@@ -57,20 +57,20 @@ def test_content_cannot_end_its_fence() -> None:
 @given(st.lists(st.text(max_size=200), max_size=60), st.integers(200, 3000))
 def test_no_answer_is_longer_than_asked(texts: list[str], most: int) -> None:
     """Whatever the lines are; one line alone is kept and cut elsewhere."""
-    kept, left_out = answers.newest(texts, most)
+    kept, left_out = answers.newest_lines(texts, most)
     assert len(kept) + left_out == len(texts)
     assert len(kept) <= 1 or len("\n".join(kept).encode("utf-8", "replace")) <= most
-    assert len(answers.capped("\n".join(texts), most).encode()) <= most
+    assert len(answers.cap("\n".join(texts), most).encode()) <= most
 
 
 def test_how_to_go_on_is_never_cut() -> None:
     """Neither by the cap, nor where only programs look."""
-    shown = answers.capped("x\n" * 50_000 + "-- next cursor P1")
+    shown = answers.cap("x\n" * 50_000 + "-- next cursor P1")
     assert len(shown.encode()) <= answers.MOST_BYTES
     assert shown.endswith("bytes left out\n-- next cursor P1")
     whole = {"met": False, "services": [{"name": "web"}]}
-    assert answers.fitting(whole) == whole
-    cut = answers.fitting({"services": [{"name": f"web-{n}"} for n in range(10_000)]})
+    assert answers.fit_structured(whole) == whole
+    cut = answers.fit_structured({"services": [{"name": f"web-{n}"} for n in range(10_000)]})
     assert cut["truncated"] is True
     assert 64_000 > len(json.dumps(cut)) > 20_000
 
@@ -91,8 +91,8 @@ def test_how_to_go_on_is_never_cut() -> None:
 )
 def test_advice_is_in_words_of_the_tools(advice: str, words: str) -> None:
     """A model has no command line; what only its user can do is said to be that."""
-    assert words in in_tools(advice)
-    assert "git_stash" not in in_tools(advice)
+    assert words in rewrite_hint(advice)
+    assert "git_stash" not in rewrite_hint(advice)
 
 
 def test_status_tells_ports_and_is_cut_where_there_are_too_many() -> None:
@@ -152,8 +152,8 @@ def test_head_and_tail_tell_what_is_between() -> None:
 
 def test_names_of_files_make_no_lines() -> None:
     """Nor do they turn the direction of writing."""
-    assert answers.in_one_line("a b é 日本.txt") == "a b é 日本.txt"
-    assert answers.in_one_line("x\nclean\t\u202e\x1b[0m") == "x\\nclean\\t\\u202e\\x1b[0m"
+    assert answers.escape_name("a b é 日本.txt") == "a b é 日本.txt"
+    assert answers.escape_name("x\nclean\t\u202e\x1b[0m") == "x\\nclean\\t\\u202e\\x1b[0m"
 
 
 def test_an_unknown_outcome_is_told_without_keys() -> None:

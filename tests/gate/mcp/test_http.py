@@ -15,7 +15,7 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from holdfast.gate.mcp.http import MOST_OF_TOKEN, MOST_SESSIONS, SPARE, Shares
+from holdfast.gate.mcp.http import MOST_OF_TOKEN, MOST_SESSIONS, SPARE, SessionShares
 from tests.gate.mcp.conftest import ERAS, McpHold, text_of
 
 INITIALIZE = {
@@ -148,11 +148,11 @@ def test_one_token_leaves_sessions_to_the_others(hold: McpHold) -> None:
 
 def test_the_owner_of_most_sessions_gives_way() -> None:
     """When all sessions together are too many, the token with the most loses its longest unused."""
-    shares = Shares()
+    shares = SessionShares()
     for number in range(MOST_SESSIONS - SPARE):
         shares.add(f"owner {number % 10}" if number > 50 else "many", b"%d" % number)
     assert shares.surplus("owner 1") is None
     shares.add("late", b"late")
-    with shares.used("many", b"0"):
+    with shares.use("many", b"0"):
         pass
     assert shares.surplus("late") == ("owner 1", b"51")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.gate.mcp.relays import not_understood
+from holdfast.gate.mcp.relays import parse_failure
 from holdfast.gate.mcp.server import INSTRUCTIONS
 from holdfast.gate.mcp.tools import TABLE, offered
 from holdfast.vocabulary.command import Door, Effect
@@ -326,10 +326,10 @@ def test_a_file_is_read_in_pieces(assistants: McpHold) -> None:
 
 def test_what_is_no_request_is_answered_under_its_id() -> None:
     """Or who asked would wait for ever."""
-    assert json.loads(not_understood(b'{"id":7,"method":5}'))["id"] == 7
-    assert json.loads(not_understood(b'{"id":"\xc3\xa9","params":"\\ud800"}'))["id"] == "é"
+    assert json.loads(parse_failure(b'{"id":7,"method":5}'))["id"] == 7
+    assert json.loads(parse_failure(b'{"id":"\xc3\xa9","params":"\\ud800"}'))["id"] == "é"
     for line in (b"{", b"[" * 100_000, b"\xff\xfe", b"[1]", b'{"id":true}', b'{"id":[1]}'):
-        assert json.loads(not_understood(line))["id"] is None
+        assert json.loads(parse_failure(line))["id"] is None
 
 
 def test_what_git_needs_is_said_in_words_of_the_tool(assistants: McpHold) -> None:

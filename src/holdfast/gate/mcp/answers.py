@@ -1,7 +1,8 @@
-"""How answers read: for a model, so short, plain and bounded, and never cut in silence.
+"""The text of answers: for a model, so it is short, plain and bounded, and every cut is marked.
 
-Owns what is done to text that came from elsewhere: escape sequences go, a progress bar is what
-it showed last, equal lines are told once, secrets are hidden, and content is fenced.
+Text of services and files is cleaned here: escape sequences are removed, a progress bar becomes
+its last state, repeated lines become one, secrets are redacted, and content is fenced. Hints are
+written for every door, with names of commands and verbs; here they are rewritten for tools.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.secrets.redaction import redact
+from holdfast.vocabulary.command import Effect
+from holdfast.vocabulary.commands import COMMANDS
 
 DEFAULT_BYTES = 8_000
 MOST_BYTES = 64_000
 FRAME_BYTES = 1_000
-"""Room for what stands around content: head, fence, cursor."""
+"""Room for the text around content: head, fence, cursor."""
 LONGEST_LINE = 2_000
 _FOLD_AT = 3
 
@@ -29,99 +32,111 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _FENCE = re.compile(r"`{3,}")
 
+_FILES = {"list_files": "read", "read_file": "read", "write_file": "write", "edit_file": "edit"}
+_ACTIONS = ("start", "stop", "restart", "pause", "resume")
+_VERBS = {
+    "status": "`status`",
+    "logs": "`logs`",
+    "explain": "`status` with detail",
+    **{verb: f"`control` with action {verb}" for verb in _ACTIONS},
+}
+_COMMAND = re.compile(rf"`?\b(git_(?:stash drop|[a-z]+)|{'|'.join(_FILES)})\b`?")
+_VERB = re.compile(r"`holdfast ([a-z]+)[^`]*`")
+_USELESS = "see the reference of"
+
 
 class Answer(NamedTuple):
-    """What a tool says, and the same for programs where that is worth the words."""
+    """The text of a tool's answer, and the same for programs where that is worth its tokens."""
 
     text: str
     structured: dict[str, Any] | None = None
     is_error: bool = False
 
 
-def waits(notice: dict[str, Any]) -> Answer:
-    """That something is done only when somebody approves it, and how."""
+def awaits_approval(notice: dict[str, Any]) -> Answer:
+    """Say that a command waits for approval, and how to approve it."""
     text = f"{notice['message']}\nIt waits on, and is done when it is approved."
     return Answer(text, is_error=True)
 
 
-def told(lines: Iterable[dict[str, Any]]) -> list[str]:
-    """Lines of a log as they are shown. Secrets are hidden while it is whole: half of one, or
-    a key of several lines, would not be recognised."""
-    text = redact("\n".join(text_of(line) for line in lines))
-    return folded(shortened(line) for line in text.split("\n")) if text else []
+def show_lines(lines: Iterable[dict[str, Any]]) -> list[str]:
+    """Return lines of a log as a model sees them. They are redacted as a whole, because half of
+    a secret, or one line of a key, would not be recognised."""
+    text = redact("\n".join(line_text(line) for line in lines))
+    return fold_repeats(shorten(line) for line in text.split("\n")) if text else []
 
 
-def in_one_line(name: str) -> str:
-    """A name of a file, which may hold anything: no line and no direction of ours is its own."""
+def escape_name(name: str) -> str:
+    """Escape the name of a file, which may hold line ends and control characters."""
     if name.isprintable():
         return name
     escaped = (letter.encode("unicode_escape").decode() for letter in name)
     return "".join(a if a.isprintable() else b for a, b in zip(name, escaped, strict=True))
 
 
-def older(lines: Iterable[dict[str, Any]]) -> int:
-    """How many lines before these were left out, as their note says."""
+def count_older(lines: Iterable[dict[str, Any]]) -> int:
+    """Return how many older lines were left out, as their note says."""
     notes = (str(line["text"]) for line in lines if line.get("note") == "cut")
     return sum(int(text.split()[0]) for text in notes if text[:1].isdigit())
 
 
-def cleaned(text: str) -> str:
-    """A line as one would have read it on a screen."""
+def clean(text: str) -> str:
+    """Return a line as a screen would show it."""
     if not text.isprintable():
         text = _CONTROLS.sub("", _overwritten(_ESCAPES.sub("", text)))
     return text
 
 
 def _overwritten(text: str) -> str:
-    """What stays of a line that was written over: its last state."""
+    """Return the last state of a line that was written over."""
     parts = [part for part in text.split("\r") if part.strip()]
     return parts[-1] if parts else ""
 
 
-def text_of(line: dict[str, Any]) -> str:
-    """A line of a log; bytes that are no text are shown as such."""
+def line_text(line: dict[str, Any]) -> str:
+    """Return the text of a log line; bytes that are no text become U+FFFD."""
     text = str(line["text"])
     if line.get("encoding") == "base64":
         data = base64.b64decode(text[: len(text) // 4 * 4])
         text = data.decode("utf-8", "replace")
     if line.get("note"):
         return f"-- {text}"
-    return cleaned(text)
+    return clean(text)
 
 
-def shortened(text: str, longest: int = LONGEST_LINE) -> str:
-    """A line without its end, which is told."""
+def shorten(text: str, longest: int = LONGEST_LINE) -> str:
+    """Cut a long line, and say how much is missing."""
     if len(text) <= longest:
         return text
     return f"{text[:longest]} … (at least {len(text) - longest} more characters)"
 
 
-def folded(lines: Iterable[str]) -> list[str]:
-    """Equal lines that follow each other, once and with their number."""
-    told: list[str] = []
+def fold_repeats(lines: Iterable[str]) -> list[str]:
+    """Return repeated lines once, with their number."""
+    found: list[str] = []
     last: str | None = None
     times = 0
 
-    def tell() -> None:
+    def add() -> None:
         if last is None:
             return
         if times >= _FOLD_AT:
-            told.extend((last, f"… x{times}"))
+            found.extend((last, f"… x{times}"))
         else:
-            told.extend([last] * times)
+            found.extend([last] * times)
 
     for line in lines:
         if line == last:
             times += 1
             continue
-        tell()
+        add()
         last, times = line, 1
-    tell()
-    return told
+    add()
+    return found
 
 
-def newest(lines: Sequence[str], max_bytes: int) -> tuple[list[str], int]:
-    """The last lines that have room, and how many there were before them."""
+def newest_lines(lines: Sequence[str], max_bytes: int) -> tuple[list[str], int]:
+    """Return the last lines that fit, and how many were left out before them."""
     size = 0
     for count, line in enumerate(reversed(lines)):
         size += len(line.encode("utf-8", "replace")) + 1
@@ -130,8 +145,8 @@ def newest(lines: Sequence[str], max_bytes: int) -> tuple[list[str], int]:
     return list(lines), 0
 
 
-def oldest(lines: Sequence[str], max_bytes: int) -> list[str]:
-    """The first lines that have room, but at least one."""
+def oldest_lines(lines: Sequence[str], max_bytes: int) -> list[str]:
+    """Return the first lines that fit, but at least one."""
     size = 0
     for count, line in enumerate(lines):
         size += len(line.encode("utf-8", "replace")) + 1
@@ -141,7 +156,7 @@ def oldest(lines: Sequence[str], max_bytes: int) -> list[str]:
 
 
 def head_and_tail(lines: Sequence[str], max_bytes: int) -> list[str]:
-    """The beginning and, twice as long, the end; what lies between is told."""
+    """Return the beginning and, twice as long, the end; say how much is missing between them."""
     if sum(len(line.encode("utf-8", "replace")) + 1 for line in lines) <= max_bytes:
         return list(lines)
     head: list[str] = []
@@ -151,18 +166,18 @@ def head_and_tail(lines: Sequence[str], max_bytes: int) -> list[str]:
         if size > max_bytes // 3:
             break
         head.append(line)
-    tail, left_out = newest(lines[len(head) :], max_bytes - max_bytes // 3)
+    tail, left_out = newest_lines(lines[len(head) :], max_bytes - max_bytes // 3)
     return [*head, f"-- {left_out} lines left out --", *tail] if left_out else [*head, *tail]
 
 
-def bounded(asked: int | None) -> int:
-    """How many bytes an answer may have."""
+def bound_bytes(asked: int | None) -> int:
+    """Return how many bytes an answer may have."""
     return max(200, min(asked or DEFAULT_BYTES, MOST_BYTES - FRAME_BYTES))
 
 
-def capped(text: str, most: int = MOST_BYTES) -> str:
-    """Whatever happens, no more than this; it is cut at a line, and told. A last line of ours,
-    which says how to go on, stays."""
+def cap(text: str, most: int = MOST_BYTES) -> str:
+    """Cut a text at the end of a line, and say so. A last line of ours, which says how to
+    continue, stays."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return data.decode()
@@ -178,11 +193,11 @@ def capped(text: str, most: int = MOST_BYTES) -> str:
     return f"{kept}\n-- cut: {left_out} bytes left out{end}"
 
 
-def fitting(structured: dict[str, Any]) -> dict[str, Any]:
-    """What programs are told, no longer than what people are; if it was cut, that is told."""
+def fit_structured(structured: dict[str, Any]) -> dict[str, Any]:
+    """Cut structured content to the size of a text, and mark it as cut."""
     while len(json.dumps(structured, ensure_ascii=False).encode("utf-8", "replace")) > MOST_BYTES:
         name, longest = max(
-            ((name, it) for name, it in structured.items() if isinstance(it, list)),
+            ((name, value) for name, value in structured.items() if isinstance(value, list)),
             key=lambda pair: len(pair[1]),
             default=("", []),
         )
@@ -192,16 +207,16 @@ def fitting(structured: dict[str, Any]) -> dict[str, Any]:
     return structured
 
 
-def fenced(lines: Sequence[str]) -> str:
-    """What others wrote, between marks that it cannot contain."""
+def fence(lines: Sequence[str]) -> str:
+    """Put text of others between marks that it cannot contain."""
     text = "\n".join(lines)
     longest = max((len(mark) for mark in _FENCE.findall(text)), default=2)
     mark = "`" * (longest + 1)
     return f"{mark}\n{text}\n{mark}"
 
 
-def seconds(value: float | None) -> str:
-    """A duration as people say it."""
+def format_seconds(value: float | None) -> str:
+    """Write a duration as people say it."""
     if value is None:
         return "-"
     if value < 10:
@@ -212,3 +227,24 @@ def seconds(value: float | None) -> str:
     if minutes < 120:
         return f"{minutes}m"
     return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
+
+
+def rewrite_hint(hint: str) -> str:
+    """Return a hint in words of the tools; mark what only the user can do."""
+    if hint.startswith(_USELESS):
+        return ""
+    text = _VERB.sub(lambda found: _VERBS.get(found[1], found[0]), _COMMAND.sub(_tool, hint))
+    return f"for the user: {text}" if "`holdfast " in text else text
+
+
+def _tool(found: re.Match[str]) -> str:
+    name = found[1]
+    if name in _FILES:
+        return f"`{_FILES[name]}`"
+    operation = name.removeprefix("git_").replace(" ", "_")
+    if operation == "change":
+        return found[0]
+    command = COMMANDS.get(name.partition(" ")[0])
+    is_reading = command is not None and command.effect is Effect.READS
+    tool = "git" if is_reading else "git_change"
+    return f"`{tool}` with op {operation}"

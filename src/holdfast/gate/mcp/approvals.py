@@ -1,8 +1,8 @@
-"""Asks the person at the client when a command waits for approval, in both eras.
+"""Asks the person at the client when a command waits for approval, in both protocol eras.
 
-The answer is not ours to act on: the relay, which runs as this machine's user, sees it pass and
+The gate does not act on the answer. The relay, which runs as this machine's user, sees it pass and
 approves or rejects with that user's rights. A client without a relay, or one that cannot ask,
-is told whom to ask.
+learns how the user can approve.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from holdfast.gate.mcp.call import LONGEST_SECONDS, Call, Client
+from holdfast.gate.mcp.call import LONGEST_SECONDS, Call, Client, Confirm
 
 APPROVAL = "io.holdfast/approval"
-"""Marks a question whose answer the relay acts on."""
+"""Marks a question; the relay acts on its answer."""
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"confirm": {"type": "boolean", "title": "Do it", "default": True}},
@@ -28,15 +28,15 @@ Context = ServerRequestContext[Any, Any]
 
 
 class InputNeeded(Exception):
-    """The client has to ask its user and call again (2026-07-28)."""
+    """The client must ask its user and call again (revision 2026-07-28)."""
 
     def __init__(self, notice: dict[str, Any]) -> None:
         super().__init__(notice["message"])
         self.notice = notice
 
 
-def confirm_for(ctx: Context, client: Client, *, was_asked: bool) -> Any:
-    """What to do when a command waits; None: nobody can be asked, or has been."""
+def confirm_for(ctx: Context, client: Client, *, was_asked: bool) -> Confirm | None:
+    """Return how to ask the person at the client; None if it cannot be asked or has been."""
     if was_asked:
         return None
     declared = ctx.session.client_capabilities
@@ -52,7 +52,7 @@ async def _raise(notice: dict[str, Any]) -> None:
 
 
 async def _elicit(ctx: Context, notice: dict[str, Any]) -> None:
-    """Ask within the call; what was said is acted on before it arrives here."""
+    """Ask within the call. The relay has acted on the answer before it arrives here."""
     params: dict[str, Any] = _question(notice)
     request = ElicitRequest(params=ElicitRequestFormParams.model_validate(params))
     metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
@@ -73,7 +73,7 @@ def _question(notice: dict[str, Any]) -> dict[str, Any]:
 
 
 def input_required(call: Call, notice: dict[str, Any]) -> dict[str, Any]:
-    """The interim result of a modern call; the state says with which key to call again."""
+    """Return the interim result of a modern call; its state holds the key for the next call."""
     return {
         "resultType": "input_required",
         "inputRequests": {
@@ -84,11 +84,11 @@ def input_required(call: Call, notice: dict[str, Any]) -> dict[str, Any]:
 
 
 def was_declined(responses: Any) -> bool:
-    """Whether the person at the client said no to a call that was interrupted to ask."""
-    said = (responses or {}).get("approval")
-    if said is None:
+    """Return whether the person at the client rejected the call that asked."""
+    response = (responses or {}).get("approval")
+    if response is None:
         return False
-    answer = said.model_dump() if hasattr(said, "model_dump") else said
+    answer = response.model_dump() if hasattr(response, "model_dump") else response
     if not isinstance(answer, dict) or answer.get("action") != "accept":
         return True
     return (answer.get("content") or {}).get("confirm", True) is False

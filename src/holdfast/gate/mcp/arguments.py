@@ -1,7 +1,7 @@
-"""What a tool may be given: strict, described for models in few words, checked with suggestions.
+"""The arguments of tools: strict structs, with short schemas and errors that suggest a fix.
 
-Arguments are structs. What is left out is None; a schema says so by not requiring it, because
-every word of a schema is paid for in each conversation.
+An argument that is left out is None. The schema says so only by not requiring it, because every
+word of a schema costs tokens in each conversation.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from holdfast.vocabulary.names import closest
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one tool takes."""
+    """The arguments of one tool."""
 
 
-Given = TypeVar("Given", bound=Arguments)
+T = TypeVar("T", bound=Arguments)
 
 
 def schema_of(kind: type[Arguments]) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments, in one piece and without empty words."""
+    """Return the JSON Schema of a tool's arguments, without references and titles."""
     _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
-    made: dict[str, Any] = _plain(parts[kind.__name__], parts)
+    schema: dict[str, Any] = _plain(parts[kind.__name__], parts)
     return {
         "type": "object",
-        "properties": made.get("properties", {}),
-        **({"required": made["required"]} if made.get("required") else {}),
+        "properties": schema.get("properties", {}),
+        **({"required": schema["required"]} if schema.get("required") else {}),
         "additionalProperties": False,
     }
 
 
 def _plain(value: Any, parts: dict[str, Any]) -> Any:
-    """Without titles, references, and what a default of nothing looks like."""
+    """Remove titles, references and empty defaults from a schema."""
     if isinstance(value, list):
         return [_plain(one, parts) for one in value]
     if not isinstance(value, dict):
@@ -42,9 +42,9 @@ def _plain(value: Any, parts: dict[str, Any]) -> Any:
     if "$ref" in value:
         return _plain(parts[value["$ref"]], parts)
     plain: dict[str, Any] = {
-        key: _properties(it, parts) if key == "properties" else _plain(it, parts)
-        for key, it in value.items()
-        if key != "title" and (key != "required" or it)
+        key: _properties(part, parts) if key == "properties" else _plain(part, parts)
+        for key, part in value.items()
+        if key != "title" and (key != "required" or part)
     }
     if "properties" in value:
         plain.pop("description", None)
@@ -64,8 +64,8 @@ def _properties(value: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     return {name: _plain(schema, parts) for name, schema in value.items()}
 
 
-def given(kind: type[Given], tool: str, arguments: dict[str, Any]) -> Given:
-    """The arguments as the tool takes them; raises UsageError that a model can act on."""
+def parse(kind: type[T], tool: str, arguments: dict[str, Any]) -> T:
+    """Return the arguments as the tool takes them; raises UsageError that a model can act on."""
     known = kind.__struct_fields__
     for name in arguments:
         if name not in known:
@@ -80,7 +80,7 @@ def given(kind: type[Given], tool: str, arguments: dict[str, Any]) -> Given:
 
 
 def _choices(kind: type[Arguments], error: Exception) -> str:
-    """What may be given instead, where that is a list of words."""
+    """Return the allowed words as a hint, where there is a list of them."""
     name = str(error).rpartition("`$.")[2].rstrip("`")
     words = schema_of(kind)["properties"].get(name, {}).get("enum", ())
     return f"one of: {', '.join(map(str, words))}" if words else ""

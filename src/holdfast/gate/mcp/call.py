@@ -1,7 +1,8 @@
-"""One call of a tool: on whose behalf, and how its commands are asked.
+"""A client of the protocol, and one call of a tool: how both ask their commands.
 
-Each command goes to the line door as itself, so that the supervisor authorises and audits it.
-A call that is repeated, because the gate or the supervisor died under it, has the same key.
+Each command goes to the line door as itself, so that the supervisor authorises and audits it. The
+relay repeats a call when the gate or the supervisor died during it; then it has the same key.
+Light: imports nothing of the protocol's library.
 """
 
 from __future__ import annotations
@@ -10,25 +11,31 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.client.channel import Caller, Channel
 from holdfast.vocabulary.command import Effect
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.specs.mcp import McpSpec
 
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
 LONGEST_SECONDS = 50.0
 """Clients give up at 60."""
 PROGRESS_SECONDS = 2.0
 SCOPE = "holdfast.client"
-"""Where a request over HTTP carries its client."""
+"""The key of the client in the scope of an HTTP request."""
+COMPLETE: dict[str, Any] = {"resultType": "complete"}
+"""Every result begins with it; the library leaves it out for older revisions."""
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 Confirm = Callable[[dict[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 
 
 class Client:
-    """Somebody who is connected: whose token it shows, and what it is offered."""
+    """A connected client: its token, and the tools that it is offered."""
 
     def __init__(
         self, channel: Channel, caller: Caller, offer: McpSpec, *, is_relayed: bool = False
@@ -37,10 +44,10 @@ class Client:
         self.caller = caller
         self.offer = offer
         self.is_relayed = is_relayed
-        """Whether a relay of this machine's user is between, who may approve what waits."""
+        """Whether it speaks through a relay of this machine's user, who may approve commands."""
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """One command beside any call."""
+        """Ask a command outside of any call."""
         return await self.channel.ask(
             command,
             fields,
@@ -49,9 +56,18 @@ class Client:
         )
 
 
-def _passed_since(began: Any) -> float:
-    """Seconds since a call was first made, by the clock that all processes of the machine share; 0
-    for a first call, and for what cannot be true."""
+def client_of(ctx: ServerRequestContext[Any, Any]) -> Client:
+    """Return the client of a request; every transport attaches it."""
+    request: Any = ctx.request
+    if isinstance(request, Client):
+        return request
+    client: Client = request.scope[SCOPE]
+    return client
+
+
+def _seconds_since(began: Any) -> float:
+    """Return the seconds since a call was first made, by the clock that all processes of the
+    machine share; 0 for a first call and for impossible values."""
     if not isinstance(began, float):
         return 0.0
     passed = time.monotonic() - began
@@ -59,7 +75,7 @@ def _passed_since(began: Any) -> float:
 
 
 class Call:
-    """What a tool works with."""
+    """One call of a tool."""
 
     def __init__(
         self,
@@ -70,27 +86,27 @@ class Call:
         confirm: Confirm | None = None,
         began: Any = None,
     ) -> None:
-        """`confirm` is awaited when a command waits for approval; it may raise instead. `began`:
-        when it was asked first, if this is not the first time."""
+        """`confirm` is awaited when a command waits for approval. `began` is the time of the first
+        attempt, if this is a repeated call."""
         self.client = client
         self.key = key or uuid.uuid4().hex
         self.notice: dict[str, Any] | None = None
-        """What the call waits for, if somebody has to approve it."""
+        """The approval that the call waits for, if any."""
         self._progress = progress
         self._confirm = confirm
         self._caller = client.caller._replace(call=tool)
         self._changes = 0
-        self._passed = _passed_since(began)
+        self._passed = _seconds_since(began)
 
     def remaining(self, seconds: float) -> float:
-        """How much of this time is left: a call that is repeated waits no longer for that."""
+        """Return how much of this time is left, so that a repeated call waits no longer."""
         return max(0.0, seconds - self._passed)
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The answer to one command; raises the error that came instead.
+        """Return the answer to one command; raises its error.
 
-        What changes something gets a key: asked again after a death of ours, it is answered
-        what was done the first time.
+        A command that changes something has a key. Asked again with the same key, the supervisor
+        answers what it did the first time.
         """
         if COMMANDS[command].effect is not Effect.READS:
             return await self._change(command, fields)
@@ -128,8 +144,8 @@ class Call:
             asking.cancel()
             noticed.cancel()
 
-    async def meanwhile(self, work: Awaitable[Any], seconds: float, what: str) -> Any:
-        """Await something and tell now and then how long it has been."""
+    async def with_progress(self, work: Awaitable[T], seconds: float, what: str) -> T:
+        """Await the work and report progress now and then."""
         task = asyncio.ensure_future(work)
         passed = 0.0
         try:

@@ -1,6 +1,6 @@
-"""Opens the assistants' door: loads the protocol's library in the background, once HTTP answers.
+"""The assistants' door. It loads the protocol's library in the background, once HTTP answers.
 
-Who comes before it is loaded waits; nobody else notices. Light: imports nothing heavy itself.
+A client that comes before the library is loaded waits for it. Light: imports nothing heavy itself.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from holdfast.vocabulary.specs.mcp import McpSpec
 
 if TYPE_CHECKING:
     from holdfast.gate.mcp.http import HttpTransport
+    from holdfast.gate.mcp.relays import Relays
 
 PATH = "/mcp"
 LONGEST_LINE = 16 * 1024 * 1024
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class McpDoor:
-    """The protocol's server and its transports."""
+    """Serves the protocol over HTTP and over the socket of the relays."""
 
     def __init__(self, line_socket: str, offer: McpSpec, allowed: Allowed) -> None:
         self._channel = Channel(line_socket)
@@ -50,7 +51,7 @@ class McpDoor:
 
     @classmethod
     def of(cls, settings: str | None, line_socket: str, allowed: Allowed) -> McpDoor | None:
-        """The door that the supervisor wants, or none."""
+        """Return the door that the supervisor has configured, if any."""
         if not settings:
             return None
         return cls(line_socket, msgspec.json.decode(settings, type=McpSpec), allowed)
@@ -66,33 +67,35 @@ class McpDoor:
     async def _load(self, relays: socket.socket | None) -> None:
         await asyncio.sleep(LOAD_AFTER_SECONDS)
         try:
-            made = await asyncio.to_thread(_imported)
-            serving = made.Serving(self._channel, self._line_socket, self._offer, self._allowed)
-            await serving.start()
+            await asyncio.to_thread(_load_library)
+            from holdfast.gate.mcp.server import McpServer
+
+            server = McpServer(self._channel, self._line_socket, self._offer, self._allowed)
+            await server.start()
         except Exception:
             _log.exception("the assistants' door cannot be opened")
             raise
-        self._http = serving.http
+        self._http = server.http
         self._loaded.set()
         if relays is not None:
-            await self._listen(relays, serving)
+            await self._listen(relays, server.relays)
 
-    async def _listen(self, relays: socket.socket, serving: Any) -> None:
-        relays.setblocking(False)
+    async def _listen(self, listening: socket.socket, relays: Relays) -> None:
+        listening.setblocking(False)
         # Python 3.13 would remove the file of a socket that the keeper still holds.
         more: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         server = await asyncio.start_unix_server(
-            serving.links.serve, sock=relays, limit=LONGEST_LINE, **more
+            relays.serve, sock=listening, limit=LONGEST_LINE, **more
         )
         self._servers.append(server)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request over HTTP: a token first, then the protocol."""
+        """Answer one HTTP request: check its token, then speak the protocol."""
         from starlette.requests import HTTPConnection
 
         try:
             caller = caller_of(HTTPConnection(scope), "mcp")
-            # Also where no command would follow.
+            # Check it here, because a request of the protocol may need no command.
             await self._tokens.check(caller)
         except HoldfastError as error:
             await problem(error)(scope, receive, send)
@@ -101,14 +104,15 @@ class McpDoor:
             prove(scope, caller.token)
         await self._loaded.wait()
         assert self._http is not None
-        # Space around a value is no part of it (RFC 9110), and headers are compared with the body.
+        # Space around a value is no part of it (RFC 9110), and the library compares headers with
+        # the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         client = Client(self._channel, caller, self._offer)
         await self._http.answer({**scope, "headers": headers, SCOPE: client}, receive, send)
 
 
 class _Endpoint:
-    """An ASGI application, which Starlette calls for every method."""
+    """An ASGI application, so that Starlette calls it for every method."""
 
     def __init__(self, door: McpDoor) -> None:
         self._door = door
@@ -117,5 +121,5 @@ class _Endpoint:
         await self._door.answer(scope, receive, send)
 
 
-def _imported() -> Any:
-    return importlib.import_module("holdfast.gate.mcp.serving")
+def _load_library() -> None:
+    importlib.import_module("holdfast.gate.mcp.server")

@@ -30,8 +30,8 @@ async def read(call: Call, given: ReadArguments) -> Answer:
     if given.offset is not None and given.tail is not None:
         raise UsageError("read takes offset or tail, not both")
     if given.path in ("", ".", "/"):
-        return await _listed(call, given, "" if given.path != "/" else given.path)
-    most = answers.bounded(given.max_bytes)
+        return await _list_folder(call, given, "" if given.path != "/" else given.path)
+    most = answers.bound_bytes(given.max_bytes)
     fields: dict[str, Any] = {"path": given.path, "max_bytes": most}
     if given.tail is not None:
         fields["tail"] = given.tail
@@ -44,14 +44,14 @@ async def read(call: Call, given: ReadArguments) -> Answer:
     except Refused as error:
         if "list_files" not in error.hint:
             raise
-        return await _listed(call, given, given.path)
+        return await _list_folder(call, given, given.path)
     return Answer(_content(found, given, most))
 
 
 def _content(found: dict[str, Any], given: ReadArguments, most: int) -> str:
-    """Head, numbered lines, and how to go on."""
+    """Return a head, numbered lines, and how to continue."""
     total = found.get("total_lines")
-    head = [answers.in_one_line(found["path"]), f"{found['size']} bytes"]
+    head = [answers.escape_name(found["path"]), f"{found['size']} bytes"]
     head += [f"{total} lines"] if total is not None else []
     head.append(f"etag {found['etag']}")
     if found["encoding"] == "binary":
@@ -79,7 +79,7 @@ def _content(found: dict[str, Any], given: ReadArguments, most: int) -> str:
         if size > most and place:
             last = None if first is None else first + place
             break
-        shown.append(line if size <= most else answers.shortened(line, most))
+        shown.append(line if size <= most else answers.shorten(line, most))
     end = ""
     if last is not None:
         end = f"\n-- goes on: offset {last}"
@@ -87,15 +87,15 @@ def _content(found: dict[str, Any], given: ReadArguments, most: int) -> str:
         then = found.get("next_offset")
         then_line = f"; the next line is offset {(first or 0) + len(lines)}" if first else ""
         end = f"\n-- goes on: offset {then}" if then else f"\n-- its last line is cut{then_line}"
-    return f"{', '.join(head)}\n{answers.fenced(shown)}{end}"
+    return f"{', '.join(head)}\n{answers.fence(shown)}{end}"
 
 
 def _tail(
     lines: list[str], first: int | None, total: int | None, asked: int, most: int
 ) -> list[str]:
-    """The newest lines that have room, and whether they are all that was asked for."""
-    shown, left_out = answers.newest(lines, most)
-    fenced = answers.fenced([answers.shortened(line, most) for line in shown])
+    """Return the newest lines that fit, and say how many of the wanted ones are missing."""
+    shown, left_out = answers.newest_lines(lines, most)
+    fenced = answers.fence([answers.shorten(line, most) for line in shown])
     if first is None or total is None:
         return [fenced, "-- older lines left out"] if left_out else [fenced]
     wanted = max(1, total - asked + 1)
@@ -104,24 +104,24 @@ def _tail(
     return [fenced, note] if left_out > 0 else [fenced]
 
 
-async def _listed(call: Call, given: ReadArguments, path: str) -> Answer:
+async def _list_folder(call: Call, given: ReadArguments, path: str) -> Answer:
     skipped = (given.offset or 1) - 1
     found = await call.ask("list_files", path=path, hidden=True, limit=skipped + given.limit)
     lines = []
     for entry in found["entries"]:
-        name = answers.in_one_line(entry["path"])
+        name = answers.escape_name(entry["path"])
         mark = {"directory": "/", "link": "@"}.get(entry["kind"], "")
         size = f"  {entry['size']}" if entry.get("size") is not None and not mark else ""
-        target = f" -> {answers.in_one_line(entry['target'])}" if entry.get("target") else ""
+        target = f" -> {answers.escape_name(entry['target'])}" if entry.get("target") else ""
         denied = "  (denied)" if entry.get("denied") else ""
         lines.append(f"{name}{mark}{target}{size}{denied}")
-    kept = answers.oldest(lines[skipped:], answers.bounded(given.max_bytes))
+    kept = answers.oldest_lines(lines[skipped:], answers.bound_bytes(given.max_bytes))
     notes = [f"{found['ignored']} ignored"] if found.get("ignored") else []
     if found.get("truncated") or skipped + len(kept) < len(lines):
         offset = skipped + len(kept) + 1
         notes.append(f"goes on: offset {offset}" if kept else "what else is here, `search` finds")
     end = f"\n-- {len(kept)} entries" + "".join(f"; {note}" for note in notes)
-    return Answer((answers.fenced(kept) if kept else "empty") + end)
+    return Answer((answers.fence(kept) if kept else "empty") + end)
 
 
 class EditArguments(Arguments, frozen=True, kw_only=True):
@@ -143,8 +143,8 @@ async def edit(call: Call, given: EditArguments) -> Answer:
     lines = answers.head_and_tail(done["diff"].splitlines(), answers.DEFAULT_BYTES)
     what = "would change" if given.dry_run else "changed"
     etag = "" if given.dry_run else f", etag {done['etag']}"
-    path = answers.in_one_line(done["path"])
-    return Answer(f"{what} {path}{etag}\n{answers.fenced(lines)}")
+    path = answers.escape_name(done["path"])
+    return Answer(f"{what} {path}{etag}\n{answers.fence(lines)}")
 
 
 class WriteArguments(Arguments, frozen=True, kw_only=True):
@@ -158,7 +158,7 @@ async def write(call: Call, given: WriteArguments) -> Answer:
     if given.etag is not None:
         fields["etag"] = given.etag
     done = await call.ask("write_file", **fields)
-    path = answers.in_one_line(done["path"])
+    path = answers.escape_name(done["path"])
     return Answer(f"{done['outcome']} {path}: {done['bytes']} bytes, etag {done['etag']}")
 
 
@@ -190,19 +190,19 @@ async def search(call: Call, given: SearchArguments) -> Answer:
         case "content":
             lines = [_hit(hit) for hit in found["hits"]]
         case "files":
-            lines = [answers.in_one_line(path) for path in found["files"]]
+            lines = [answers.escape_name(path) for path in found["files"]]
         case _:
             counts = found["counts"]
-            lines = [f"{answers.in_one_line(one['path'])}: {one['count']}" for one in counts]
+            lines = [f"{answers.escape_name(one['path'])}: {one['count']}" for one in counts]
     end = [f"-- {len(lines)} {'lines' if given.mode == 'content' else 'files'}"]
     if not found["complete"] and found.get("cursor"):
         end.append(f"next cursor {found['cursor']}")
     end += [f"note: {note}" for note in found.get("notes") or ()]
-    told = f"{answers.fenced(lines)}\n" if lines else ""
-    return Answer(told + "; ".join(end))
+    shown = f"{answers.fence(lines)}\n" if lines else ""
+    return Answer(shown + "; ".join(end))
 
 
 def _hit(hit: dict[str, Any]) -> str:
     mark = "-" if hit.get("column") is None else ":"
-    path = answers.in_one_line(hit["path"])
-    return f"{path}{mark}{hit['line']}{mark}{answers.cleaned(hit['text'])}"
+    path = answers.escape_name(hit["path"])
+    return f"{path}{mark}{hit['line']}{mark}{answers.clean(hit['text'])}"

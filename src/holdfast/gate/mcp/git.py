@@ -1,4 +1,4 @@
-"""The tools about git: `git` looks, `git_change` changes; each operation is its own command."""
+"""The tools about git: `git` reads, `git_change` changes. Each operation is a command."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from holdfast.gate.mcp import answers
-from holdfast.gate.mcp.answers import Answer
+from holdfast.gate.mcp.answers import Answer, rewrite_hint
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import Call
-from holdfast.gate.mcp.wording import in_tools
 from holdfast.vocabulary.errors import UsageError
 
 Operation = Literal["status", "diff", "log", "show", "blame", "branches", "checkpoints"]
@@ -30,7 +29,7 @@ class GitArguments(Arguments, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-_TAKES: dict[str, tuple[str, ...]] = {
+_READING_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "status": (),
     "diff": ("rev", "paths", "staged", "cursor"),
     "log": ("rev", "paths", "limit", "cursor"),
@@ -42,7 +41,7 @@ _TAKES: dict[str, tuple[str, ...]] = {
 
 
 async def git(call: Call, given: GitArguments) -> Answer:
-    takes = _TAKES[given.op]
+    takes = _READING_ARGUMENTS[given.op]
     fields: dict[str, Any] = {}
     for name in ("rev", "paths", "staged", "cursor"):
         value = getattr(given, name)
@@ -80,14 +79,14 @@ def _status(found: dict[str, Any]) -> str:
     for name in ("staged", "changed"):
         lines += [f"{name}: {_file(one)}" for one in found[name]]
     lines += _conflicts(found)
-    lines += [f"untracked: {answers.in_one_line(path)}" for path in found["untracked"]]
+    lines += [f"untracked: {answers.escape_name(path)}" for path in found["untracked"]]
     if found["clean"] and not found["untracked"]:
         lines.append("clean")
     if found.get("stashes"):
         lines.append(f"stashes: {found['stashes']}")
     for name in ("under_way", "next"):
         if found.get(name):
-            lines.append(f"{name.replace('_', ' ')}: {in_tools(found[name])}")
+            lines.append(f"{name.replace('_', ' ')}: {rewrite_hint(found[name])}")
     if not found.get("complete", True):
         counts = ", ".join(f"{key} {value}" for key, value in found["counts"].items())
         lines.append(f"-- not all are shown: {counts}")
@@ -95,13 +94,13 @@ def _status(found: dict[str, Any]) -> str:
 
 
 def _file(one: dict[str, Any]) -> str:
-    old = f" (was {answers.in_one_line(one['old_path'])})" if one.get("old_path") else ""
-    return f"{one['change']} {answers.in_one_line(one['path'])}{old}"
+    old = f" (was {answers.escape_name(one['old_path'])})" if one.get("old_path") else ""
+    return f"{one['change']} {answers.escape_name(one['path'])}{old}"
 
 
 def _conflicts(found: dict[str, Any]) -> list[str]:
     conflicts = found.get("conflicts") or ()
-    return [f"conflict: {answers.in_one_line(one['path'])} ({one['kind']})" for one in conflicts]
+    return [f"conflict: {answers.escape_name(one['path'])} ({one['kind']})" for one in conflicts]
 
 
 def _log(found: dict[str, Any]) -> str:
@@ -110,7 +109,7 @@ def _log(found: dict[str, Any]) -> str:
         day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one["time"]))
         names = f" ({', '.join(one['names'])})" if one.get("names") else ""
         lines.append(f"{one['commit'][:12]} {day} {one['author']}{names}: {one['subject']}")
-    return _ended(answers.fenced(lines) if lines else "no commits", found)
+    return _with_cursor(answers.fence(lines) if lines else "no commits", found)
 
 
 def _branches(found: dict[str, Any]) -> str:
@@ -119,31 +118,31 @@ def _branches(found: dict[str, Any]) -> str:
         mark = "*" if one.get("current") else " "
         track = f" [{one['upstream']} {one.get('track') or ''}]" if one.get("upstream") else ""
         lines.append(f"{mark} {one['name']} {one['commit'][:12]}{track} {one['subject']}")
-    return _ended(answers.fenced(lines) if lines else "no branches", found)
+    return _with_cursor(answers.fence(lines) if lines else "no branches", found)
 
 
 def _checkpoints(found: dict[str, Any], limit: int) -> str:
     lines = []
     for one in found["checkpoints"]:
         made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one["time"]))
-        lines.append(f"{one['id']} {made} {answers.in_one_line(one['note'])}".rstrip())
+        lines.append(f"{one['id']} {made} {answers.escape_name(one['note'])}".rstrip())
     more = "\n-- limit shows more" if len(lines) == limit else ""
-    return f"{answers.fenced(lines)}{more}" if lines else "no checkpoints"
+    return f"{answers.fence(lines)}{more}" if lines else "no checkpoints"
 
 
 def _text(found: dict[str, Any]) -> str:
     parts = []
     if found.get("stat"):
         parts.append(found["stat"].rstrip("\n"))
-    lines = [answers.cleaned(line) for line in found["text"].split("\n")]
+    lines = [answers.clean(line) for line in found["text"].split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    parts.append(answers.fenced(lines) if lines else "no differences")
+    parts.append(answers.fence(lines) if lines else "no differences")
     parts += [f"note: {note}" for note in found.get("notes") or ()]
-    return _ended("\n".join(parts), found)
+    return _with_cursor("\n".join(parts), found)
 
 
-def _ended(text: str, found: dict[str, Any]) -> str:
+def _with_cursor(text: str, found: dict[str, Any]) -> str:
     if found.get("cursor"):
         return f"{text}\n-- goes on: next cursor {found['cursor']}"
     return text
@@ -172,15 +171,15 @@ _CHANGES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "checkpoint": ("checkpoint", ("message:note",), {}),
     "restore_checkpoint": ("restore_checkpoint", ("name:checkpoint",), {}),
 }
-"""The command of each operation, what it takes (with its name there), and what is fixed."""
-_GIVEN = ("paths", "message", "rev", "name", "staged")
+"""For each operation: its command, its arguments (with their names there), and fixed fields."""
+_CHANGE_ARGUMENTS = ("paths", "message", "rev", "name", "staged")
 
 
 async def git_change(call: Call, given: GitChangeArguments) -> Answer:
     command, takes, fixed = _CHANGES[given.op]
     names = {word.partition(":")[0]: word.rpartition(":")[2] for word in takes}
     fields: dict[str, Any] = dict(fixed)
-    for name in _GIVEN:
+    for name in _CHANGE_ARGUMENTS:
         value = getattr(given, name)
         if value and name not in names:
             raise UsageError(f"op {given.op} takes no {name}; it takes {', '.join(names) or '-'}")
@@ -199,10 +198,10 @@ async def git_change(call: Call, given: GitChangeArguments) -> Answer:
     if given.op != "checkpoint":
         fields["dry_run"] = given.dry_run
     done = await call.ask(command, **fields)
-    return _changed(given.op, done)
+    return _change_answer(given.op, done)
 
 
-def _changed(op: str, done: dict[str, Any]) -> Answer:
+def _change_answer(op: str, done: dict[str, Any]) -> Answer:
     if op == "checkpoint":
         return Answer(f"checkpoint {done['id']} (commit {done['commit'][:12]})")
     lines = [done.get("message") or "done"]
@@ -213,7 +212,7 @@ def _changed(op: str, done: dict[str, Any]) -> Answer:
     lines += [_file(one) for one in (done.get("files") or ())[:100]]
     lines += _conflicts(done)
     if done.get("next"):
-        lines.append(f"next: {in_tools(done['next'])}")
+        lines.append(f"next: {rewrite_hint(done['next'])}")
     saved = done.get("checkpoint") or (done.get("saved") or {}).get("id")
     if saved:
         lines.append(f"before that: checkpoint {saved}")

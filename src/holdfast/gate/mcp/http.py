@@ -1,8 +1,8 @@
-"""Streamable HTTP, both eras, and the transport before it where the configuration wants it.
+"""Streamable HTTP in both protocol eras, and the older SSE transport where it is configured.
 
-Who comes here has shown a valid token and passed the guard. A session belongs to the token
-that opened it. Each token has a share of the sessions: one that opens too many loses its own
-oldest idle one, and nobody else's.
+A request that comes here has passed the guard and shown a valid token. A session belongs to the
+token that opened it. Each token has a share of the sessions: a token that opens too many loses its
+own oldest idle one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_SESSIONS = 1000
 MOST_OF_TOKEN = 100
 """Sessions of one token."""
 SPARE = 100
-"""So many of all sessions stay free, for openings that come at the same time."""
+"""Sessions that stay free, for clients that open one at the same time."""
 SSE = "/mcp/sse"
 MESSAGES = "/mcp/messages/"
 _SESSION = b"mcp-session-id"
@@ -43,7 +43,7 @@ class HttpTransport:
     """The library's transports behind our guard."""
 
     def __init__(self, server: Server[Any], allowed: Allowed, *, has_sse: bool) -> None:
-        # Ours has looked already; never left to the library's guess from the host's name.
+        # Our guard has checked already; the library must not guess from the host's name.
         security = TransportSecuritySettings(
             enable_dns_rebinding_protection=not allowed.is_everywhere,
             allowed_hosts=sorted(allowed.hosts),
@@ -58,12 +58,12 @@ class HttpTransport:
             max_sessions=MOST_SESSIONS,
         )
         self._sse = SseServerTransport(MESSAGES, security) if has_sse else None
-        self._shares = Shares()
+        self._shares = SessionShares()
         self._running: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
 
     async def start(self) -> None:
-        """Its sessions are children of one task, for as long as this process lives."""
+        """Start the task that owns all sessions, for as long as this process lives."""
         self._running = asyncio.get_running_loop().create_task(self._run())
         await self._started.wait()
 
@@ -89,15 +89,15 @@ class HttpTransport:
         session = next((value for name, value in scope["headers"] if name == _SESSION), b"")
         opened: list[bytes] = []
 
-        async def noticed(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < 400:
                 opened.extend(value for name, value in message["headers"] if name == _SESSION)
                 for one in opened:
                     self._shares.add(owner, one)
             await send(message)
 
-        with self._shares.used(owner, session):
-            await self._sessions.handle_request(scope, receive, send if session else noticed)
+        with self._shares.use(owner, session):
+            await self._sessions.handle_request(scope, receive, send if session else send_and_count)
         if session and scope["method"] == "DELETE":
             self._shares.remove(owner, session)
         while opened and (surplus := self._shares.surplus(owner)) is not None:
@@ -108,21 +108,21 @@ class HttpTransport:
         self._shares.remove(owner, session)
         kept = [one for one in scope["headers"] if one[0] in (b"host", b"origin")]
         access = AccessToken(token="", client_id=owner, scopes=[])
-        asked = {
+        request = {
             **scope,
             "method": "DELETE",
             "headers": [*kept, (_SESSION, session)],
             "user": AuthenticatedUser(access),
         }
 
-        async def nothing() -> Message:
+        async def receive_nothing() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def unheard(message: Message) -> None:
+        async def check_status(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] not in (200, 404):
                 _log.error("a session was not ended: %s", message["status"])
 
-        await self._sessions.handle_request(asked, nothing, unheard)
+        await self._sessions.handle_request(request, receive_nothing, check_status)
 
     async def _speak(
         self, sse: SseServerTransport, scope: Scope, receive: Receive, send: Send
@@ -132,8 +132,8 @@ class HttpTransport:
             await self._server.run(reading, writing, options)
 
 
-class Shares:
-    """Which sessions each token has, the longest unused first."""
+class SessionShares:
+    """The sessions of each token, the longest unused first."""
 
     def __init__(self) -> None:
         self._all: dict[str, dict[bytes, int]] = {}
@@ -153,8 +153,8 @@ class Shares:
                 del self._all[owner]
 
     @contextmanager
-    def used(self, owner: str, session: bytes) -> Iterator[None]:
-        """A request is under way in it; afterwards it is the one used last."""
+    def use(self, owner: str, session: bytes) -> Iterator[None]:
+        """Count a request in a session, which then is the one used last."""
         sessions = self._all.get(owner, {})
         if session not in sessions:
             yield
@@ -168,8 +168,8 @@ class Shares:
                 sessions[session] = under_way - 1
 
     def surplus(self, newest: str) -> tuple[str, bytes] | None:
-        """A session that has to go, with its owner: of the token that has just opened one, or of
-        the one with the most if all together are too many."""
+        """Return a session that must end, with its owner: of the token that has just opened one, or
+        of the token with the most if there are too many in all."""
         owner = newest
         if len(self._all.get(owner, ())) <= MOST_OF_TOKEN:
             if self._count <= MOST_SESSIONS - SPARE:

@@ -1,20 +1,25 @@
-"""The tools about services: status, control, logs, wait, send."""
+"""The tools about services and programs: status, control, logs, wait, run, send.
+
+A program that `run` starts is a supervised task, which goes on when the call is over.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import os
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from holdfast.gate.mcp import answers
-from holdfast.gate.mcp.answers import Answer
+from holdfast.gate.mcp.answers import Answer, rewrite_hint
 from holdfast.gate.mcp.arguments import Arguments
 from holdfast.gate.mcp.call import LONGEST_SECONDS, Call
-from holdfast.gate.mcp.wording import in_tools
 from holdfast.secrets.redaction import redact_arguments
 from holdfast.vocabulary.errors import UsageError
+from holdfast.vocabulary.names import is_service_name
 
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
 MaxBytes = Annotated[int, Meta(ge=200, le=answers.MOST_BYTES)]
@@ -38,8 +43,10 @@ _DETAILED = 5
 _DETAIL_LINES = 5
 _SEARCHED_LINES = 10_000
 _ANSWER_SECONDS = 2.0
-"""So much later than it was told the supervisor may answer who is there and who is not."""
+"""How much later than its timeout the supervisor may answer which services are ready."""
 _AT_REST = ("pending", "stopped", "exited", "failed")
+_MOST_LINES = 2000
+_ENDED = ("exited", "failed", "stopped", "backoff")
 
 
 class StatusArguments(Arguments, frozen=True, kw_only=True):
@@ -50,16 +57,16 @@ class StatusArguments(Arguments, frozen=True, kw_only=True):
 async def status(call: Call, given: StatusArguments) -> Answer:
     result = await call.ask("status", services=given.names)
     services: dict[str, dict[str, Any]] = result["services"]
-    lines = answers.oldest(table(services), answers.DEFAULT_BYTES)
+    lines = answers.oldest_lines(table(services), answers.DEFAULT_BYTES)
     if left_out := len(services) - len(lines):
         services = dict(list(services.items())[: len(lines)])
         lines.append(f"-- {left_out} more: give names, group:NAME or tag:NAME")
-    structured = {"services": [facts_of(name, it) for name, it in services.items()]}
+    structured = {"services": [facts_of(name, one) for name, one in services.items()]}
     if given.detail:
-        for place, (name, it) in enumerate(services.items()):
-            structured["services"][place].update(_taken(it, _MORE))
+        for place, (name, one) in enumerate(services.items()):
+            structured["services"][place].update(_pick(one, _MORE))
             if place < _DETAILED:
-                lines += await _detail(call, name, it)
+                lines += await _detail(call, name, one)
     if not services:
         lines = ["no services"]
     return Answer("\n".join(lines), structured)
@@ -69,63 +76,64 @@ async def _detail(call: Call, name: str, status: dict[str, Any]) -> list[str]:
     explained = (await call.ask("explain", service=name))["explanations"][0]
     lines = ["", f"{name}: {explained['summary']}"]
     if explained.get("next"):
-        lines.append(f"next: {in_tools(explained['next'])}")
+        lines.append(f"next: {rewrite_hint(explained['next'])}")
     if owner := status.get("owner"):
         lines.append(f"started by {owner.get('client')} through {owner.get('call')}")
     if explained.get("command"):
         lines.append(f"command: {' '.join(redact_arguments(explained['command']))}")
-    more = _taken(status, _MORE)
+    more = _pick(status, _MORE)
     if more:
         lines.append(", ".join(f"{key} {value}" for key, value in more.items()))
     printed = await last_lines(call, name, _DETAIL_LINES)
-    return [*lines, answers.fenced(printed)] if printed else lines
+    return [*lines, answers.fence(printed)] if printed else lines
 
 
 async def last_lines(call: Call, name: str, count: int) -> list[str]:
     result = await call.ask("logs", service=name, tail=count, max_bytes=4000)
-    return answers.told(result["lines"])
+    return answers.show_lines(result["lines"])
 
 
 def facts_of(name: str, status: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "state": status["status"], **_taken(status, _FACTS)}
+    return {"name": name, "state": status["status"], **_pick(status, _FACTS)}
 
 
-def _taken(status: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    found = {told: status[name] for name, told in names.items() if status.get(name) is not None}
+def _pick(status: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return these fields of a status, by the names that the tools use."""
+    found = {own: status[name] for name, own in names.items() if status.get(name) is not None}
     if "uptime_s" in found:
         found["uptime_s"] = round(found["uptime_s"], 1)
     return found
 
 
 def table(services: dict[str, dict[str, Any]]) -> list[str]:
-    """One line a service."""
+    """Return one line for each service."""
     width = max((len(name) for name in services), default=0)
-    return [f"{name:<{width}}  {in_words(it)}" for name, it in services.items()]
+    return [f"{name:<{width}}  {in_words(one)}" for name, one in services.items()]
 
 
-def in_words(it: dict[str, Any]) -> str:
-    words = [it["status"]]
-    if it.get("pid") is not None:
-        words.append(f"pid {it['pid']} up {answers.seconds(it.get('uptime'))}")
-    if it.get("ports"):
-        words.append(" ".join(_port(name, port) for name, port in it["ports"].items()))
-    if it.get("restart_count"):
-        words.append(f"restarts {it['restart_count']}")
-    if it.get("pid") is None and it.get("exit_code") is not None:
-        words.append(f"exit {it['exit_code']}")
-    if it.get("signal"):
-        words.append(f"by {it['signal']}")
-    if it.get("ready") is False:
+def in_words(status: dict[str, Any]) -> str:
+    words = [status["status"]]
+    if status.get("pid") is not None:
+        words.append(f"pid {status['pid']} up {answers.format_seconds(status.get('uptime'))}")
+    if status.get("ports"):
+        words.append(" ".join(_port(name, port) for name, port in status["ports"].items()))
+    if status.get("restart_count"):
+        words.append(f"restarts {status['restart_count']}")
+    if status.get("pid") is None and status.get("exit_code") is not None:
+        words.append(f"exit {status['exit_code']}")
+    if status.get("signal"):
+        words.append(f"by {status['signal']}")
+    if status.get("ready") is False:
         words.append("not ready")
-    if it.get("health"):
-        words.append(it["health"])
-    if it.get("waiting_for"):
-        words.append(f"waits for {', '.join(it['waiting_for'])}")
-    if it.get("next_start_in") is not None:
-        words.append(f"next start in {answers.seconds(it['next_start_in'])}")
-    if it.get("reason") and it.get("pid") is None:
-        words.append(f"({it['reason']})")
-    if owner := it.get("owner"):
+    if status.get("health"):
+        words.append(status["health"])
+    if status.get("waiting_for"):
+        words.append(f"waits for {', '.join(status['waiting_for'])}")
+    if status.get("next_start_in") is not None:
+        words.append(f"next start in {answers.format_seconds(status['next_start_in'])}")
+    if status.get("reason") and status.get("pid") is None:
+        words.append(f"({status['reason']})")
+    if owner := status.get("owner"):
         words.append(f"[of {owner.get('client') or owner.get('session')}]")
     return " ".join(words)
 
@@ -149,44 +157,44 @@ async def control(call: Call, given: ControlArguments) -> Answer:
         fields["signal"] = given.signal
     elif given.signal is not None:
         raise UsageError(f"action {given.action} takes no signal")
-    patience = max(1.0, call.remaining(given.wait_s))
+    timeout = max(1.0, call.remaining(given.wait_s))
     if given.action in ("start", "restart"):
-        # The same when the call is repeated: the command must be, too.
+        # Not the remaining time: a repeated call must repeat the same command.
         fields |= {"wait": given.wait_s > 0, "timeout": max(1.0, given.wait_s)}
-        patience += _ANSWER_SECONDS
+        timeout += _ANSWER_SECONDS
     try:
-        waiting = asyncio.wait_for(call.ask(given.action, **fields), patience)
-        result = await call.meanwhile(waiting, given.wait_s, f"{given.action} is under way")
+        waiting = asyncio.wait_for(call.ask(given.action, **fields), timeout)
+        result = await call.with_progress(waiting, given.wait_s, f"{given.action} is under way")
         outcomes: dict[str, dict[str, Any]] = result["services"]
     except asyncio.TimeoutError:
         if call.notice is not None:
-            return answers.waits(call.notice)
+            return answers.awaits_approval(call.notice)
         outcomes = {}
     now = (await call.ask("status", services=given.names))["services"]
     if given.action == "stop" and not outcomes:
-        gone = [name for name, it in now.items() if _is_gone(it)]
+        gone = [name for name, one in now.items() if _is_gone(one)]
         outcomes = {name: {"outcome": "stopped"} for name in gone}
-    return _told(now, outcomes, f"{given.action} is still under way; use wait")
+    return _control_answer(now, outcomes, f"{given.action} is still under way; use wait")
 
 
-def _is_gone(it: dict[str, Any]) -> bool:
-    return it.get("pid") is None and it["status"] in _AT_REST
+def _is_gone(status: dict[str, Any]) -> bool:
+    return status.get("pid") is None and status["status"] in _AT_REST
 
 
-def _told(
+def _control_answer(
     now: dict[str, dict[str, Any]], outcomes: dict[str, dict[str, Any]], unfinished: str
 ) -> Answer:
-    """How each service is now, and what there is to know of those that failed."""
+    """Say how each service is now, and why those failed that did."""
     lines: list[str] = []
     listed: list[dict[str, Any]] = []
     is_error = False
-    for name, it in now.items():
+    for name, status in now.items():
         outcome = outcomes.get(name)
         if outcome and outcome["outcome"] == "waiting":
             outcome = None
-        facts = facts_of(name, it)
+        facts = facts_of(name, status)
         said = outcome["outcome"].replace("_", " ") if outcome else unfinished
-        lines.append(f"{name}: {said}; {in_words(it)}")
+        lines.append(f"{name}: {said}; {in_words(status)}")
         facts["outcome"] = outcome["outcome"] if outcome else "under_way"
         if outcome and outcome["outcome"] == "failed":
             is_error = True
@@ -196,10 +204,10 @@ def _told(
             if outcome.get("exit_code") is not None:
                 facts["exit"] = outcome["exit_code"]
                 lines.append(f"exit code: {outcome['exit_code']}")
-            printed = answers.told({"text": text} for text in outcome.get("last_lines") or ())
+            printed = answers.show_lines({"text": text} for text in outcome.get("last_lines") or ())
             if printed:
                 facts["last_lines"] = printed
-                lines += ["last lines:", answers.fenced(printed)]
+                lines += ["last lines:", answers.fence(printed)]
         listed.append(facts)
     return Answer("\n".join(lines), {"services": listed}, is_error)
 
@@ -215,7 +223,7 @@ class LogsArguments(Arguments, frozen=True, kw_only=True):
 
 
 async def logs(call: Call, given: LogsArguments) -> Answer:
-    most = answers.bounded(given.max_bytes)
+    most = answers.bound_bytes(given.max_bytes)
     fields: dict[str, Any] = {"service": given.name}
     if given.stream != "both":
         fields["stream"] = given.stream
@@ -226,21 +234,21 @@ async def logs(call: Call, given: LogsArguments) -> Answer:
     if given.cursor is not None:
         fields |= {"cursor": given.cursor, "limit": given.tail, "max_bytes": most}
     else:
-        # More than is told: a line that was written over is short when it is cleaned.
+        # Ask for more than is shown, because a line that was written over becomes short.
         fields |= {"limit": given.tail, "max_bytes": answers.MOST_BYTES}
         fields["tail"] = given.tail if given.grep is None else _SEARCHED_LINES
     result = await call.ask("logs", **fields)
-    left_out = answers.older(result["lines"])
-    lines = answers.told(line for line in result["lines"] if line.get("note") != "cut")
+    left_out = answers.count_older(result["lines"])
+    lines = answers.show_lines(line for line in result["lines"] if line.get("note") != "cut")
     if given.cursor is None:
-        lines, more = answers.newest(lines, most)
+        lines, more = answers.newest_lines(lines, most)
         left_out += more
     notes = [f"{left_out} older lines left out"] if left_out else []
     if given.grep is not None and given.cursor is None:
         notes.append(f"searched the last {_SEARCHED_LINES} lines")
     goes_on = "goes on: " if result["more"] else ""
     end = "; ".join([f"-- {len(lines)} lines", *notes, f"{goes_on}next cursor {result['cursor']}"])
-    return Answer(f"{answers.fenced(lines)}\n{end}" if lines else end)
+    return Answer(f"{answers.fence(lines)}\n{end}" if lines else end)
 
 
 class WaitArguments(Arguments, frozen=True, kw_only=True):
@@ -268,7 +276,7 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         call.ask("wait", service=name, condition=condition, timeout=timeout) for name in given.names
     ]
     what = f"waiting for {', '.join(given.names)}: {given.until}"
-    results = await call.meanwhile(asyncio.gather(*asked), given.timeout_s, what)
+    results = await call.with_progress(asyncio.gather(*asked), given.timeout_s, what)
     is_met = all(result["met"] for result in results)
     lines, listed = [], []
     for result in results:
@@ -284,17 +292,90 @@ async def wait(call: Call, given: WaitArguments) -> Answer:
         code = "" if result.get("exit_code") is None else f" exit {result['exit_code']}"
         lines.append(f"{result['service']}: {words}; {result['status']}{code}")
         if result.get("line"):
-            lines.append(answers.fenced(answers.told([{"text": result["line"]}])))
+            lines.append(answers.fence(answers.show_lines([{"text": result["line"]}])))
         elif not result["met"]:
             printed = await last_lines(call, result["service"], _DETAIL_LINES)
-            lines += ["last lines:", answers.fenced(printed)] if printed else []
-    hopeless = [it for it in results if not it["met"] and it["seconds"] < timeout - 0.1]
+            lines += ["last lines:", answers.fence(printed)] if printed else []
+    hopeless = [one for one in results if not one["met"] and one["seconds"] < timeout - 0.1]
     if hopeless:
-        names = ", ".join(it["service"] for it in hopeless)
+        names = ", ".join(one["service"] for one in hopeless)
         lines.append(f"waiting longer does not help: control starts {names}")
     elif not is_met:
         lines.append("call wait again to go on waiting")
     return Answer("\n".join(lines), {"met": is_met, "services": listed})
+
+
+class RunArguments(Arguments, frozen=True, kw_only=True):
+    argv: Annotated[list[str], Meta(min_length=1, description="words; no shell")]
+    cwd: Annotated[str, Meta(description="relative to the project")] = ""
+    env: dict[str, str] = {}
+    timeout_s: Seconds = 25.0
+    name: str | None = None
+    max_bytes: MaxBytes = answers.DEFAULT_BYTES
+
+
+async def run(call: Call, given: RunArguments) -> Answer:
+    name = given.name or _task_name(given)
+    begun = await call.ask(
+        "run",
+        argv=given.argv,
+        service=name,
+        working_dir=given.cwd,
+        environment=given.env,
+        task=True,
+        wait=False,
+    )
+    joined = begun["outcome"]["outcome"] == "already_running"
+    timeout = call.remaining(given.timeout_s)
+    waiting = call.ask("wait", service=name, condition="exited", timeout=timeout)
+    await call.with_progress(waiting, min(given.timeout_s, LONGEST_SECONDS), f"{name} runs")
+    status = (await call.ask("status", services=[name]))["services"][name]
+    most = answers.bound_bytes(given.max_bytes)
+    fields: dict[str, Any] = {"run": status["run"]} if status.get("run") else {}
+    lines = await _output_of(call, {"service": name, "limit": _MOST_LINES, **fields}, most)
+    head = _run_head(name, status, joined)
+    text = f"{head}\n{answers.fence(lines)}" if lines else f"{head}\n(it printed nothing)"
+    is_error = status["status"] == "failed" and status.get("exit_code") is None
+    return Answer(text, {"services": [facts_of(name, status)]}, is_error)
+
+
+async def _output_of(call: Call, fields: dict[str, Any], most: int) -> list[str]:
+    """Return the whole output, or its beginning and, twice as long, its end, where results are."""
+    whole = await call.ask("logs", max_bytes=answers.MOST_BYTES, **fields)
+    lines = answers.show_lines(whole["lines"])
+    size = sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
+    if not whole["more"] and size <= most:
+        return lines
+    begun = await call.ask("logs", max_bytes=most // 4, **fields)
+    rest = {"service": fields["service"], "limit": _MOST_LINES, "tail": _MOST_LINES}
+    rest |= {"cursor": begun["cursor"], "max_bytes": answers.MOST_BYTES}
+    ended = await call.ask("logs", **rest)
+    lines = answers.show_lines(line for line in ended["lines"] if line.get("note") != "cut")
+    head = answers.show_lines(begun["lines"])
+    tail, _ = answers.newest_lines(lines, most - len("\n".join(head).encode("utf-8", "replace")))
+    between = f"-- lines left out: logs with cursor {begun['cursor']} reads on here --"
+    return [*head, between, *tail]
+
+
+def _run_head(name: str, status: dict[str, Any], joined: bool) -> str:
+    before = "joined what ran already; " if joined else ""
+    if status["status"] not in _ENDED:
+        return f"{before}{name} still runs (pid {status['pid']}): use wait, logs, control on it"
+    if status.get("exit_code") is not None:
+        return f"{before}exit code {status['exit_code']} ({name})"
+    return f"{before}{status.get('reason') or status['status']} ({name})"
+
+
+def _task_name(given: RunArguments) -> str:
+    """Return one name for the same program, folder and variables. A task that runs already is
+    joined, and its runs and their output are found under that name."""
+    word = os.path.basename(given.argv[0]).lower()
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in word)
+    whole = "\0".join([*given.argv, "", given.cwd, *(f"{k}={v}" for k, v in given.env.items())])
+    digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:4]
+    name = f"{plain.strip('-')[:40] or 'task'}-{digest}"
+    assert is_service_name(name)
+    return name
 
 
 KEYS = {
@@ -327,7 +408,7 @@ async def send(call: Call, given: SendArguments) -> Answer:
     fields: dict[str, Any] = {"service": given.name}
     typed = given.text
     if given.key is not None and not is_terminal:
-        # A pipe has no keys: the end of input is closing it, a line ends with a newline.
+        # A pipe has no keys: closing it ends the input, and a newline ends a line.
         if given.key == "ctrl-d":
             fields["eof"] = True
         elif given.key == "enter":
@@ -347,6 +428,6 @@ async def send(call: Call, given: SendArguments) -> Answer:
     result = await call.ask(
         "logs", service=given.name, cursor=end["cursor"], max_bytes=answers.DEFAULT_BYTES
     )
-    lines, _ = answers.newest(answers.told(result["lines"]), answers.DEFAULT_BYTES)
-    told = answers.fenced(lines) if lines else "it printed nothing yet"
-    return Answer(f"{told}\n-- next cursor {result['cursor']}")
+    lines, _ = answers.newest_lines(answers.show_lines(result["lines"]), answers.DEFAULT_BYTES)
+    shown = answers.fence(lines) if lines else "it printed nothing yet"
+    return Answer(f"{shown}\n-- next cursor {result['cursor']}")

@@ -1,4 +1,4 @@
-"""Three requests that people make of assistants, put into words with what is known now."""
+"""Prompts: three requests that people make of assistants, with the facts of this moment."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from holdfast.gate.mcp import answers
+from holdfast.gate.mcp.answers import rewrite_hint
 from holdfast.gate.mcp.call import Client
-from holdfast.gate.mcp.wording import in_tools
 from holdfast.secrets.redaction import redact
 from holdfast.vocabulary.errors import UsageError
 
 
 class Prompt(NamedTuple):
-    """One request, and the one thing that it is about."""
+    """One prompt and its argument."""
 
     name: str
     about: str
@@ -35,16 +35,16 @@ class Prompt(NamedTuple):
 async def _diagnose(client: Client, name: str) -> str:
     known = (await client.ask("explain", service=name))["explanations"][0]
     result = await client.ask("logs", service=name, tail=60, max_bytes=answers.DEFAULT_BYTES)
-    lines, _ = answers.newest(answers.told(result["lines"]), answers.DEFAULT_BYTES)
+    lines, _ = answers.newest_lines(answers.show_lines(result["lines"]), answers.DEFAULT_BYTES)
     return "\n".join(
         [
             f"Find out what is wrong with the service {name} and say how to mend it.",
             "What Holdfast knows of it:",
-            answers.fenced(
-                [f"{known['summary']}", f"next: {in_tools(known['next'])}", *_hints(known)]
+            answers.fence(
+                [f"{known['summary']}", f"next: {rewrite_hint(known['next'])}", *_hints(known)]
             ),
             "What it printed last:",
-            answers.fenced(lines or ["(nothing)"]),
+            answers.fence(lines or ["(nothing)"]),
             "Read more with `logs`, look at the code with `read` and `search`, and restart it "
             "with `control` only once you know the cause. Verify with `wait`.",
         ]
@@ -55,21 +55,21 @@ def _hints(known: dict[str, Any]) -> list[str]:
     happened = [redact(str(one.get("text", ""))) for one in known.get("happened") or ()]
     return [
         *(f"happened: {text}" for text in happened[-10:]),
-        *map(in_tools, known.get("hints") or ()),
+        *map(rewrite_hint, known.get("hints") or ()),
     ]
 
 
 async def _explain_restarts(client: Client, name: str) -> str:
     runs = (await client.ask("runs", service=name, limit=10))["runs"]
     fields = ("number", "started_at", "duration", "exit_code", "signal", "reason", "error_type")
-    told = [
+    lines = [
         json.dumps({key: run[key] for key in fields if run.get(key) is not None}) for run in runs
     ]
     return "\n".join(
         [
             f"Explain why the service {name} was restarted, run by run, and what the pattern is.",
             "Its newest runs, the latest first:",
-            answers.fenced([redact(line) for line in told] or ["(none)"]),
+            answers.fence([redact(line) for line in lines] or ["(none)"]),
             "Read the end of each run with `logs` and its number in `run`; distinguish crashes "
             "from what people asked for.",
         ]
@@ -111,7 +111,7 @@ PROMPTS = {prompt.name: prompt for prompt in TABLE}
 
 
 async def text_of(client: Client, prompt: Prompt, arguments: dict[str, str]) -> str:
-    """The words of a prompt; raises UsageError for what it does not take."""
+    """Return the text of a prompt; raises UsageError for wrong arguments."""
     for name in arguments:
         if name != prompt.argument:
             raise UsageError(f'{prompt.name} has no argument "{name}"; known: {prompt.argument}')

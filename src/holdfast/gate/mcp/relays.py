@@ -1,7 +1,7 @@
 """The Unix socket of the relays: one connection each, lines of JSON in both directions.
 
-The first line of a connection says with which token it speaks and what it wants to be offered;
-everything after it is the protocol's. Who shows no valid token is told so and hung up on.
+The first line of a connection holds its token and the tools that it wants; everything after it
+belongs to the protocol. A relay without a valid token gets an error and is disconnected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Greeting(msgspec.Struct, frozen=True):
     toolsets: tuple[str, ...] | None = None
 
 
-class Links:
+class Relays:
     """All connections of relays."""
 
     def __init__(
@@ -50,13 +50,12 @@ class Links:
         self._channel = channel
         self._line_socket = line_socket
         self._offer = offer
-        self._speaking: Counter[str] = Counter()
-        """How many connections there are with each token: a relay that connected again has left
-        one behind."""
+        self._connections: Counter[str] = Counter()
+        """How many connections each token has. A relay that connected again has left one behind."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            client = await self._greeted(reader, writer)
+            client = await self._greet(reader, writer)
             if client is not None:
                 await self._stay(client, reader, writer)
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
@@ -64,7 +63,7 @@ class Links:
         finally:
             writer.close()
 
-    async def _greeted(
+    async def _greet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Client | None:
         try:
@@ -86,17 +85,17 @@ class Links:
             greeting = msgspec.json.decode(line, type=Greeting)
         except msgspec.MsgspecError as error:
             raise UsageError(f"not a greeting: {error}") from None
-        caller, offer = Caller(greeting.token, "mcp"), narrowed(self._offer, greeting)
+        caller, offer = Caller(greeting.token, "mcp"), narrow(self._offer, greeting)
         return Client(self._channel, caller, offer, is_relayed=True)
 
     async def _stay(
         self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Hold the session for as long as somebody speaks."""
+        """Hold the session for as long as the relay is connected."""
         loop = asyncio.get_running_loop()
         speaking = loop.create_task(self._speak(client, reader, writer))
         holding = loop.create_task(self._hold(client))
-        self._speaking[client.caller.token] += 1
+        self._connections[client.caller.token] += 1
         try:
             await asyncio.wait([holding, speaking], return_when=asyncio.FIRST_COMPLETED)
             if speaking.done():
@@ -105,12 +104,12 @@ class Links:
             for task in (holding, speaking):
                 task.cancel()
             await asyncio.gather(holding, speaking, return_exceptions=True)
-            self._speaking[client.caller.token] -= 1
+            self._connections[client.caller.token] -= 1
             await self._leave(client)
-            self._speaking += Counter()  # which forgets those that nobody has
+            self._connections += Counter()  # which drops the tokens that have none
 
     async def _hold(self, client: Client) -> None:
-        """Returns when the session is over; a new supervisor is told that somebody is here."""
+        """Hold the session open, also at the next supervisor; returns when the session is over."""
         while True:
             channel = Channel(self._line_socket)
             try:
@@ -125,10 +124,10 @@ class Links:
                 await channel.close()
 
     async def _leave(self, client: Client) -> None:
-        """A session that nothing runs for ends at once; another one after its grace."""
+        """Close the session if it owns nothing; otherwise it ends after its grace."""
         try:
             renewed = await client.ask("renew_session")
-            if not renewed["session"]["owns"] and not self._speaking[client.caller.token]:
+            if not renewed["session"]["owns"] and not self._connections[client.caller.token]:
                 await client.ask("close_session")
         except HoldfastError as error:
             _log.info("a session was not closed: %s", error.message)
@@ -136,17 +135,17 @@ class Links:
     async def _speak(
         self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """The protocol, until either side leaves."""
+        """Speak the protocol until either side leaves."""
         incoming, outgoing = Incoming(reader, writer, client), Outgoing(writer)
         if await incoming.begins_with("initialize"):
-            # The same as below for who shakes hands, without looking at every message twice.
+            # The same as below for a client that shakes hands, without parsing messages twice.
             await serve_loop(self._server, incoming, outgoing, lifespan_state={})
         else:
             await serve_dual_era_loop(self._server, incoming, outgoing, lifespan_state={})
 
 
 class Incoming:
-    """What the client says, message by message; each carries who says it."""
+    """The messages of a client; each carries the client."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
@@ -157,7 +156,7 @@ class Incoming:
         self._first: SessionMessage | None = None
 
     async def begins_with(self, method: str) -> bool:
-        """Whether this is the first thing that is asked; it is read again afterwards."""
+        """Return whether the first request has this method; it is received again afterwards."""
         try:
             self._first = await self.receive()
         except anyio.EndOfStream:
@@ -172,7 +171,7 @@ class Incoming:
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                self._writer.write(not_understood(line))
+                self._writer.write(parse_failure(line))
                 continue
             return SessionMessage(message, self._metadata)
         raise anyio.EndOfStream
@@ -187,7 +186,7 @@ class Incoming:
             raise StopAsyncIteration from None
 
     async def aclose(self) -> None:
-        """The connection is closed by who opened it."""
+        """`serve` closes the connection."""
 
     async def __aenter__(self) -> Incoming:
         return self
@@ -197,14 +196,14 @@ class Incoming:
 
 
 class Outgoing:
-    """What the client is told."""
+    """The messages to a client."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
 
     async def send(self, item: SessionMessage, /) -> None:
         if isinstance(item.message, JSONRPCError) and item.message.error.code == CONNECTION_CLOSED:
-            return  # no answer: the relay connects again and asks again
+            return  # the relay gets no answer, so it connects and asks again
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         self._writer.write(text.encode() + b"\n")
         try:
@@ -213,7 +212,7 @@ class Outgoing:
             raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
-        """The connection is closed by who opened it."""
+        """`serve` closes the connection."""
 
     async def __aenter__(self) -> Outgoing:
         return self
@@ -222,8 +221,9 @@ class Outgoing:
         return None
 
 
-def not_understood(line: bytes) -> bytes:
-    """The answer to what is no message; under its id, where it has one, or who asked waits on."""
+def parse_failure(line: bytes) -> bytes:
+    """Return the answer to a malformed message. It has the message's id, if there is one, because
+    the client waits for that."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -238,8 +238,8 @@ def not_understood(line: bytes) -> bytes:
     return msgspec.json.encode(failure) + b"\n"
 
 
-def narrowed(offer: McpSpec, greeting: Greeting) -> McpSpec:
-    """What is configured, and of that only what the client wants."""
+def narrow(offer: McpSpec, greeting: Greeting) -> McpSpec:
+    """Return the configured offer, reduced to what the client wants."""
     wanted = offer.toolsets if greeting.toolsets is None else greeting.toolsets
     return msgspec.structs.replace(
         offer,

@@ -1,6 +1,6 @@
-"""What can be read by its address: services, their logs and runs, events.
+"""Resources that a client reads by their URI: services, their logs and runs, events.
 
-Every resource has a tool that tells the same, for clients that show no resources to the model.
+Every resource has a tool that says the same, for clients that show no resources to the model.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TEMPLATES = (
     (f"{SERVICES}/{{name}}/runs", "runs", "Newest runs and how each ended", "application/json"),
     (f"{SERVICES}/{{name}}/runs/{{run}}/log", "run-log", "Output of one run", "text/plain"),
 )
-_PLACE = re.compile(
+_ADDRESS = re.compile(
     rf"{SERVICES}(?:/(?P<name>[^/]+)(?:/(?P<part>log|runs)(?:/(?P<run>\d{{1,9}})/log)?)?)?"
 )
 
 
-class Place(NamedTuple):
-    """What an address means."""
+class Address(NamedTuple):
+    """The meaning of a URI."""
 
     kind: str
     """services, service, log, runs, run-log or events"""
@@ -41,23 +41,23 @@ class Place(NamedTuple):
     run: int = 0
 
 
-def place_of(uri: str) -> Place | None:
-    """What is at an address, if it is one of ours."""
+def address_of(uri: str) -> Address | None:
+    """Return the meaning of a URI; None if it is not one of ours."""
     if uri == EVENTS:
-        return Place("events")
-    found = _PLACE.fullmatch(uri)
+        return Address("events")
+    found = _ADDRESS.fullmatch(uri)
     if found is None:
         return None
     name, part, run = found["name"], found["part"], found["run"]
     if name is None:
-        return Place("services")
+        return Address("services")
     if run is not None:
-        return Place("run-log", name, int(run)) if part == "runs" else None
-    return Place(part or "service", name)
+        return Address("run-log", name, int(run)) if part == "runs" else None
+    return Address(part or "service", name)
 
 
-async def listed(client: Client) -> list[dict[str, Any]]:
-    """The resources that there are now; those with a parameter are told as templates."""
+async def list_all(client: Client) -> list[dict[str, Any]]:
+    """Return the resources that exist now; those with a parameter are templates."""
     services = (await client.ask("status"))["services"]
     found = [
         {"uri": SERVICES, "name": "services", "description": "State of all services"},
@@ -78,32 +78,34 @@ def templates() -> list[dict[str, Any]]:
     ]
 
 
-async def read(client: Client, place: Place) -> tuple[str, str] | None:
-    """Kind and text of what is there; None: nothing is."""
+async def read(client: Client, address: Address) -> tuple[str, str] | None:
+    """Return the media type and the text; None if there is no such resource."""
     try:
-        match place.kind:
+        match address.kind:
             case "services":
                 services = (await client.ask("status"))["services"]
-                return _json([facts_of(name, it) for name, it in services.items()])
+                return _json([facts_of(name, status) for name, status in services.items()])
             case "service":
-                services = (await client.ask("status", services=[place.name]))["services"]
-                return _json([facts_of(name, it) for name, it in services.items()])
+                services = (await client.ask("status", services=[address.name]))["services"]
+                return _json([facts_of(name, status) for name, status in services.items()])
             case "runs":
-                return _json((await client.ask("runs", service=place.name))["runs"])
+                return _json((await client.ask("runs", service=address.name))["runs"])
             case "events":
                 return _json((await client.ask("events", limit=MOST_EVENTS))["events"])
             case _:
-                return await _log(client, place)
+                return await _log(client, address)
     except (UnknownService, NotFound):
         return None
 
 
-async def _log(client: Client, place: Place) -> tuple[str, str]:
-    fields: dict[str, Any] = {"run": place.run} if place.run else {"tail": LOG_LINES}
+async def _log(client: Client, address: Address) -> tuple[str, str]:
+    fields: dict[str, Any] = {"run": address.run} if address.run else {"tail": LOG_LINES}
     result = await client.ask(
-        "logs", service=place.name, max_bytes=answers.MOST_BYTES, limit=2000, **fields
+        "logs", service=address.name, max_bytes=answers.MOST_BYTES, limit=2000, **fields
     )
-    lines, left_out = answers.newest(answers.told(result["lines"]), answers.MOST_BYTES - 100)
+    lines, left_out = answers.newest_lines(
+        answers.show_lines(result["lines"]), answers.MOST_BYTES - 100
+    )
     note = [f"-- {left_out} older lines left out"] if left_out else []
     return "text/plain", "\n".join([*note, *lines])
 
@@ -112,7 +114,7 @@ def _json(value: Any) -> tuple[str, str]:
     value = redact_value(value)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     while len(text.encode()) > answers.MOST_BYTES and isinstance(value, list) and len(value) > 1:
-        # The newest are the last of events, the first of runs; half of either is better than none.
+        # Half of the entries is better than none.
         value = value[len(value) // 2 :]
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return "application/json", text

@@ -1,49 +1,71 @@
 """THE table of tools: what an assistant can do, and which commands each tool may give.
 
-A tool is a union of commands. What it needs, whether it only looks and at what, comes from
-those; the few words for the model are written here, because each of them is paid for in every
-conversation.
+A tool is a union of commands. Its toolset, the setting that it needs and the hints about its
+effects come from them. Only the description for the model is written here, in few words, because
+each of them costs tokens in every conversation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, get_type_hints
 
-from holdfast.gate.mcp import files, git, processes, running
+from holdfast.gate.mcp import files, git, processes
 from holdfast.gate.mcp.answers import Answer
 from holdfast.gate.mcp.arguments import Arguments, schema_of
 from holdfast.gate.mcp.call import Call
-from holdfast.vocabulary.command import Effect
+from holdfast.vocabulary.command import Command, Effect, Toolset
 from holdfast.vocabulary.commands import COMMANDS
 from holdfast.vocabulary.specs.mcp import McpSpec
 
+Work = Callable[[Call, Any], Awaitable[Answer]]
+
 
 class Tool(NamedTuple):
-    """One row."""
+    """One row: a function, its description, and the commands that it may give, the main one
+    first."""
 
-    name: str
-    toolset: str
+    work: Work
     about: str
-    arguments: type[Arguments]
-    work: Callable[[Call, Any], Awaitable[Answer]]
     commands: tuple[str, ...]
-    setting: str | None = None
-    """The setting that must be on for it to be offered."""
-    is_idempotent: bool = False
-    reaches_out: bool = False
 
     @property
-    def only_looks(self) -> bool:
-        return all(COMMANDS[name].effect is Effect.READS for name in self.commands)
+    def name(self) -> str:
+        return self.work.__name__
+
+    @property
+    def arguments(self) -> type[Arguments]:
+        return _arguments_of(self.work)
+
+    @property
+    def main_command(self) -> type[Command]:
+        return COMMANDS[self.commands[0]]
+
+    @property
+    def toolset(self) -> Toolset | None:
+        return self.main_command.toolset
+
+    @property
+    def setting(self) -> str | None:
+        """The setting that must be on for it to be offered. Such a tool reaches out of Holdfast."""
+        return self.main_command.mcp_setting
+
+    @property
+    def only_reads(self) -> bool:
+        return not self._changing()
+
+    def _changing(self) -> list[type[Command]]:
+        commands = [COMMANDS[name] for name in self.commands]
+        return [command for command in commands if command.effect is not Effect.READS]
 
     def described(self) -> dict[str, Any]:
-        """As the protocol lists it."""
-        hints: dict[str, Any] = {"readOnlyHint": self.only_looks}
-        if not self.only_looks:
-            hints |= {"destructiveHint": True, "idempotentHint": self.is_idempotent}
-        hints["openWorldHint"] = self.reaches_out
+        """Return the tool as the protocol lists it."""
+        hints: dict[str, Any] = {"readOnlyHint": self.only_reads}
+        if not self.only_reads:
+            is_idempotent = all(command.repeatable for command in self._changing())
+            hints |= {"destructiveHint": True, "idempotentHint": is_idempotent}
+        hints["openWorldHint"] = self.setting is not None
         return {
             "name": self.name,
             "description": self.about,
@@ -52,113 +74,78 @@ class Tool(NamedTuple):
         }
 
 
+@cache
+def _arguments_of(work: Work) -> type[Arguments]:
+    kind: type[Arguments] = get_type_hints(work)["given"]
+    return kind
+
+
 TABLE: tuple[Tool, ...] = (
     Tool(
-        "status",
-        "process",
-        "State of services: pid, uptime, restarts, exit, health.",
-        processes.StatusArguments,
         processes.status,
+        "State of services: pid, uptime, restarts, exit, health.",
         ("status", "explain", "logs"),
     ),
     Tool(
-        "control",
-        "process",
+        processes.control,
         "Start (joins what runs already), stop, restart, pause or signal services. A failure "
         "tells exit code, reason and last lines.",
-        processes.ControlArguments,
-        processes.control,
         ("start", "stop", "restart", "pause", "resume", "signal", "status"),
     ),
     Tool(
-        "logs",
-        "process",
-        "Output of a service, also after it ended.",
-        processes.LogsArguments,
         processes.logs,
+        "Output of a service, also after it ended.",
         ("logs",),
     ),
     Tool(
-        "wait",
-        "process",
+        processes.wait,
         "Block until services are ready, healthy, exited, printed a line or fell silent. Use it "
         "instead of polling.",
-        processes.WaitArguments,
-        processes.wait,
         ("wait", "logs"),
     ),
     Tool(
-        "run",
-        "process",
+        processes.run,
         "Run a program to its end and tell exit code and output. After timeout_s it goes on as "
         "a supervised task for wait, logs, control.",
-        running.RunArguments,
-        running.run,
         ("run", "wait", "status", "logs"),
-        setting="run",
-        reaches_out=True,
     ),
     Tool(
-        "send",
-        "process",
-        "Type into a service's terminal or standard input; tells what it printed then.",
-        processes.SendArguments,
         processes.send,
+        "Type into a service's terminal or standard input; tells what it printed then.",
         ("send_input", "logs", "status", "wait"),
-        setting="send",
-        reaches_out=True,
     ),
     Tool(
-        "read",
-        "files",
-        "A file with line numbers and etag, or what is in a folder.",
-        files.ReadArguments,
         files.read,
+        "A file with line numbers and etag, or what is in a folder.",
         ("read_file", "list_files"),
     ),
     Tool(
-        "edit",
-        "files",
-        "Replace pieces of a file; tells the diff and the new etag.",
-        files.EditArguments,
         files.edit,
+        "Replace pieces of a file; tells the diff and the new etag.",
         ("edit_file",),
     ),
     Tool(
-        "write",
-        "files",
-        "Make a file, or replace it whole.",
-        files.WriteArguments,
         files.write,
+        "Make a file, or replace it whole.",
         ("write_file",),
-        is_idempotent=True,
     ),
     Tool(
-        "search",
-        "search",
-        "Search in files by regular expression (ripgrep), ignore files honoured.",
-        files.SearchArguments,
         files.search,
+        "Search in files by regular expression (ripgrep), ignore files honoured.",
         ("search",),
     ),
     Tool(
-        "git",
-        "git",
-        "Look at the repository.",
-        git.GitArguments,
         git.git,
+        "Look at the repository.",
         (
             *("git_status", "git_diff", "git_log", "git_show", "git_blame", "git_branches"),
             "checkpoints",
         ),
     ),
     Tool(
-        "git_change",
-        "git",
+        git.git_change,
         "Change the repository; nothing is pushed. A checkpoint is made before your first change; "
         "restore_checkpoint brings files back.",
-        git.GitChangeArguments,
-        git.git_change,
         (
             *("git_add", "git_commit", "git_restore", "git_switch", "git_stash", "git_tag"),
             *("checkpoint", "restore_checkpoint"),
@@ -169,11 +156,11 @@ TABLE: tuple[Tool, ...] = (
 
 @lru_cache(maxsize=64)
 def offered(offer: McpSpec) -> dict[str, Tool]:
-    """The tools of a client, by name."""
+    """Return the tools of a client, by name."""
     return {
         tool.name: tool
         for tool in TABLE
         if tool.toolset in offer.toolsets
         and (tool.setting is None or getattr(offer, tool.setting))
-        and (tool.only_looks or not offer.read_only)
+        and (tool.only_reads or not offer.read_only)
     }
