@@ -1,13 +1,13 @@
 """Writes the head of the audit to places outside the project's state, and reads it back.
 
-The log of the audit and the copies of its head (database, memory of the keeper) are files and
-processes of one user. Whoever can replace all of them can go back to an earlier moment, and nothing
-there tells. An anchor does: a file elsewhere (best one that can only be appended to, or one of
-another user), the log of the system, or an address of another machine.
+The audit log and the copies of its head (database, keeper's memory) belong to one user. Somebody
+who can replace all of them can roll the audit back, and nothing in them would show it. An anchor
+shows it: a file elsewhere (best an append-only one, or one of another user), the system log, or an
+address on another machine.
 
 Never blocks the loop: files and syslog are written in a thread, one head at a time. Only the newest
-head is written; what could not be written is tried again a few times, then with the next head.
-Nothing but number, hash, time and the name of the project's state is sent.
+head is written. A failed write is tried a few times, then again with the next head. Only number,
+hash, time and the name of the state folder are sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RETRY_SECONDS = 2.0
 POST_SECONDS = 10.0
 CLOSE_SECONDS = 1.0
 MOST_READ = 4 * 1024 * 1024
-"""Of the end of a file of anchors."""
+"""So many bytes are read from the end of an anchor file."""
 SYSLOG = "/var/run/syslog" if sys.platform == "darwin" else "/dev/log"
 _NOTICE_OF_AUTH = 10 * 8 + 5
 """Facility authpriv, severity notice."""
@@ -40,7 +40,7 @@ _log = logger("audit_anchors")
 
 
 class AnchoredHead(msgspec.Struct, frozen=True):
-    """One head, as it stands in an anchor."""
+    """One head of the audit, as an anchor stores it."""
 
     state: str
     seq: int
@@ -52,18 +52,18 @@ class AnchorCheck(NamedTuple):
     """What the anchors know of the audit."""
 
     heads: dict[int, str]
-    """Hashes by number, of this project."""
+    """The hashes of this project's audit, by record number."""
     told: list[dict[str, Any]]
-    """Each anchor: where it is, and whether it could be read."""
+    """One entry for each anchor: where it is, and whether it could be read."""
 
 
 class Anchors:
-    """The anchors of one audit."""
+    """All anchors of one audit."""
 
     def __init__(
         self, state: str, head: Callable[[], Head], on_rolled_back: Callable[[str], None]
     ) -> None:
-        """`on_rolled_back` is told if an anchor knows more records than there are."""
+        """Call `on_rolled_back` if an anchor knows more records than the audit has."""
         self._state = state
         self._head = head
         self._on_rolled_back = on_rolled_back
@@ -74,7 +74,7 @@ class Anchors:
         self._failing: set[str] = set()
 
     def use(self, spec: AnchorSpec) -> None:
-        """From now on write there."""
+        """Write to these anchors from now on."""
         if spec == self._spec:
             return
         self._spec, self._written = spec, 0
@@ -86,12 +86,12 @@ class Anchors:
             self._work = asyncio.get_running_loop().create_task(self._run(spec))
 
     def moved(self) -> None:
-        """There is a new record."""
+        """Note that the audit has a new record."""
         if self._work is not None:
             self._changed.set()
 
     async def close(self) -> None:
-        """Write the last head where that is quick; the next supervisor writes it everywhere."""
+        """Write the last head to the quick anchors. The next supervisor writes it to all."""
         if self._work is None:
             return
         self._work.cancel()
@@ -104,7 +104,7 @@ class Anchors:
                 _log.warning("the last head of the audit is not in every anchor yet")
 
     async def check(self) -> AnchorCheck:
-        """What can be read back: the file. The others are named, for a person to look at."""
+        """Read the anchor file back. The other anchors are named, for a person to compare."""
         spec = self._spec
         heads: dict[int, str] = {}
         told: list[dict[str, Any]] = []
@@ -165,7 +165,7 @@ class Anchors:
 
 
 def append(path: str | None, line: bytes) -> None:
-    """One line more; never changes one that is there."""
+    """Append one line; never change an existing one."""
     assert path is not None
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
@@ -179,7 +179,7 @@ def append(path: str | None, line: bytes) -> None:
 
 
 def read(path: str, state: str) -> dict[int, str]:
-    """Hashes by number, as far as the end of the file tells them."""
+    """Return the hashes by record number, as far as the end of the file has them."""
     with open(path, "rb") as file:
         file.seek(0, os.SEEK_END)
         size = file.tell()
@@ -192,7 +192,7 @@ def read(path: str, state: str) -> dict[int, str]:
         except msgspec.MsgspecError:
             continue
         if one.state == state:
-            # The first that was written: a later one of the same number is of a rolled back audit.
+            # The first one counts: a later one with the same number belongs to a rolled-back audit.
             found.setdefault(one.seq, one.hash)
     return found
 

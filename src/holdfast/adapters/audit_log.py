@@ -1,9 +1,9 @@
 """THE audit: who asked what, whether it was allowed and why, and what came of it.
 
-One JSON object a line, each with the hash of the one before, in files of mode 0600 that are
-only ever appended to. The newest number and hash (the head) are kept elsewhere, too, so that
-a tail that was cut off is missed. A record is written in the turn in which it is made: what
-was answered is on record, whoever is killed next. Secrets are masked by the caller.
+Each record is one line of JSON with the hash of the record before it, in files of mode 0600 that
+are only appended to. The newest number and hash (the head) are kept elsewhere, too, so that a
+missing tail is noticed. A record is written before the command is answered, so an answered command
+is on record even if Holdfast is killed next. The caller masks secrets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The newest record, by its number and its hash, and the oldest that is still kept."""
+    """The number and hash of the newest record, and the number of the oldest one kept."""
 
     seq: int
     digest: str
@@ -48,7 +48,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether the audit is whole, and if not, where and why."""
+    """Whether the audit is complete, and if not, where and why."""
 
     is_whole: bool
     records: int
@@ -67,7 +67,7 @@ class AuditLog:
         self._descriptor: int | None = None
         self._lost = 0
         self._begun = 0
-        """The newest number that was ever given; what is larger is of somebody else."""
+        """The newest number ever given out; a larger one was not written by us."""
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
@@ -75,11 +75,11 @@ class AuditLog:
         return self._head
 
     def open(self, kept_head: str | None) -> None:
-        """Go on after the newest record; `kept_head` is the head as it is kept elsewhere."""
+        """Continue after the newest record. `kept_head` is the head as it is kept elsewhere."""
         try:
             os.makedirs(self._folder, 0o700, exist_ok=True)
         except OSError as error:
-            # Services go on without an audit; every record that is lost is counted.
+            # Services go on without an audit; every lost record is counted.
             _log.error("the audit has no folder: %s", error)
         known, found = Head.parse(kept_head), self._newest()
         if found.seq < known.seq:
@@ -88,20 +88,20 @@ class AuditLog:
                 found.seq + 1,
                 known.seq,
             )
-        # Numbers are never used twice, also if records were taken away.
+        # A number is never used twice, even if records were removed.
         newest = max(found, known, key=lambda head: head.seq)
         self._head = replace(newest, first=known.first)
         self._begun = newest.seq
         if found.seq < known.seq:
             self.record({"gap": f"records {found.seq + 1} to {known.seq} were missing"})
         elif known.seq and self._digest_at(known.seq, found) != known.digest:
-            # Chained to what was written, not to what stands there now: so it stays visible.
+            # The chain goes on from the record that we wrote, so the change stays visible.
             _log.error("record %d of the audit is not the one that was written", known.seq)
             self._head = replace(self._head, digest=known.digest)
             self.record({"gap": f"record {known.seq} was not the one that was written"})
 
     def record(self, fields: dict[str, Any]) -> None:
-        """Append one record; a full disk loses it, and the next one says so."""
+        """Append one record. A full disk loses it, and the next record says so."""
         if self._lost:
             fields = {**fields, "lost_before": self._lost}
         seq = self._begun = self._head.seq + 1
@@ -136,9 +136,9 @@ class AuditLog:
             self._descriptor = None
 
     def entries(self, since: int = 0) -> Iterator[dict[str, Any]]:
-        """Records after this number, oldest first; lines that are none are passed over."""
+        """Yield records after this number, oldest first; skip lines that are no records."""
         files = self._files()
-        # Only the files that can hold such numbers: who follows asks again and again.
+        # Skip files that cannot hold such numbers: a follower asks again and again.
         while len(files) > 1 and (_first_of(files[1]) or since + 2) <= since + 1:
             files.pop(0)
         for path in files:
@@ -153,10 +153,10 @@ class AuditLog:
     def verify(
         self, kept_head: str | None = None, anchored: Mapping[int, str] | None = None
     ) -> Verdict:
-        """Look at every record: none altered, none missing, none behind the head cut off.
+        """Check every record: none altered, none missing, none cut off before the head.
 
-        `anchored` are hashes by number as somebody else has them: the only ones that tell if log
-        and head were both put back to an earlier moment.
+        `anchored` are hashes by number from outside. Only they show that both log and head were
+        rolled back.
         """
         anchored = anchored or {}
         count, first, before = 0, 0, Head(0, "")
@@ -200,14 +200,14 @@ class AuditLog:
             raise OSError("no space for a whole record")
 
     def _size_now(self) -> int | None:
-        """Of the file that is written to; None: there is none, or somebody has removed it."""
+        """Return the size of the current file; None if there is none, or it was removed."""
         if self._descriptor is None:
             return None
         found = os.fstat(self._descriptor)
         return found.st_size if found.st_nlink else None
 
     def _next_file(self) -> int:
-        """Go on in another file; answers its size."""
+        """Begin another file, and return its size."""
         files = self._files()
         newest = files[-1] if files else None
         is_first = self._descriptor is None
@@ -222,7 +222,8 @@ class AuditLog:
         self._descriptor = descriptor
         leaving = files[: -(MOST_FILES - 1)] if path not in files else []
         if leaving:
-            # Said before it is done: records are never missing that were not given up.
+            # Kept before the files are removed, so that only records given up on purpose are
+            # missing.
             oldest = files[len(leaving)]
             self._head = replace(self._head, first=_first_of(oldest) or self._head.first)
             self._keep_head(str(self._head))
@@ -240,7 +241,7 @@ class AuditLog:
         return Head(0, ORIGIN)
 
     def _digest_at(self, seq: int, newest: Head) -> str | None:
-        """Of the record with this number, as it says itself."""
+        """Return the hash that the record with this number has."""
         if seq == newest.seq:
             return newest.digest
         for entry in self.entries(seq - 1):
@@ -260,18 +261,21 @@ class AuditLog:
 
 
 def digest_of(entry: dict[str, Any]) -> str:
-    """The hash of a record without its own; `prev` chains it to the one before."""
+    """Return the hash of a record without its own hash; `prev` chains it to the record before."""
     return hashlib.sha256(_encode(entry)).hexdigest()
 
 
 def _first_of(path: str) -> int | None:
-    """The number of the first record in a file, which its name tells."""
+    """Return the number of the first record of a file, from its name."""
     number = os.path.basename(path).removeprefix("audit-").removesuffix(".jsonl")
     return int(number) if number.isascii() and number.isdigit() else None
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Of a file that went away or cannot be read, nothing: its records are missing then."""
+    """Yield the lines of a file.
+
+    A file that cannot be read yields nothing: its records are missing.
+    """
     try:
         with open(open_plain(path, os.O_RDONLY), "rb") as file:
             yield from file
@@ -287,7 +291,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _wrong_with(line: bytes, before: Head) -> tuple[str | None, dict[str, Any] | None]:
-    """What is wrong with a record that follows this one; the oldest one follows nobody."""
+    """Return what is wrong with a record that should follow this one."""
     entry = _parsed(line)
     if entry is None or not isinstance(entry.get("seq"), int):
         return "this is no record", None
@@ -304,7 +308,7 @@ def _wrong_with(line: bytes, before: Head) -> tuple[str | None, dict[str, Any] |
 
 
 def _mended(descriptor: int, path: str) -> int:
-    """The size of a file, after half a record at its end (a power cut) is taken off."""
+    """Return the size of a file, after removing half a record at its end (a power cut)."""
     size = os.fstat(descriptor).st_size
     with open(path, "rb") as file:
         file.seek(max(0, size - FILE_BYTES))

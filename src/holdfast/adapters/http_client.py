@@ -1,8 +1,8 @@
-"""One HTTP request: probes and webhooks share it. HTTP/1.1 by h11, over asyncio.
+"""One HTTP request, for probes and webhooks: HTTP/1.1 by h11, over asyncio.
 
-Bounded in time and in what is read of an answer; follows no redirect and keeps no connection.
-An error names the host, never the rest of an address, which may hold a secret. Certificates
-are checked, except those of this machine if the caller says so.
+Bounded in time and in the bytes read of an answer. Follows no redirect and keeps no connection. An
+error names the host, never the rest of an address, which may hold a secret. Certificates are
+checked, except those of this machine if the caller says so.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HttpError(Exception):
-    """No answer came; says why, without the address."""
+    """No answer came; the text says why, without the address."""
 
 
 class HttpResponse(NamedTuple):
-    """What a server answered; `body` is its beginning."""
+    """What a server answered; `body` is the beginning of the body."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -40,7 +40,7 @@ class HttpResponse(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A URL, taken apart."""
+    """The parts of a URL."""
 
     is_tls: bool
     host: str
@@ -50,7 +50,7 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address:
-    """Raises HttpError for what is no address of HTTP."""
+    """Split a URL; raises HttpError if it is no address of HTTP."""
     from urllib.parse import quote, urlsplit
 
     try:
@@ -69,7 +69,7 @@ def address_of(url: str) -> Address:
 
 
 def _is_this_machine(host: str) -> bool:
-    # Names below `localhost` are for this machine by agreement: enough for a certificate.
+    # Names below `localhost` mean this machine by agreement: enough for a certificate.
     return is_loopback(host) or host.lower().endswith(".localhost")
 
 
@@ -85,11 +85,11 @@ async def request(
     is_checked: bool | None = None,
     only: str | None = None,
 ) -> HttpResponse:
-    """The answer to one request; raises HttpError if none came in time.
+    """Return the answer to one request; raises HttpError if none came in time.
 
-    Of no more than `largest_body` bytes: 0 reads none, for a body may be endless. Whether a
-    certificate is checked is up to `is_checked`; else to the host. `only` names a file: this
-    one certificate is trusted, whatever name it is of, and no other.
+    At most `largest_body` bytes of the body are read: 0 reads none, for a body may be endless.
+    `is_checked` says whether a certificate is checked; without it, the host decides. `only` names a
+    file: this certificate alone is trusted, whatever its name.
     """
     where = address_of(url)
     if is_checked is None:
@@ -121,13 +121,13 @@ async def _exchange(
     if where.is_tls and only is not None:
         context = await asyncio.to_thread(_trusting, only)
     elif where.is_tls:
-        # Reads the certificates of the system: a while of work that the loop must not do.
+        # It reads the system's certificates, which would hold up the loop.
         context = await asyncio.to_thread(tls_context, is_checked=is_checked)
     reader, writer = await tcp.connect(where.host, where.port, context)
     try:
         return await _talk(reader, writer, where, method, headers, body, largest_body)
     finally:
-        # Not waited for: a peer that never closes its side must not hold us.
+        # Not awaited: a peer that never closes its side must not hold us up.
         writer.transport.abort()
 
 
@@ -207,7 +207,7 @@ def tls_context(*, is_checked: bool) -> ssl.SSLContext:
 
 
 def _trusting(path: str) -> ssl.SSLContext:
-    """One certificate, be it made by ourselves or by an authority."""
+    """Return a context that trusts one certificate, self-made or by an authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -216,7 +216,7 @@ def _trusting(path: str) -> ssl.SSLContext:
 
 
 def preload() -> None:
-    """Load what the first request needs."""
+    """Import what the first request needs."""
     import urllib.parse  # noqa: F401
 
     import h11  # noqa: F401

@@ -1,6 +1,6 @@
 """The file of a lockdown in force: of mode 0600, apart from the history. Fails closed.
 
-What is there and cannot be read is a lockdown: nobody gets out of one by breaking a file.
+A file that cannot be read counts as a lockdown, so breaking the file does not end one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _decode = reader(LockdownInfo)
 
 
 class LockdownFile:
-    """The file in one state folder."""
+    """The lockdown file of one state folder."""
 
     def __init__(self, state: str) -> None:
         self.path = os.path.join(state, NAME)
 
     def read(self) -> LockdownInfo | None:
-        """The lockdown in force; None only if there is certainly no file."""
+        """Return the lockdown in force; None only if there is certainly no file."""
         try:
             return _decode(read_plain(self.path, _LARGEST))
         except FileNotFoundError:
@@ -40,7 +40,7 @@ class LockdownFile:
         replace_file(self.path, msgspec.json.format(msgspec.json.encode(lockdown)))
 
     def remove(self) -> None:
-        """It is gone when this returns, also after a power cut."""
+        """Remove the file durably: it stays gone even after a power cut."""
         try:
             os.unlink(self.path)
         except FileNotFoundError:

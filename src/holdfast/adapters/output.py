@@ -1,5 +1,7 @@
-"""What services printed, as lines without secrets: reads the logbook. Blocking: call it in a
-thread."""
+"""Reads what services printed, as lines without secrets, from the logbook.
+
+Blocking: use a thread.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class LogQuery:
         else:
             start = reader.tail(command.tail if command.tail is not None else 100, command.stream)
         if command.tail is not None and (until is None or until >= max(reader.end())):
-            # The newest of what is asked for: what lies further back need not be read.
+            # Only the newest part is asked for: older parts need not be read.
             start = Cursor(*map(max, start, reader.tail(command.tail, command.stream)))
         self.place = start
         """Where to read on after the last batch."""
@@ -52,7 +54,7 @@ class LogQuery:
         self._walk = reader.chunks(start, command.stream, until, only)
 
     def batch(self) -> list[Line | Note]:
-        """The next lines and notes; sets `is_done` at the end of what is there now."""
+        """Return the next lines and notes, and set `is_done` at the present end of the log."""
         found: list[Line | Note] = []
         size = 0
         for item in self._walk:
@@ -66,7 +68,7 @@ class LogQuery:
         return self._redactor.redact(found)
 
     def unfinished(self) -> list[Line | Note]:
-        """Lines whose end has not come yet: shown, but read again when it has."""
+        """Return lines without their end. They are shown, and read again when their end comes."""
         return self._redactor.redact(list(self._assembler.finish()))
 
     def close(self) -> None:
@@ -74,13 +76,15 @@ class LogQuery:
 
 
 def ends_of(directory: str, services: list[str]) -> dict[str, int]:
-    """How far each log reaches now."""
+    """Return how far each log reaches now."""
     return {service: max(Reader(directory, service).end()) for service in services}
 
 
 def printed_by(directory: str, service: str, runs: list[int]) -> dict[int, int]:
-    """How many bytes the log holds of each of these runs; while two runs overlapped, those of
-    both count for each."""
+    """Return how many bytes the log holds of each of these runs.
+
+    While two runs overlapped, the bytes of both count for each.
+    """
     reader = Reader(directory, service)
     end = reader.end().start
     wanted = set(runs)
@@ -92,7 +96,7 @@ def printed_by(directory: str, service: str, runs: list[int]) -> dict[int, int]:
 
 
 def bounds_of(directory: str, service: str) -> tuple[Cursor, Cursor]:
-    """Where a log begins and ends now."""
+    """Return where a log begins and ends now."""
     reader = Reader(directory, service)
     return reader.beginning(), reader.end()
 
@@ -100,7 +104,7 @@ def bounds_of(directory: str, service: str) -> tuple[Cursor, Cursor]:
 def last_lines(
     directory: str, service: str, run: int | None, count: int, stream: Stream | None = None
 ) -> list[str]:
-    """The newest lines of a run, for an answer that has to say why it failed."""
+    """Return the newest lines of a run, for an answer that explains a failure."""
     reader = Reader(directory, service)
     found: list[str] = []
     assembler, line_redactor = LineAssembler(), LineRedactor()
@@ -114,8 +118,10 @@ def last_lines(
 
 
 class RunLines:
-    """The lines of a run and of those after it, as the log grows, in bounded batches. As they
-    were printed: for who compares them with something, not to be shown."""
+    """The lines of a run and of later runs, as the log grows, in bounded batches.
+
+    They are not redacted: use them to compare, not to show.
+    """
 
     def __init__(self, directory: str, service: str, run: int) -> None:
         self._run = run
@@ -124,7 +130,10 @@ class RunLines:
         self._rest: Iterator[Line | Note] | None = None
 
     def batch(self, is_last: bool) -> list[Line]:
-        """What was added; empty when that is all for now. `is_last`: unfinished lines too."""
+        """Return what was added; empty if that is all for now.
+
+        With `is_last`, include unfinished lines.
+        """
         if self._rest is None:
             self._rest = self._follower.wake()
         found: list[Line] = []
@@ -141,7 +150,7 @@ class RunLines:
         return found
 
     def unfinished(self) -> list[Line]:
-        """Lines whose end has not come yet, as far as they were read."""
+        """Return the lines without their end that were read so far."""
         return [line for line in self._follower.unfinished() if line.run >= self._run]
 
     def close(self) -> None:

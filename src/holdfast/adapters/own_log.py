@@ -1,8 +1,8 @@
-"""Holdfast's own log: a rotated file in the state folder, as lines for people or JSON.
+"""Holdfast's own log: a rotated file in the state folder, as lines for people or as JSON.
 
-Levels are given as `info` or `module=trace,…`. Who listens is told that it grew. Owns no thread.
-Callers pass names, never values of an environment, and what has the shape of a secret is hidden
-all the same.
+Levels are given as `info` or `module=trace,…`. Listeners are told that the log grew. Owns no
+thread. Callers pass names, never values of an environment; anything with the shape of a secret is
+redacted all the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROOT = "holdfast"
 TRACE = 5
 MOST_HELD = 100
-"""So many lines wait for the configuration, which says in what form they are written."""
+"""So many lines wait for the configuration, which decides their format."""
 SIZE_BYTES = 4 * 1024 * 1024
 _LEVELS = {
     "trace": TRACE,
@@ -50,15 +50,15 @@ _OF_EVERY_RECORD = {
     *("message", "asctime", "taskName"),
 }
 _chosen: list[tuple[str, int]] = []
-"""The levels in force for groups of modules, the strongest last."""
+"""The levels in force for groups of modules; a later one wins."""
 _bells: list[_Bell] = []
 
 
 def logger(module: str) -> logging.Logger:
-    """The log of a module, named by its place: `holdfast.engine.roster`.
+    """Return the logger of a module, named by its package: `holdfast.engine.roster`.
 
-    So a level may be given to a package (`engine`), a module (`roster`), or all modules with a
-    word in their names (`health`).
+    So a level can be set for a package (`engine`), a module (`roster`), or all modules with a word
+    in their name (`health`).
     """
     place = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")
     package = ".".join(place[1:-1]) if place[0] == ROOT else ""
@@ -68,16 +68,16 @@ def logger(module: str) -> logging.Logger:
 
 
 def facts(**known: Any) -> dict[str, Any]:
-    """`extra` of a log call: fields of their own in JSON, key=value for people."""
+    """Return `extra` for a log call: fields in JSON, key=value for people."""
     return {"facts": {name: value for name, value in known.items() if value is not None}}
 
 
 def open_log(
     path: str, *, style: str = "human", is_held: bool = False, size_bytes: int = SIZE_BYTES
 ) -> None:
-    """Begin to write the log; called once, by the composition root.
+    """Begin to write the log. The composition root calls it once.
 
-    Held, the first lines wait for `set_style` or `release`; what is worse than info does not.
+    With `is_held` the first lines wait for `set_style` or `release`; a warning ends the wait.
     """
     logging.addLevelName(TRACE, "TRACE")
     # A log on a full disk must not become a flood of complaints about itself.
@@ -98,15 +98,17 @@ def open_log(
 
 
 def listen(loop: asyncio.AbstractEventLoop, grew: Callable[[], None]) -> Callable[[], None]:
-    """Call `grew` in the loop when lines were written, by whatever thread, once a turn; until
-    the answer is called. Who is told reads later: what is written meanwhile is told with it."""
+    """Call `grew` on the loop after lines were written, at most once a turn, from any thread.
+
+    Returns a function that ends this.
+    """
     bell = _Bell(loop, grew)
     _bells.append(bell)
     return lambda: _bells.remove(bell)
 
 
 def restore(kept: Mapping[str, str]) -> None:
-    """Go on as an earlier supervisor was told to."""
+    """Apply the level and format that an earlier supervisor was given."""
     if level := kept.get(keeper_memory.LOG_LEVEL):
         set_level(level)
     if style := kept.get(keeper_memory.LOG_FORMAT):
@@ -114,7 +116,7 @@ def restore(kept: Mapping[str, str]) -> None:
 
 
 def set_level(text: str) -> list[str]:
-    """Apply `info` or `module=trace,…`; answers the words that were not understood."""
+    """Apply `info` or `module=trace,…`; return the words that were not understood."""
     unknown = []
     root, level = logging.getLogger(ROOT), logging.INFO
     _chosen.clear()
@@ -128,7 +130,7 @@ def set_level(text: str) -> list[str]:
         if group in ("", "*", ROOT):
             level = number
         else:
-            logging.getLogger(f"{ROOT}.{group}")  # what is loaded later inherits its level
+            logging.getLogger(f"{ROOT}.{group}")  # modules loaded later inherit its level
             _chosen.append((group, number))
     root.setLevel(level)
     for known in list(logging.Logger.manager.loggerDict.values()):
@@ -138,14 +140,14 @@ def set_level(text: str) -> list[str]:
 
 
 def set_style(style: str) -> None:
-    """Write on as `human` or `json`."""
+    """Write the next lines as `human` or `json`."""
     for handler in logging.getLogger(ROOT).handlers:
         handler.setFormatter(_Json() if style == "json" else _Human())
     release()
 
 
 def release() -> None:
-    """Write what is held: by now its form is known, or nobody will tell."""
+    """Write the held lines: their format is known by now, or never will be."""
     for handler in logging.getLogger(ROOT).handlers:
         if isinstance(handler, _Rotated):
             handler.write_held()
@@ -160,14 +162,17 @@ def _set_level_of(one: logging.Logger) -> None:
 
 
 def _is_of(name: str, group: str) -> bool:
-    """Whether a module is meant: by its path, its package, or a word of its name."""
+    """Return whether a group means this module: by its path, its package, or a word of its name."""
     if f"{name}.".startswith(f"{group}."):
         return True
     return any(part == group or group in part.split("_") for part in name.split("."))
 
 
 class _Bell:
-    """Wakes a loop. What `grew` itself logs does not ring again, so it never goes on for ever."""
+    """Wakes a loop.
+
+    What `grew` itself logs wakes it no second time, so there is no endless loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, grew: Callable[[], None]) -> None:
         self._loop = loop
@@ -188,8 +193,10 @@ class _Bell:
 
 
 class _Rotated(logging.FileHandler):
-    """Keeps the file and its predecessors small. Of our own, because `logging.handlers` takes
-    6 ms to import, of which every start would have to wait."""
+    """A file handler that rotates.
+
+    Our own, because `logging.handlers` takes 6 ms to import, and every start would wait for it.
+    """
 
     held: list[logging.LogRecord] | None = None
     _is_lost = False
@@ -213,8 +220,10 @@ class _Rotated(logging.FileHandler):
             bell.ring()
 
     def try_open(self) -> bool:
-        """Open the file unless it is; without one, only the log is lost, and the next line tries
-        again."""
+        """Open the file unless it is open.
+
+        If that fails, only log lines are lost, and the next line tries again.
+        """
         if self.stream is not None:
             return True
         try:
@@ -237,7 +246,7 @@ class _Rotated(logging.FileHandler):
         try:
             held, self.held = self.held, None
             for record in held or ():
-                # Meanwhile the configuration may have asked for fewer.
+                # Meanwhile the configuration may have set a higher level.
                 if logging.getLogger(record.name).isEnabledFor(record.levelno):
                     self.emit(record)
         finally:
@@ -252,7 +261,7 @@ class _Rotated(logging.FileHandler):
         for newer, older in reversed([*itertools.pairwise(names)]):
             if os.path.exists(newer):
                 os.replace(newer, older)
-        # Opened again by the next record.
+        # The next record opens it again.
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.close()
@@ -292,7 +301,7 @@ class _Json(logging.Formatter):
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`, by `facts` or as it is."""
+    """Return what was given as `extra`, by `facts` or directly."""
     known = {name: it for name, it in record.__dict__.items() if name not in _OF_EVERY_RECORD}
     known.update(known.pop("facts", {}))
     return known

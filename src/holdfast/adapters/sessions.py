@@ -1,7 +1,7 @@
-"""Sessions on disk: one file of mode 0600, with hashes of their tokens.
+"""Sessions on disk: one file of mode 0600, with the hashes of their tokens.
 
-A session's token reads as any token, `holdfast_ID_SECRET`; its id has 32 digits. Apart from the
-history, as tokens are: losing that must not throw anybody out.
+A session's token reads like any token, `holdfast_ID_SECRET`; its id has 32 digits. The file is
+apart from the history, as that of tokens is, so that losing the history ends no session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logger("sessions")
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known of a session after the death of everybody."""
+    """What must survive of a session when supervisor and keeper die."""
 
     id: str
     digest: str
@@ -33,9 +33,9 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     fate: Fate
     grace: float
     token: str | None = None
-    """The id of the token it was opened with: when that goes, the session does."""
+    """The id of the token that opened it; the session ends when that token does."""
     run_id: str | None = None
-    """The supervised run it was opened by."""
+    """The supervised run that opened it."""
     fate_now: Fate | None = None
     """It is being closed, with this fate for what it started."""
 
@@ -44,7 +44,7 @@ _decode = reader(list[StoredSession])
 
 
 class SessionStore:
-    """The file of the sessions."""
+    """The file of all sessions."""
 
     def __init__(self, state: str) -> None:
         self._path = os.path.join(state, "sessions.json")
@@ -55,21 +55,21 @@ class SessionStore:
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as error:
-            # Fail closed: their tokens are refused, and what they started runs on.
+            # Fail closed: their tokens are refused, and the services that they started run on.
             _log.error("%s cannot be read, all sessions are over: %s", self._path, error)
             return []
 
     def save(self, sessions: list[StoredSession]) -> None:
         data = msgspec.json.format(msgspec.json.encode(sessions))
         try:
-            # Not synced, for this is done on the loop: with the power, sessions are over anyway.
+            # Not synced, because this runs on the loop: a power cut ends all sessions anyway.
             replace_file(self._path, data, is_synced=False)
         except OSError as error:
             raise Failed(f"sessions cannot be stored: {error}", "is the disk full?") from error
 
 
 def new_secret(identity: str) -> tuple[str, str]:
-    """The text of a new token for this id, and what is stored of it."""
+    """Return the text of a new token for this id, and its hash to store."""
     import secrets
 
     secret = secrets.token_urlsafe(32)
@@ -77,13 +77,13 @@ def new_secret(identity: str) -> tuple[str, str]:
 
 
 def id_in(text: str) -> str | None:
-    """The id in the text of a token, if it is one of a session."""
+    """Return the session id in the text of a token; None if it is no session's token."""
     head, _, _ = text[:LONGEST_TOKEN].removeprefix(PREFIX).partition("_")
     return head if text.startswith(PREFIX) and len(head) == ID_DIGITS else None
 
 
 def is_right(text: str, known: StoredSession | None) -> bool:
-    """Whether the secret is that of the session; takes as long for one that is not known."""
+    """Return whether the secret is the session's. An unknown session takes just as long."""
     _, _, secret = text[:LONGEST_TOKEN].removeprefix(PREFIX).partition("_")
     is_same = hmac.compare_digest(digest_of(secret), known.digest if known else NOBODY)
     return is_same and known is not None

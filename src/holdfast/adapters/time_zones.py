@@ -1,4 +1,4 @@
-"""Time zones by name, and the machine's own."""
+"""Time zones by name, and the machine's own zone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_zone(name: str) -> bool:
 
 
 def zone(name: str | None) -> tzinfo:
-    """The named zone; without a name the machine's, with its changes of the clocks."""
+    """Return the named zone; without a name the machine's, with its daylight saving time."""
     if name is not None:
         if is_zone(name):
             return ZoneInfo(name)

@@ -1,8 +1,8 @@
 """Tokens: made here, shown once, stored as hashes in a file of mode 0600.
 
-A token reads `holdfast_ID_SECRET`. The secret has 256 random bits, so a plain hash is enough, and
-comparing takes the same time whatever it is compared with. The file stands apart from the
-history: losing that must not lose who may pass.
+A token reads `holdfast_ID_SECRET`. The secret has 256 random bits, so a plain hash is enough, and a
+comparison always takes the same time. The file is apart from the history, so that losing the
+history loses no token.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LONGEST_NAME = 100
 LONGEST_SECONDS = 100 * 365.25 * 86400
 LONGEST_TOKEN = 200
 SHORTEST_SECRET = 43
-"""As many characters as 256 random bits have. A shorter one was put into the file by hand."""
+"""The length of 256 random bits as text. A shorter one was written into the file by hand."""
 NOBODY = hashlib.sha256(b"nobody").hexdigest()
-"""What the secret of nobody is compared with, so that it takes as long."""
+"""An unknown secret is compared with this hash, so that it takes just as long."""
 _log = logger("tokens")
 
 
@@ -51,17 +51,17 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["token", "link", "browser"] = "token"
     """A link is exchanged for a browser's cookie, once; it opens nothing else."""
     page_digest: str | None = None
-    """Of what the pages of a logged-in browser show beside the cookie."""
+    """The hash of the text that the pages of a logged-in browser send beside the cookie."""
     session_seconds: float | None = None
-    """How long a link logs a browser in for."""
+    """How long a browser stays logged in after it used this link."""
     origin: str | None = None
-    """The id of the token that it was made with, without which it is none; None: the owner's."""
+    """The id of the token that made this one. It ends with that token. None: the owner made it."""
     by: str | None = None
-    """Who made it, by name; None: the owner."""
+    """The name of the actor that made it; None: the owner."""
 
 
 class NewToken(NamedTuple):
-    """A token with the text that is shown this once."""
+    """A token with its text, which is shown only once."""
 
     token: Token
     text: str
@@ -88,7 +88,7 @@ class Tokens:
         except FileNotFoundError:
             self._make_first()
         except (OSError, msgspec.MsgspecError) as error:
-            # Fail closed: nobody passes with a token until the file is repaired.
+            # Fail closed: no token is accepted until the file is repaired.
             _log.error("%s cannot be read, no token is accepted: %s", self._path, error)
             self._all = {}
 
@@ -102,7 +102,7 @@ class Tokens:
         origin: str | None = None,
         by: str | None = None,
     ) -> NewToken:
-        """It ends with the one that it is made with (`origin`), at the latest."""
+        """Make a token; it ends with its `origin` at the latest."""
         if role not in TOKEN_ROLES:
             known = ", ".join(role.value for role in TOKEN_ROLES)
             raise UsageError(f'a token cannot be "{role.value}"', f"one of {known}")
@@ -125,19 +125,21 @@ class Tokens:
         return list(self._valid().values())
 
     def get(self, identity: str) -> Token | None:
-        """The token of this id, while it is valid; a browser's as without its pages."""
+        """Return the valid token of this id; for a browser's token, without the rights of its
+        pages.
+        """
         found = self._valid().get(identity)
         return found if found is None or found.page_digest is None else _looking(found)
 
     def expires_in(self, identity: str) -> float | None:
-        """Seconds until the token of this id expires; None: it does not, or there is none."""
+        """Return the seconds until this token expires; None: never, or there is none."""
         found = self._all.get(identity)
         if found is None or found.expires_at is None:
             return None
         return found.expires_at - self._clock()
 
     def origin_of(self, token: Token) -> str | None:
-        """The id of the first in the line of those that it was made with; None: the owner's."""
+        """Return the id of the first token in the line of origins; None: the owner made it."""
         first, passed = token.origin, {token.id}
         while first is not None and first not in passed:
             passed.add(first)
@@ -148,7 +150,7 @@ class Tokens:
         return first
 
     def revoke(self, which: str) -> Sequence[Token]:
-        """Take a token back, by its id or its name, and all that were made with it."""
+        """Revoke a token, by id or name, with all tokens that were made with it."""
         found = next((it for it in self._all.values() if which in (it.id, it.name)), None)
         if found is None:
             known = ", ".join(token.name for token in self.list()) or "none"
@@ -163,17 +165,17 @@ class Tokens:
         return gone
 
     def find(self, text: str) -> Token | None:
-        """The token that this text is; None if it is none, was revoked or has expired.
+        """Return the token of this text; None if it is unknown, revoked or expired.
 
-        A browser's is `TOKEN.PAGE`: the cookie alone may look at most, for browsers show it to
-        every port of a host.
+        A browser's text is `TOKEN.PAGE`. The cookie alone may at most look, because browsers send
+        it to every port of a host.
         """
         text, _, page = text[:LONGEST_TOKEN].partition(".")
         head, _, secret = text.removeprefix(PREFIX).partition("_")
         known = None
         if text.startswith(PREFIX):
             known = self._all.get(head) or self._lent.get(head)
-        # Compared in any case, so that the time tells nothing about ids.
+        # Always compared, so that the time says nothing about which ids exist.
         is_right = hmac.compare_digest(digest_of(secret), known.digest if known else NOBODY)
         if known is None or not is_right or self._has_expired(known):
             return None
@@ -189,7 +191,7 @@ class Tokens:
         return _looking(known)
 
     def make_link(self, role: Role, *, valid_for: float, session_seconds: float) -> NewToken:
-        """What logs one browser in, once."""
+        """Make a link that logs one browser in, once."""
         if role not in LOGIN_ROLES:
             known = ", ".join(role.value for role in LOGIN_ROLES)
             raise UsageError(f'a browser cannot be "{role.value}"', f"one of {known}")
@@ -203,7 +205,7 @@ class Tokens:
         return NewToken(token, made.text)
 
     def redeem(self, link: str) -> tuple[NewToken, str]:
-        """Exchange a link, by its id, for a browser's token and what its pages show beside it."""
+        """Exchange a link, by its id, for a browser's token and the text for its pages."""
         import secrets
 
         valid = self._valid()
@@ -224,13 +226,13 @@ class Tokens:
         return NewToken(token, made.text), page
 
     def lend(self, name: str, valid_for: float) -> NewToken:
-        """A token for one purpose of our own, of which no file tells: `take_back` ends it."""
+        """Make a token for a purpose of our own, in memory only; `take_back` ends it."""
         made = self._new(name, Role.VIEWER, valid_for, NOTHING)
         self._lent[made.token.id] = made.token
         return made
 
     def take_back(self, identity: str | None) -> bool:
-        """Whether this was lent; it is not any more."""
+        """End a lent token, and return whether it was one."""
         return self._lent.pop(identity or "", None) is not None
 
     def _make_first(self) -> None:
@@ -264,7 +266,7 @@ class Tokens:
         return token.expires_at is not None and self._clock() >= token.expires_at
 
     def _store(self, tokens: dict[str, Token]) -> None:
-        """On disk first: a token that was shown, or taken back, is so for good."""
+        """Write the file before anybody learns of it: a shown or revoked token stays so."""
         try:
             data = msgspec.json.format(msgspec.json.encode(list(tokens.values())))
             replace_file(self._path, data)

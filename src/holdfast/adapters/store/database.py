@@ -1,8 +1,8 @@
 """The SQLite file: one writer thread with group commit, one reader thread.
 
-Owns connections, threads and the file's fate (a corrupt one is moved aside, a deleted one begun
-anew, a full disk or a lock waited for). Knows no table: `state_store` does. Never runs SQL on the
-loop's thread, except while the supervisor starts and nothing is served yet.
+Owns connections and threads, and handles damage: a corrupt file is moved aside, a deleted one is
+begun anew, a full disk or a lock is waited for. Knows no table: `state_tables` does. Never runs SQL
+on the loop's thread, except while the supervisor starts and serves nothing yet.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ _RETRY_SECONDS = 1.0
 _LOCK_SECONDS = 2.0
 _REMIND_SECONDS = 60.0
 _INDEX_BYTES = 32768
-"""The index of a write-ahead log is never smaller."""
+"""The index of a write-ahead log is never smaller than this."""
 _INDEX_HEADER_BYTES = 136
 _CORRUPT = ("malformed", "not a database", "encrypted", "decode to UTF-8")
 _FOREIGN = ("no such table", "no such column", "has no column")
-"""Found at opening, these are no tables of ours either; later they would be a mistake of ours."""
+"""When the file is opened, these errors mean that the tables are not ours; later they would be our
+mistake.
+"""
 _log = logger("database")
 
 
 class Database:
-    """A file whose loss costs only history."""
+    """A database whose loss costs only history."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class Database:
     ) -> None:
         self.path = path
         self.moved_aside: str | None = None
-        """Where a corrupt predecessor went; None if it was deleted."""
+        """Where a corrupt file was moved to; None if it was deleted."""
         self._schema = schema
         self._version = crc32(repr((schema, columns)).encode()) & 0x7FFFFFFF
         self._columns = columns
@@ -63,7 +65,7 @@ class Database:
         self._reader = ThreadPoolExecutor(1, "database-reader")
         self._read_connection: sqlite3.Connection | None = None
         self._found: sqlite3.Error | None = None
-        """What the reader came across that only the writer can mend."""
+        """An error that the reader met and only the writer can repair."""
         self._closing = threading.Event()
         self._mending = threading.Lock()
         self._index_size = _INDEX_BYTES
@@ -71,7 +73,7 @@ class Database:
         """None while the file cannot be opened: history waits, services do not."""
         self._identity: tuple[int, int] | None = None
         self._is_untold = False
-        """Whether the file is a new one, which `on_replaced` has still to be told."""
+        """Whether the file is new and `on_replaced` has not been called yet."""
         self._failing_since: float | None = None
         self.failing: str | None = None
         """Why nothing can be written now."""
@@ -83,12 +85,15 @@ class Database:
         self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to write; until then `read_now` may be used, and `moved_aside` tells by itself."""
+        """Start the writer.
+
+        Until then `read_now` may be used, and the caller looks at `moved_aside` itself.
+        """
         self._is_untold = False
         self._writer.start()
 
     def read_now(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Only before `start`: read on the caller's thread."""
+        """Read on the caller's thread. Only before `start`."""
         try:
             if self._connection is not None:
                 return self._read_or_replace(self._connection, query)
@@ -113,7 +118,7 @@ class Database:
             return query(self._open_or_replace())
 
     def submit(self, statements: list[Statement], done: Done) -> None:
-        """Write all of them in one transaction; `done` is called in the writer's thread."""
+        """Write all statements in one transaction; `done` is called in the writer's thread."""
         self._queue.put((statements, done))
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> Future[T]:
@@ -140,7 +145,7 @@ class Database:
             os.chmod(self.path, 0o600)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            # Who finds the tables as they should be needs no lock, which another may have.
+            # Reading the version needs no lock, which another process may hold.
             if connection.execute("PRAGMA user_version").fetchone()[0] != self._version:
                 self._make_tables(connection)
             self._identity = self._identity_now()
@@ -161,7 +166,7 @@ class Database:
         connection.execute("COMMIT")
 
     def _open_or_replace(self) -> sqlite3.Connection:
-        """The file, or a new one in place of a corrupt one; raises when there can be none now."""
+        """Open the file, or a new one in place of a corrupt one; raises if neither works now."""
         try:
             self._connection = self._open()
         except sqlite3.Error as error:
@@ -181,7 +186,7 @@ class Database:
         return aside
 
     def _identity_now(self) -> tuple[int, int] | None:
-        """Which file is there."""
+        """Return which file is at the path now."""
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
@@ -189,12 +194,13 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _mend_index(self) -> None:
-        """Give the index of the write-ahead log its length back if somebody truncated it.
+        """Restore the length of the write-ahead log's index if somebody truncated it.
 
-        SQLite has mapped the file: a byte beyond its end would end this process with SIGBUS, and
-        this process may be the only one left that can hold the services. An index without a
-        header is made anew by SQLite from the log itself. One that was deleted is still whole for
-        this process. Called before each use of the file; it takes about a microsecond."""
+        SQLite has mapped the file: an access beyond its end would end this process with SIGBUS, and
+        this process may be the only one left that can hold the services. SQLite rebuilds an index
+        without a header from the log itself. A deleted index is still complete for this process.
+        Called before each use of the file; it takes about a microsecond.
+        """
         path = f"{self.path}-shm"
         with self._mending:
             try:
@@ -215,7 +221,7 @@ class Database:
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._read_connection is None:
-                # Never made here: a file without tables would be nobody's.
+                # Never create the file here: it would have no tables.
                 where = f"file:{_quoted(self.path)}?mode=rw"
                 self._read_connection = sqlite3.connect(where, uri=True, check_same_thread=False)
                 self._read_connection.execute("PRAGMA query_only=ON")
@@ -270,7 +276,7 @@ class Database:
             done()
 
     def _usable(self) -> sqlite3.Connection:
-        """The connection to the file that is there; raises what the reader found wrong with it."""
+        """Return the connection to the file at the path; raises an error that the reader met."""
         found, self._found = self._found, None
         if found is not None and _is_corrupt(found):
             raise found
@@ -286,7 +292,7 @@ class Database:
         return connection
 
     def _let_go(self) -> None:
-        """Close every connection: the last one to go deletes the log of whatever file is there."""
+        """Close every connection: the last one to close deletes the write-ahead log of the file."""
         self._reader.submit(self._close_reader).result()
         if self._connection is not None:
             self._mend_index()
@@ -294,7 +300,7 @@ class Database:
             self._connection = None
 
     def _tell_failing(self, error: Exception) -> None:
-        """Once at first, then once a minute."""
+        """Log the failure, at first at once, then once a minute."""
         now = time.monotonic()
         self.failing = str(error)
         if self._failing_since is None:
@@ -306,7 +312,7 @@ class Database:
         _log.error("history cannot be written (%s), for %.0f s now; trying on", error, lasting)
 
     def _replace(self, error: Exception) -> bool:
-        """Begin a new file; false if the old one cannot be moved aside now."""
+        """Move the file aside; return False if that is not possible now."""
         self._let_go()
         try:
             self.moved_aside = self._move_aside(error)
@@ -340,5 +346,5 @@ def _is_unusable(error: Exception) -> bool:
 
 
 def _quoted(path: str) -> str:
-    """A path in a URI; `urllib` takes longer to load than everything else here."""
+    """Quote a path for a URI. Importing `urllib` takes longer than everything else here."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -1,8 +1,8 @@
 """What survives the supervisor on disk: services' states, runs, events.
 
-Everything recorded in one turn of the loop becomes one transaction. An event is published,
-and an exit forgotten by the keeper, only after its transaction is on disk. No declaration
-and no environment is ever written here.
+Everything recorded in one turn of the loop becomes one transaction. An event is published, and the
+keeper forgets an exit, only after the transaction is on disk. Declarations and environments are
+never written here.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MAX_EVENT_AGE_SECONDS = 30 * 86400.0
 MAX_RUNS = 1000
 SEQUENCE_BLOCK = 1000
 MOST_HELD = 50_000
-"""Statements in memory while nothing can be written."""
+"""So many statements are held in memory while nothing can be written."""
 PATIENCE_SECONDS = 5.0
 SHORT_SECONDS = 0.5
-"""Patience of who reads: what a full disk keeps from being written is not told."""
+"""How long a reader waits for unwritten events: a full disk must not hold it up."""
 PACE_SECONDS = 0.02
-"""Between two transactions, unless somebody waits: a burst becomes few of them."""
+"""The time between two transactions, unless somebody waits: a burst becomes few of them."""
 PRUNE_SECONDS = 86400.0
 _PRUNE_EVERY = 2000
 
@@ -79,7 +79,7 @@ class StateStore:
         self._dropped = 0
 
     def load(self, reserved_seq: int, exits: list[str]) -> StoredState:
-        """Read what is there; numbers go on after `reserved_seq` even if the file is new."""
+        """Read the stored state. Numbers go on after `reserved_seq` even if the file is new."""
         loaded = self.database.read_now(lambda db: state_tables.load(db, exits))
         self._seq = loaded.last_seq
         if reserved_seq and loaded.last_seq < reserved_seq - SEQUENCE_BLOCK:
@@ -118,7 +118,7 @@ class StateStore:
         self._schedule()
 
     def save_service(self, name: str, record: Callable[[], ServiceRecord]) -> None:
-        """Save what `record` answers at the end of this turn."""
+        """Save what `record` returns at the end of this turn."""
         self._services[name] = record
         self._schedule()
 
@@ -134,7 +134,7 @@ class StateStore:
         self._schedule()
 
     def run_ended(self, facts: dict[str, Any], signal: str | None, reason: str) -> None:
-        """Record the keeper's EXIT; once it is on disk the keeper may forget it."""
+        """Record an exit that the keeper reported; once it is on disk, the keeper may forget it."""
         rusage = facts.get("rusage")
         values = (
             facts["run_id"],
@@ -160,19 +160,19 @@ class StateStore:
         self.forget(facts["run_id"])
 
     def set_meta(self, key: str, value: str) -> None:
-        """Save a single fact by its name."""
+        """Save a single value by its name."""
         self._statements.append((state_tables.SAVE_META, (key, value)))
         self._schedule()
 
     def forget(self, run_id: str) -> None:
-        """Let the keeper forget this exit after the turn's transaction."""
+        """Let the keeper forget this exit after this turn's transaction."""
         self._forgettable.append(run_id)
         self._schedule()
 
     async def events_after(
         self, since: int, limit: int, services: list[str]
     ) -> list[dict[str, Any]]:
-        """Stored events with larger numbers, oldest first."""
+        """Return stored events with larger numbers, oldest first."""
         return await self._read(lambda db: state_tables.events_after(db, since, limit, services))
 
     async def newest_events(self, limit: int, services: list[str]) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ class StateStore:
         return await self._read(lambda db: state_tables.runs(db, service, limit))
 
     async def prune_runs(self, services: list[str], before: float) -> int:
-        """Delete ended runs that are older; answers how many there were."""
+        """Delete older runs that have ended; return how many there were."""
 
         def count(db: sqlite3.Connection) -> int:
             marks = ",".join("?" * len(services))
@@ -215,7 +215,10 @@ class StateStore:
         return number
 
     async def written(self, patience_seconds: float = PATIENCE_SECONDS) -> bool:
-        """Whether all that was recorded until now is on disk; a full disk is not waited for."""
+        """Return whether everything recorded so far is on disk.
+
+        It does not wait for a full disk.
+        """
         self.flush()
         if self._committed >= self._submitted and not self._statements:
             return True
@@ -227,8 +230,10 @@ class StateStore:
         return bool(done)
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Hand what was recorded to the writer, or hold it while one transaction is under way:
-        in a burst, or while the writer is stuck, what follows is made into one."""
+        """Hand what was recorded to the writer.
+
+        While a transaction is under way it is held back, so that a burst becomes one transaction.
+        """
         self._is_scheduled = False
         if self._submitted > self._committed and not is_last:
             self._hold_back()
@@ -252,7 +257,7 @@ class StateStore:
 
         self.database.submit(statements, committed)
         self._unpruned += len(events)
-        # Where little happens, by the day: what is old is removed all the same.
+        # Where little happens, old events are removed once a day.
         is_due = self._loop.time() - self._pruned_at >= PRUNE_SECONDS
         if self._unpruned >= _PRUNE_EVERY or is_due:
             self._prune()
@@ -291,7 +296,7 @@ class StateStore:
             self._schedule()
 
     def _hold_back(self) -> None:
-        """The newest is kept in memory, within a bound."""
+        """Keep the newest statements in memory, within a bound."""
         excess = len(self._statements) - MOST_HELD
         if excess <= 0:
             return
@@ -301,7 +306,7 @@ class StateStore:
         lost = excess + MOST_HELD // 10
         seqs = [it[0] for sql, it in self._statements[:lost] if sql is state_tables.SAVE_EVENT]
         del self._statements[:lost]
-        # What will not be stored is not published either.
+        # Events that will not be stored are not published either.
         self._events = [event for event in self._events if not seqs or event.seq > seqs[-1]]
         self._dropped += lost
 
@@ -319,7 +324,7 @@ class StateStore:
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
-            # The loop is closed: the supervisor ends, its successor will replay.
+            # The loop is closed because the supervisor ends; its successor will replay.
             _log.debug("written after the end of the loop")
 
     def _prune(self) -> None:

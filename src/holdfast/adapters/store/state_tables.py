@@ -1,6 +1,6 @@
-"""The tables of the history: their shape, what is written to them, what is read from them.
+"""The tables of the history: their columns, and every statement and query about them.
 
-Owns every word of SQL but the housekeeping of `state_store`. Holds no connection.
+Owns all SQL except the housekeeping of `state_store`. Holds no connection.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SCHEMA = (
 )
 
 ADDED_COLUMNS = (("runs", "error_type", "TEXT"),)
-"""What came after the first release: a database of before gets it when it is opened."""
-# Columns are named: a later version may have added some of its own.
+"""Columns added after the first release; an older database gets them when it is opened."""
+# Columns are named, because a later version may have added some of its own.
 _EVENTS = "SELECT seq, time, kind, service, run_id, data FROM events"
 _RUN_COLUMNS = """run_id, service, number, pid, started_at, ended_at, seconds, code, signal,
     is_unknown, reason, log_bytes, rusage, error_type"""
@@ -60,7 +60,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     desired: Desired
     stopped_by_hand: bool = msgspec.field(default=False, name="stays_off")
-    """It was stopped by hand, and nobody has wanted it since."""
+    """It was stopped by hand, and nobody has started it since."""
     state: State
     since: float
     reason: str | None = None
@@ -79,7 +79,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_until: float | None = None
     error_type: ErrorType | None = None
     trace: Trace | None = None
-    """Of what the live run was started with."""
+    """The trace of what the live run was started with."""
 
 
 class OpenRun(msgspec.Struct, frozen=True):
@@ -101,9 +101,9 @@ class StoredState(msgspec.Struct, frozen=True):
     open_runs: list[OpenRun]
     last_seq: int
     ended: frozenset[str]
-    """Those of the keeper's unforgotten exits that are recorded already."""
+    """Exits that the keeper has not forgotten, but that are recorded already."""
     meta: dict[str, str] = {}
-    """Single facts by name."""
+    """Single values by name."""
 
 
 _decode_record = reader(ServiceRecord)
@@ -175,7 +175,7 @@ def _event_fields(row: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _decoded(text: str | bytes) -> Any:
-    """None for what a failing disk made of it: one damaged row costs itself alone."""
+    """Decode a record; None if the disk damaged it, so that one bad row costs only itself."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, TypeError):
@@ -202,7 +202,7 @@ def newest_events(db: sqlite3.Connection, limit: int, services: list[str]) -> li
 def events_of(
     db: sqlite3.Connection, kinds: tuple[str, ...], since: int, limit: int
 ) -> list[dict[str, Any]]:
-    """Events of these kinds with larger numbers, oldest first."""
+    """Return events of these kinds with larger numbers, oldest first."""
     marks = ",".join("?" * len(kinds))
     query = f"{_EVENTS} WHERE seq > ? AND kind IN ({marks}) ORDER BY seq LIMIT ?"
     return [_event_fields(row) for row in db.execute(query, (since, *kinds, limit))]
@@ -211,7 +211,7 @@ def events_of(
 def newest_events_of(
     db: sqlite3.Connection, kinds: tuple[str, ...], services: list[str], limit: int
 ) -> list[dict[str, Any]]:
-    """The newest events of these kinds, oldest first."""
+    """Return the newest events of these kinds, oldest first."""
     where = f"kind IN ({','.join('?' * len(kinds))}){_filter(services)}"
     query = f"{_EVENTS} WHERE {where} ORDER BY seq DESC LIMIT ?"
     rows = db.execute(query, (*kinds, *services, limit)).fetchall()
