@@ -8,10 +8,11 @@ because mending a file is how people mend a service.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import parse_signal
 from holdfast.vocabulary.specs.services import WatchSpec
@@ -46,7 +47,7 @@ class FileWatches(RunObserver):
         self,
         environment: Environment,
         *,
-        runners: Callable[[], Mapping[str, Any]],
+        runners: Callable[[], Mapping[str, Runner]],
         new_watch: NewWatch,
     ) -> None:
         self._environment = environment
@@ -58,10 +59,10 @@ class FileWatches(RunObserver):
         self.is_held: Callable[[], bool] = lambda: False
         """In a lockdown nobody's change of a file restarts anything."""
 
-    def declared(self, runner: Any) -> None:
+    def declared(self, runner: Runner) -> None:
         self._set(runner.name, runner.declaration.spec.watch)
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         self._set(runner.name, None)
 
     def close(self) -> None:
@@ -108,25 +109,25 @@ class FileWatches(RunObserver):
         if runner is None or runner.declaration.spec.watch is None or not _is_meant(runner):
             return
         action = runner.declaration.spec.watch.action
-        is_up = runner.run is not None and runner.run.is_up
+        run = runner.run if runner.run is not None and runner.run.is_up else None
         if self.is_held():
             action = "none: a lockdown is in force"
-        elif action != "restart" and not is_up:
+        elif run is None:
             action = "restart"
         paths = sorted(burst.paths)
         facts = {"paths": paths[:SHOWN_PATHS], "count": len(paths), "action": action}
         self._environment.recorder.event(Kind.WATCH_CHANGED, name, runner.last_run_id, **facts)
         if self.is_held():
             return
-        if action == "restart":
+        if run is None or action == "restart":
             runner.restart(wait=False, overrides=runner.overrides)
         else:
-            message = {"do": "signal", "run_id": runner.run.run_id, "to": "main"}
+            message = {"do": "signal", "run_id": run.run_id, "to": "main"}
             number = parse_signal(action)
             self._environment.keeper.request({**message, "signal": number}, lambda reply: None)
 
 
-def _is_meant(runner: Any) -> bool:
+def _is_meant(runner: Runner) -> bool:
     if runner.desired is not Desired.RUNNING or runner.is_retiring or runner.state in LEFT_ALONE:
         return False
     # Between its times a scheduled service has nothing to do, whatever its files say.

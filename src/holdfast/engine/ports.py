@@ -18,6 +18,7 @@ from holdfast.adapters.ports.registry import PortRegistry
 from holdfast.engine.runner.environment import Admission, Keeper
 from holdfast.engine.runner.observers import RunObserver
 from holdfast.engine.runner.run_slot import RunSlot
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules import ports as rules
 from holdfast.rules.ports import NoPortFree, PortUnavailable
 from holdfast.vocabulary.specs.settings import Settings
@@ -71,19 +72,19 @@ class PortLeases(RunObserver):
     def use(self, settings: Settings) -> None:
         self._span = settings.port_range
 
-    def admit(self, service: Any, begin: Callable[[], None]) -> None:
-        self._asked.pop(service.name, None)
-        if service.declaration.spec.ports:
-            self._inner.admit(service, lambda: self._lease(service, begin))
+    def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
+        self._asked.pop(runner.name, None)
+        if runner.declaration.spec.ports:
+            self._inner.admit(runner, lambda: self._lease(runner, begin))
         else:
-            self._give_up(service)
-            self._inner.admit(service, begin)
+            self._give_up(runner)
+            self._inner.admit(runner, begin)
 
-    def withdraw(self, service: Any) -> None:
-        self._asked.pop(service.name, None)
-        self._inner.withdraw(service)
+    def withdraw(self, runner: Runner) -> None:
+        self._asked.pop(runner.name, None)
+        self._inner.withdraw(runner)
 
-    def spawning(self, runner: Any, message: dict[str, Any]) -> None:
+    def spawning(self, runner: Runner, message: dict[str, Any]) -> None:
         if runner.ports:
             _put(message, runner.ports)
 
@@ -91,41 +92,41 @@ class PortLeases(RunObserver):
         if candidate.ports:
             _put(message, candidate.ports)
 
-    def changed(self, runner: Any) -> None:
+    def changed(self, runner: Runner) -> None:
         if runner.run is None and runner.name in self._active and runner.name not in self._asked:
             self._active.discard(runner.name)
             self._later(partial(self.registry.rest, runner.name))
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         self._give_up(runner)
 
-    def run_began(self, runner: Any) -> None:
+    def run_began(self, runner: Runner) -> None:
         if runner.ports:
             self._active.add(runner.name)
 
-    def _lease(self, service: Any, begin: Callable[[], None]) -> None:
-        number = self._asked[service.name] = next(self._numbers)
-        wanted = dict(service.declaration.spec.ports)
+    def _lease(self, runner: Runner, begin: Callable[[], None]) -> None:
+        number = self._asked[runner.name] = next(self._numbers)
+        wanted = dict(runner.declaration.spec.ports)
 
         def lease() -> dict[str, int] | str:
             try:
-                return self.registry.lease(service.name, wanted, self._span)
+                return self.registry.lease(runner.name, wanted, self._span)
             except PortUnavailable as taken:
                 return self._why(taken)
             except NoPortFree:
                 return f"no port from {self._span[0]} to {self._span[1]} is free"
 
         def then(found: Any) -> None:
-            if self._asked.get(service.name) != number:
+            if self._asked.get(runner.name) != number:
                 return  # it was withdrawn, or asked for again
-            del self._asked[service.name]
+            del self._asked[runner.name]
             if isinstance(found, dict):
-                self._active.add(service.name)
-                self._give(service, found)
+                self._active.add(runner.name)
+                self._give(runner, found)
                 begin()
             else:
                 reason = found if isinstance(found, str) else f"no port was leased: {found}"
-                service.cannot_start(reason, STAGE)
+                runner.cannot_start(reason, STAGE)
 
         self._in_thread(lease, then)
 
@@ -136,14 +137,14 @@ class PortLeases(RunObserver):
         # It is read later, when the holder may have gone: `holdfast ports` tells how it is then.
         return f"port {taken.port} was held by {self._describe(taken.port)}"
 
-    def _give_up(self, service: Any) -> None:
-        if service.ports:
-            self._active.discard(service.name)
-            self._give(service, None)
-            self._later(partial(self.registry.forget, service.name))
+    def _give_up(self, runner: Runner) -> None:
+        if runner.ports:
+            self._active.discard(runner.name)
+            self._give(runner, None)
+            self._later(partial(self.registry.forget, runner.name))
 
-    def _give(self, service: Any, ports: dict[str, int] | None) -> None:
-        service.set_ports(ports)
+    def _give(self, runner: Runner, ports: dict[str, int] | None) -> None:
+        runner.set_ports(ports)
 
     def _later(self, work: Callable[[], None]) -> None:
         def then(found: Any) -> None:

@@ -9,11 +9,12 @@ counts twice, whoever is killed when; and in the history, for those who catch up
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.adapters import keeper_memory
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.services import Outcome
 from holdfast.vocabulary.specs.services import ScheduleSpec, ServiceSpec
@@ -51,8 +52,8 @@ class Schedules(RunObserver):
         environment: Environment,
         *,
         kept: Callable[[], Mapping[str, str]],
-        runners: Callable[[], Mapping[str, Any]],
-        start: Callable[[Any], None],
+        runners: Callable[[], Mapping[str, Runner]],
+        start: Callable[[Runner], object],
     ) -> None:
         self._environment = environment
         self._kept = kept
@@ -61,7 +62,7 @@ class Schedules(RunObserver):
         self._entries: dict[str, Entry] = {}
         self._key_of: dict[str, str] = {}
 
-    def arm(self, runner: Any) -> None:
+    def arm(self, runner: Runner) -> None:
         """Want a service at its times, beginning now."""
         runner.await_schedule()
         self._wake(self._key_of[runner.name])
@@ -76,17 +77,18 @@ class Schedules(RunObserver):
 
     # Told by runners
 
-    def declared(self, runner: Any) -> None:
+    def declared(self, runner: Runner) -> None:
         name, spec = runner.name, runner.declaration.spec
         key = _key(spec)
         if (old := self._key_of.get(name)) is not None and old != key:
             self._leave(name)
-        if key is None:
+        schedule = spec.schedule
+        if key is None or schedule is None:
             runner.set_next_scheduled(None)
             return
         self._key_of[name] = key
         entry = self._entries.get(key)
-        if entry is None or entry.spec != spec.schedule:
+        if entry is None or entry.spec != schedule:
             handled = (
                 self._handled(key, runner) if entry is None else self._environment.clock.time()
             )
@@ -94,13 +96,13 @@ class Schedules(RunObserver):
                 entry.timer.cancel()
             from holdfast.adapters import time_zones
 
-            zone = time_zones.zone(spec.schedule.timezone)
-            entry = self._entries[key] = Entry(spec.schedule, zone, handled)
+            zone = time_zones.zone(schedule.timezone)
+            entry = self._entries[key] = Entry(schedule, zone, handled)
             if runner.desired is Desired.RUNNING:
                 self._look(key)
         runner.set_next_scheduled(entry.next)
 
-    def changed(self, runner: Any) -> None:
+    def changed(self, runner: Runner) -> None:
         key = self._key_of.get(runner.name)
         if key is None or runner.desired is not Desired.RUNNING:
             return
@@ -110,7 +112,7 @@ class Schedules(RunObserver):
             entry.handled = self._environment.clock.time()
             self._wake(key)
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         if runner.name in self._key_of:
             self._leave(runner.name)
 
@@ -143,14 +145,14 @@ class Schedules(RunObserver):
             for runner in wanted:
                 self._start_one(runner, seen.due)
 
-    def _start_free(self, members: list[Any], due: float) -> None:
+    def _start_free(self, members: list[Runner], due: float) -> None:
         free = next((runner for runner in members if _busy(runner) is None), None)
         if free is None:
             self._skip(members[0], due, f"all {len(members)} instances are busy")
         else:
             self._start_one(free, due)
 
-    def _start_one(self, runner: Any, due: float) -> None:
+    def _start_one(self, runner: Runner, due: float) -> None:
         why = _busy(runner)
         if why is not None:
             self._skip(runner, due, why)
@@ -158,12 +160,12 @@ class Schedules(RunObserver):
         self._environment.recorder.event(Kind.SCHEDULE_STARTED, runner.name, due=due)
         self._start(runner)
 
-    def _skip(self, runner: Any, due: float, reason: str) -> None:
+    def _skip(self, runner: Runner, due: float, reason: str) -> None:
         self._environment.recorder.event(Kind.SCHEDULE_SKIPPED, runner.name, due=due, reason=reason)
 
     # Memory
 
-    def _handled(self, key: str, runner: Any) -> float:
+    def _handled(self, key: str, runner: Runner) -> float:
         """Up to when everything is settled; a schedule that is new begins now."""
         now = self._environment.clock.time()
         known = [runner.scheduled_until] if runner.scheduled_until is not None else []
@@ -171,14 +173,14 @@ class Schedules(RunObserver):
             known.append(float(text))
         return max(known, default=now)
 
-    def _settle(self, key: str, entry: Entry, handled: float, members: list[Any]) -> None:
+    def _settle(self, key: str, entry: Entry, handled: float, members: list[Runner]) -> None:
         entry.handled = handled
         self._environment.keeper.keep(keeper_memory.schedule(key), repr(handled))
         for runner in members:
             runner.set_next_scheduled(entry.next)
             runner.settle_schedule(handled)
 
-    def _members(self, key: str) -> list[Any]:
+    def _members(self, key: str) -> list[Runner]:
         known = self._runners()
         return [known[name] for name, its in self._key_of.items() if its == key and name in known]
 
@@ -198,7 +200,7 @@ def _key(spec: ServiceSpec) -> str | None:
     return spec.template if spec.template and spec.schedule.overlap == "allow" else spec.name
 
 
-def _busy(runner: Any) -> str | None:
+def _busy(runner: Runner) -> str | None:
     if runner.state in BUSY:
         return BUSY[runner.state]
     if runner.waiting_for:

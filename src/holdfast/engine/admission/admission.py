@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.runner.environment import Timer
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules.admission import conditions
 from holdfast.rules.admission.conditions import Obstacle, Prospect, Provider
 from holdfast.vocabulary.specs.services import Dependency
@@ -28,14 +29,14 @@ MOST_TOLD = 3
 class Lines(Protocol):
     """Who knows what services printed."""
 
-    def has(self, runner: Any, pattern: str) -> bool:
+    def has(self, runner: Runner, pattern: str) -> bool:
         """Whether the newest run printed it. If not, `Admission.mark` is called when it does."""
 
 
 class NoLines:
     """Nobody looks at what is printed."""
 
-    def has(self, runner: Any, pattern: str) -> bool:
+    def has(self, runner: Runner, pattern: str) -> bool:
         return False
 
 
@@ -51,7 +52,7 @@ class _Waiting:
 
     __slots__ = ("_counts", "begin", "runner", "unmet")
 
-    def __init__(self, runner: Any, begin: Callable[[], None]) -> None:
+    def __init__(self, runner: Runner, begin: Callable[[], None]) -> None:
         self.runner = runner
         self.begin = begin
         self.unmet: dict[_Edge, Obstacle] = {}
@@ -95,7 +96,7 @@ class Admission(RunObserver):
         self.lines: Lines = NoLines()
         self._call_later = call_later
         self._is_template = is_template
-        self._runners: dict[str, Any] = {}
+        self._runners: dict[str, Runner] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._declared: dict[str, tuple[Dependency, ...]] = {}
         self._dependents: dict[str, dict[str, list[Dependency]]] = {}
@@ -108,19 +109,19 @@ class Admission(RunObserver):
 
     # What a runner asks
 
-    def admit(self, service: Any, begin: Callable[[], None]) -> None:
+    def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
         """Begin now, or as soon as nothing is in the way; asked again, the newest counts."""
-        if not service.declaration.spec.depends_on:
+        if not runner.declaration.spec.depends_on:
             begin()
             return
-        self._waiting[service.name] = waiting = _Waiting(service, begin)
+        self._waiting[runner.name] = waiting = _Waiting(runner, begin)
         # While services are restored, those it needs may not be known yet.
-        if service.name in self._runners:
+        if runner.name in self._runners:
             self._examine(waiting)
 
-    def withdraw(self, service: Any) -> None:
+    def withdraw(self, runner: Runner) -> None:
         """It is not to be started any more."""
-        self._waiting.pop(service.name, None)
+        self._waiting.pop(runner.name, None)
 
     # What others tell
 
@@ -138,7 +139,7 @@ class Admission(RunObserver):
             self._calm.discard(name)
             self.mark(name)
 
-    def reason_to_follow(self, runner: Any) -> str | None:
+    def reason_to_follow(self, runner: Runner) -> str | None:
         """A new run of what it needs, as its edges want it; also one that `calm` is about."""
         for needed in runner.declaration.spec.depends_on:
             for name in (self._providers(needed.service) or ()) if needed.restart else ():
@@ -148,7 +149,7 @@ class Admission(RunObserver):
 
     # What happens to services
 
-    def declared(self, runner: Any) -> None:
+    def declared(self, runner: Runner) -> None:
         name, spec = runner.name, runner.declaration.spec
         self._runners[name] = runner
         if spec.template is not None:
@@ -165,7 +166,7 @@ class Admission(RunObserver):
             self._call()
         self._look_again(name, spec.template)
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         name, template = runner.name, runner.declaration.spec.template
         self._runners.pop(name, None)
         self._waiting.pop(name, None)
@@ -177,10 +178,10 @@ class Admission(RunObserver):
                 del self._instances[template]
         self._look_again(name, template)
 
-    def run_began(self, runner: Any) -> None:
+    def run_began(self, runner: Runner) -> None:
         self.changed(runner)
 
-    def changed(self, runner: Any) -> None:
+    def changed(self, runner: Runner) -> None:
         template = runner.declaration.spec.template
         if runner.name in self._dependents or (template and template in self._dependents):
             self.mark(runner.name)
@@ -218,7 +219,7 @@ class Admission(RunObserver):
                 runner.restart_after(reason)
 
     def _pass_on(
-        self, provider: Any, touched: dict[str, _Waiting], restarts: dict[str, str]
+        self, provider: Runner, touched: dict[str, _Waiting], restarts: dict[str, str]
     ) -> None:
         """Tell those that need this service what it is now."""
         name, facts = provider.name, facts_of(provider)
@@ -258,7 +259,7 @@ class Admission(RunObserver):
         self._remember_seen(runner)
         waiting.begin()
 
-    def _obstacle(self, needed: Dependency, provider: Any, facts: Provider) -> Obstacle | None:
+    def _obstacle(self, needed: Dependency, provider: Runner, facts: Provider) -> Obstacle | None:
         if needed.pattern is not None:
             facts = replace(facts, has_line=self.lines.has(provider, needed.pattern))
         return conditions.obstacle(needed, facts)
@@ -272,7 +273,7 @@ class Admission(RunObserver):
 
     # New runs of what is needed
 
-    def _is_new_to(self, dependent: str, needed: Dependency, provider: Any) -> bool:
+    def _is_new_to(self, dependent: str, needed: Dependency, provider: Runner) -> bool:
         """Whether the provider meets the condition with a run that the dependent does not know."""
         runner = self._runners[dependent]
         if runner.desired is not Desired.RUNNING or runner.state not in ALIVE:
@@ -287,13 +288,13 @@ class Admission(RunObserver):
         seen[provider.name] = provider.last_run_id
         return True
 
-    def _remember_seen(self, runner: Any) -> None:
+    def _remember_seen(self, runner: Runner) -> None:
         self._seen.pop(runner.name, None)
         names = self._restart_providers(runner)
         if names:
             self._seen[runner.name] = {name: self._runners[name].last_run_id for name in names}
 
-    def _restored_seen(self, runner: Any) -> dict[str, str | None]:
+    def _restored_seen(self, runner: Runner) -> dict[str, str | None]:
         """What a run knows that an earlier supervisor started: everything that is older."""
         seen: dict[str, str | None] = {}
         for name in self._restart_providers(runner):
@@ -306,7 +307,7 @@ class Admission(RunObserver):
             seen[name] = None if is_younger else other.last_run_id
         return seen
 
-    def _restart_providers(self, runner: Any) -> list[str]:
+    def _restart_providers(self, runner: Runner) -> list[str]:
         edges = runner.declaration.spec.depends_on
         return [
             name
@@ -317,7 +318,7 @@ class Admission(RunObserver):
 
     # Declarations
 
-    def _declare_edges(self, runner: Any) -> None:
+    def _declare_edges(self, runner: Runner) -> None:
         edges = self._declared[runner.name] = runner.declaration.spec.depends_on
         for needed in edges:
             dependents = self._dependents.setdefault(needed.service, {})
@@ -347,7 +348,7 @@ def _new_run(name: str) -> str:
     return f"{name} has a new run"
 
 
-def facts_of(runner: Any) -> Provider:
+def facts_of(runner: Runner) -> Provider:
     """A runner, as far as conditions ask."""
     return Provider(
         name=runner.name,

@@ -15,6 +15,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.engine.output.subscriptions import SILENCE_SECONDS, OutputSubscriptions
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.errors import HoldfastError
 
 _log = logger("awaited_lines")
@@ -40,7 +41,7 @@ class AwaitedLines(RunObserver):
         self._found: dict[Awaited, str | None] = {}
         self._looking: dict[Awaited, tuple[str | None, asyncio.Task[None]]] = {}
 
-    def has(self, runner: Any, pattern: str) -> bool:
+    def has(self, runner: Runner, pattern: str) -> bool:
         """Whether the newest run printed it; if not, it is looked for from now on."""
         awaited, run_id = (runner.name, pattern), runner.last_run_id
         if run_id is None:
@@ -56,7 +57,7 @@ class AwaitedLines(RunObserver):
             self._looking[awaited] = (run_id, asyncio.get_running_loop().create_task(look))
         return False
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         for awaited in [it for it in (*self._found, *self._looking) if it[0] == runner.name]:
             self._found.pop(awaited, None)
             self._stop(awaited)

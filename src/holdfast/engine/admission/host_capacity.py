@@ -8,11 +8,11 @@ service ended, and every few seconds while somebody waits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.adapters.metrics.host import HostUsage, host_usage
 from holdfast.engine.runner.environment import Admission, Timer
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules import limits
 from holdfast.rules.admission.conditions import Prospect
 from holdfast.rules.limits import HostLoad
@@ -45,7 +45,7 @@ class HostCapacity(RunObserver):
         self._limits = HostLimits()
         self._last: HostUsage | None = None
         self._timer: Timer | None = None
-        self._waiting: dict[str, tuple[Any, Callable[[], None]]] = {}
+        self._waiting: dict[str, tuple[Runner, Callable[[], None]]] = {}
         self._is_due = False
 
     def use(self, settings: Settings) -> None:
@@ -55,19 +55,19 @@ class HostCapacity(RunObserver):
             self._look()
         self._recheck()
 
-    def admit(self, service: Any, begin: Callable[[], None]) -> None:
-        self._waiting.pop(service.name, None)
-        self._inner.admit(service, lambda: self._arrive(service, begin))
+    def admit(self, runner: Runner, begin: Callable[[], None]) -> None:
+        self._waiting.pop(runner.name, None)
+        self._inner.admit(runner, lambda: self._arrive(runner, begin))
 
-    def withdraw(self, service: Any) -> None:
-        self._waiting.pop(service.name, None)
-        self._inner.withdraw(service)
+    def withdraw(self, runner: Runner) -> None:
+        self._waiting.pop(runner.name, None)
+        self._inner.withdraw(runner)
 
-    def changed(self, runner: Any) -> None:
+    def changed(self, runner: Runner) -> None:
         if self._waiting and runner.run is None:
             self._recheck()
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         self._waiting.pop(runner.name, None)
 
     def take(self, now: HostUsage | None) -> None:
@@ -99,15 +99,15 @@ class HostCapacity(RunObserver):
     def _needs_host(self) -> bool:
         return self._limits.max_cpu is not None or self._limits.max_memory is not None
 
-    def _arrive(self, service: Any, begin: Callable[[], None]) -> None:
+    def _arrive(self, runner: Runner, begin: Callable[[], None]) -> None:
         words = self.obstacle()
         if words is None:
             begin()
         elif not self._limits.queue_when_busy:
-            service.refuse(words)
+            runner.refuse(words)
         else:
-            self._waiting[service.name] = (service, begin)
-            service.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
+            self._waiting[runner.name] = (runner, begin)
+            runner.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
             self._look_later()
 
     def _recheck(self) -> None:
@@ -118,9 +118,9 @@ class HostCapacity(RunObserver):
 
     def _admit_waiting(self) -> None:
         self._is_due = False
-        for name, (service, begin) in list(self._waiting.items()):
+        for name, (runner, begin) in list(self._waiting.items()):
             if (words := self.obstacle()) is not None:
-                service.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
+                runner.hold_back((f"room on this host: {words}",), Prospect.TROUBLED)
                 return
             if self._waiting.pop(name, None) is not None:
                 begin()

@@ -8,7 +8,6 @@ and the database must not. What equals the present declaration is not kept twice
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -16,6 +15,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Environment, Timer
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State
 
@@ -52,12 +52,12 @@ class GoodRuns(RunObserver):
                 key = keeper_memory.good_run(name)
                 _log.warning("the last good run in %s is not understood: %s", key, error)
 
-    def of(self, runner: Any) -> tuple[GoodRun, ServiceSpec] | None:
+    def of(self, runner: Runner) -> tuple[GoodRun, ServiceSpec] | None:
         """The last good run and what it was started with; None: there was none."""
         good = self._good.get(runner.name)
         return None if good is None else (good, good.spec or runner.declaration.spec)
 
-    def run_began(self, runner: Any) -> None:
+    def run_began(self, runner: Runner) -> None:
         self._cancel(runner.name)
         run = runner.run
         if run is None:
@@ -71,10 +71,10 @@ class GoodRuns(RunObserver):
 
         self._timers[runner.name] = self._environment.call_later(wait, lasted)
 
-    def run_over(self, runner: Any) -> None:
+    def run_over(self, runner: Runner) -> None:
         self._cancel(runner.name)
 
-    def changed(self, runner: Any) -> None:
+    def changed(self, runner: Runner) -> None:
         match runner.state:
             case State.RUNNING:
                 self._up[runner.name] = runner.number
@@ -85,7 +85,7 @@ class GoodRuns(RunObserver):
             case _:
                 pass
 
-    def declared(self, runner: Any) -> None:
+    def declared(self, runner: Runner) -> None:
         """What a good run was started with is kept once it is no longer the declaration."""
         declared = runner.declaration.spec
         good, before = self._good.get(runner.name), self._declared.get(runner.name)
@@ -94,7 +94,7 @@ class GoodRuns(RunObserver):
         if good is not None and before is not None:
             self._remember(runner.name, msgspec.structs.replace(good, spec=before), declared)
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         self._cancel(runner.name)
         self._up.pop(runner.name, None)
         self._declared.pop(runner.name, None)
@@ -102,7 +102,7 @@ class GoodRuns(RunObserver):
             self._kept.pop(runner.name, None)
             self._environment.keeper.keep(keeper_memory.good_run(runner.name), None)
 
-    def _mark(self, runner: Any) -> None:
+    def _mark(self, runner: Runner) -> None:
         declared = runner.declaration.spec
         spec = getattr(runner, "launched", None) or declared
         self._declared[runner.name] = declared

@@ -19,6 +19,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Clock, Keeper, Recorder, Timer
 from holdfast.vocabulary.actors import Actor, Target
 from holdfast.vocabulary.authority import ApprovalInfo
+from holdfast.vocabulary.command import Command
 from holdfast.vocabulary.errors import Failed, NotFound, Refused
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.quantities import format_duration
@@ -47,7 +48,7 @@ class PendingApproval:
         self,
         info: ApprovalInfo,
         actor: Actor,
-        command: Any,
+        command: Command,
         targets: tuple[Target, ...],
         decided: asyncio.Future[ApprovalInfo],
     ) -> None:
@@ -102,7 +103,7 @@ class Approvals:
     def ask(
         self,
         actor: Actor,
-        command: Any,
+        command: Command,
         policy: PolicySpec,
         reason: str,
         targets: tuple[Target, ...],

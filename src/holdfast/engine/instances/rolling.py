@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.engine.admission.admission import Admission
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Recorder
+from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.instances import RollingResult
 from holdfast.vocabulary.services import Outcome
@@ -108,7 +109,7 @@ class Rolling:
                 return f"{name}: it came up and is {runner.state.value} again"
         return None
 
-    async def _one(self, runner: Any, ready_seconds: float) -> Outcome:
+    async def _one(self, runner: Runner, ready_seconds: float) -> Outcome:
         spec = runner.declaration.spec
         if spec.overlap and runner.state is State.RUNNING:
             outcome: Outcome = await runner.replace_run(ready_seconds=ready_seconds)

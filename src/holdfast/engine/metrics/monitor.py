@@ -19,6 +19,7 @@ from holdfast.engine.metrics.counters import SupervisorCounters
 from holdfast.engine.metrics.sampler import Errand, MetricsSampler, Sample
 from holdfast.engine.runner.environment import Clock, Recorder, Timer
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.workflows.recovery import recover
 from holdfast.rules import limits
 from holdfast.rules.limits import Breach, LimitState, ResourceUse
@@ -40,7 +41,7 @@ class Gauge:
         "custom", "finished", "name", "patience", "run_id", "runner", "standing", "timer", "usage",
     )  # fmt: skip
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.name: str = runner.name
         self.run_id: str | None = None
@@ -103,7 +104,7 @@ class ResourceMonitor(RunObserver):
 
     # What happens to services
 
-    def run_began(self, runner: Any) -> None:
+    def run_began(self, runner: Runner) -> None:
         run, gauge = runner.run, self._gauge(runner)
         if run is None or run.pid is None or gauge.run_id == run.run_id:
             return
@@ -119,7 +120,7 @@ class ResourceMonitor(RunObserver):
         self._await_timeout(gauge)
         self._schedule(FIRST_LOOK_SECONDS)
 
-    def run_over(self, runner: Any) -> None:
+    def run_over(self, runner: Runner) -> None:
         gauge, run, cpu = self._gauge(runner), runner.run, runner.last_exit.cpu
         self._cancel(gauge)
         if run is not None and not run.main_gone:
@@ -128,7 +129,7 @@ class ResourceMonitor(RunObserver):
             self._do(self._sampler.end_unseen, runner.name, run.run_id, cpu)
         self._leave(gauge, cpu)
 
-    def declared(self, runner: Any) -> None:
+    def declared(self, runner: Runner) -> None:
         gauge = self._gauge(runner)
         self._limited.pop(runner.name, None)
         if limits.has_limits(runner.declaration.spec):
@@ -136,7 +137,7 @@ class ResourceMonitor(RunObserver):
         if gauge.run_id is not None:
             self._await_timeout(gauge)
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         gauge = self.gauges.pop(runner.name, None)
         self._limited.pop(runner.name, None)
         if gauge is not None:
@@ -278,7 +279,7 @@ class ResourceMonitor(RunObserver):
 
     # Small things
 
-    def _gauge(self, runner: Any) -> Gauge:
+    def _gauge(self, runner: Runner) -> Gauge:
         gauge = self.gauges.get(runner.name)
         if gauge is None:
             gauge = self.gauges[runner.name] = Gauge(runner)

@@ -7,7 +7,6 @@ somebody stops it. Changes no state: what follows when a session ends is asked o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from holdfast.adapters import keeper_memory
 from holdfast.adapters.own_log import logger
 from holdfast.engine.runner.environment import Keeper
 from holdfast.engine.runner.observers import RunObserver
+from holdfast.engine.runner.runner import Runner
 from holdfast.rules import sessions as rules
 from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.sessions import Owner
@@ -29,10 +29,10 @@ _log = logger("ownership")
 class Ownership(RunObserver):
     """Who owns what; each runner carries its own owner for those who look."""
 
-    def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, keeper: Keeper, runners: Callable[[], Mapping[str, Runner]]) -> None:
         self._keeper = keeper
         self._runners = runners
-        self.on_owner: Callable[[Any], None] = lambda runner: None
+        self.on_owner: Callable[[Runner], None] = lambda runner: None
         """Told of each run that begins for a session, and of each that has another owner now."""
 
     def restore(self, kept: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class Ownership(RunObserver):
             owner = rules.claimed(runner.owner, session, new, is_running=is_wanted(runner))
             self.set(runner, owner)
 
-    def set(self, runner: Any, owner: Owner | None) -> None:
+    def set(self, runner: Runner, owner: Owner | None) -> None:
         if runner.owner != owner:
             runner.set_owner(owner)
             # Travels with the start itself: the keeper never has the one without the other.
@@ -61,29 +61,29 @@ class Ownership(RunObserver):
             )
             self.on_owner(runner)
 
-    def of(self, session: str) -> list[Any]:
-        """Runners of what runs for a session."""
+    def of(self, session: str) -> list[tuple[Runner, Owner]]:
+        """Return the runners that run for a session, each with its owner."""
         return [
-            runner
+            (runner, owner)
             for runner in self._runners().values()
-            if runner.owner is not None
-            and not runner.owner.ended
-            and (runner.owner.session == session or session in runner.owner.with_others)
+            if (owner := runner.owner) is not None
+            and not owner.ended
+            and (owner.session == session or session in owner.with_others)
         ]
 
-    def run_began(self, runner: Any) -> None:
+    def run_began(self, runner: Runner) -> None:
         if runner.owner is not None:
             self.on_owner(runner)
 
-    def changed(self, runner: Any) -> None:
+    def changed(self, runner: Runner) -> None:
         if runner.owner is not None and runner.desired is Desired.STOPPED and runner.run is None:
             self.set(runner, None)
 
-    def removed(self, runner: Any) -> None:
+    def removed(self, runner: Runner) -> None:
         self.set(runner, None)
 
 
-def is_wanted(runner: Any) -> bool:
+def is_wanted(runner: Runner) -> bool:
     """Whether it runs, or somebody has asked for it and it is about to."""
     return runner.run is not None or (
         runner.desired is Desired.RUNNING and runner.state not in _OVER

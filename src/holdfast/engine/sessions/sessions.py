@@ -19,6 +19,7 @@ from holdfast.adapters.own_log import logger
 from holdfast.adapters.sessions import SessionStore, StoredSession
 from holdfast.engine.roster import Roster
 from holdfast.engine.runner.environment import Environment, Timer
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.sessions.ownership import Ownership, is_wanted
 from holdfast.rules import sessions as rules
 from holdfast.system.token_bucket import TokenBucket
@@ -226,8 +227,8 @@ class Sessions:
         kept: list[str] = []
         handed_over: list[str] = []
         shared: list[str] = []
-        for runner in self.ownership.of(session.name):
-            owner, is_last = rules.left(runner.owner, session.name, clients)
+        for runner, former in self.ownership.of(session.name):
+            owner, is_last = rules.left(former, session.name, clients)
             if not is_last:
                 self.ownership.set(runner, owner)
                 shared.append(runner.name)
@@ -237,7 +238,7 @@ class Sessions:
                 stopped.append(runner.name)
                 continue
             is_handed_over = fate == "hand_over"
-            ended = msgspec.structs.replace(runner.owner, ended=True)
+            ended = msgspec.structs.replace(former, ended=True)
             self.ownership.set(runner, None if is_handed_over else ended)
             if is_wanted(runner):
                 (handed_over if is_handed_over else kept).append(runner.name)
@@ -277,7 +278,7 @@ class Sessions:
         return session
 
     def owned(self, session: Session) -> list[str]:
-        return [runner.name for runner in self.ownership.of(session.name)]
+        return [runner.name for runner, _ in self.ownership.of(session.name)]
 
     def expires_in(self, session: Session) -> float | None:
         return rules.expires_in(
@@ -327,7 +328,7 @@ class Sessions:
         remaining = self.expires_in(session)
         if remaining is not None:
             session.timer = self._environment.call_later(remaining, lambda: self._look(session))
-        for runner in self.ownership.of(session.name):
+        for runner, _ in self.ownership.of(session.name):
             self._lend(runner)
 
     def _look(self, session: Session) -> None:
@@ -348,7 +349,7 @@ class Sessions:
         if not work.cancelled() and (error := work.exception()) is not None:
             _log.error("a session could not be closed as it should be", exc_info=error)
 
-    def _lend(self, runner: Any) -> None:
+    def _lend(self, runner: Runner) -> None:
         """A run of a session that nobody holds has a lease with the keeper; others have none."""
         owner: Owner | None = runner.owner
         if owner is None or owner.ended or owner.with_others:
@@ -361,7 +362,7 @@ class Sessions:
         remaining = self.expires_in(session) if fate == "stop" else None
         self._lease(runner, None if remaining is None else remaining + LEASE_MARGIN_SECONDS)
 
-    def _lease(self, runner: Any, seconds: float | None) -> None:
+    def _lease(self, runner: Runner, seconds: float | None) -> None:
         run = runner.run
         if run is None or not run.is_up:
             return

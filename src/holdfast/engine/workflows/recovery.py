@@ -6,10 +6,9 @@ Only the runner changes a state.
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.engine.runner.environment import Recorder
 from holdfast.engine.runner.observers import MonitoredRun
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.settings import CurrentSettings
 from holdfast.engine.tasks import Tasks
 from holdfast.engine.workflows.steps import CommandContext, CommandStep
@@ -41,15 +40,15 @@ class RecoveryCommands:
         self._settings = settings
         self._recorder = recorder
 
-    def run(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+    def run(self, runner: Runner, cause: str, recovery: RecoverySpec, reason: str) -> None:
         try:
-            self._begin(service, cause, recovery, reason)
+            self._begin(runner, cause, recovery, reason)
         except HoldfastError as error:
             facts = {"cause": cause, "outcome": "skipped", "reason": error.message}
             what = recovery.command or "recovery"
-            self._recorder.event(Kind.COMMAND_FINISHED, service.name, what=what, **facts)
+            self._recorder.event(Kind.COMMAND_FINISHED, runner.name, what=what, **facts)
 
-    def _begin(self, service: Any, cause: str, recovery: RecoverySpec, reason: str) -> None:
+    def _begin(self, runner: Runner, cause: str, recovery: RecoverySpec, reason: str) -> None:
         from holdfast.rules.authority.commands import permit_named
         from holdfast.rules.workflows import prepare_spec
 
@@ -63,17 +62,17 @@ class RecoveryCommands:
         assert spec is not None
         prepared = prepare_spec(spec, settings, spec.timeout or RECOVERY_SECONDS)
         told = {
-            "HOLDFAST_SERVICE": service.name,
+            "HOLDFAST_SERVICE": runner.name,
             "HOLDFAST_CAUSE": cause,
             "HOLDFAST_REASON": reason,
         }
-        step = CommandStep(self._tasks, prepared, CommandContext.of(service), env=told)
+        step = CommandStep(self._tasks, prepared, CommandContext.of(runner), env=told)
         procedure = Procedure(
-            name=f"recovery of {service.name}",
+            name=f"recovery of {runner.name}",
             steps=[step],
             by="recovery",
-            service=service.name,
-            key=f"recovery:{service.name}",
+            service=runner.name,
+            key=f"recovery:{runner.name}",
             is_single=True,
             facts={"cause": cause},
         )

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.adapters import keeper_memory
 from holdfast.adapters.run_ids import new_run_id
+from holdfast.engine.runner.runner import Runner
 from holdfast.engine.tasks import Task, TaskResult, Tasks
 from holdfast.secrets.redaction import redact, shorten_masks
 from holdfast.vocabulary.command import Command, Result
@@ -47,10 +48,10 @@ class CommandContext(msgspec.Struct, frozen=True):
     user: str | None = None
 
     @classmethod
-    def of(cls, service: Any) -> CommandContext:
+    def of(cls, runner: Runner) -> CommandContext:
         """Those of a service."""
-        spec = service.declaration.spec
-        environ = keeper_memory.environ(service.declaration.environ_key)
+        spec = runner.declaration.spec
+        environ = keeper_memory.environ(runner.declaration.environ_key)
         return cls(
             spec.working_dir,
             spec.env,

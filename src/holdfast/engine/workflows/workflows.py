@@ -55,7 +55,7 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, and for whom."""
 
     name: str
-    steps: Sequence[Any]
+    steps: Sequence[Step]
     by: str
     service: str | None = None
     key: str | None = None
@@ -119,8 +119,7 @@ class Activity:
 
     @property
     def step(self) -> Step:
-        found: Step = self.procedure.steps[min(self.place, len(self.procedure.steps) - 1)]
-        return found
+        return self.procedure.steps[min(self.place, len(self.procedure.steps) - 1)]
 
     def cancel(self) -> None:
         """Begin no further step, and end the command that runs."""
