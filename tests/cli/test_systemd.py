@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import doctor, systemd
-from holdfast.cli.systemd import Unit, judge, parsed, unit_of
+from holdfast.cli.systemd import Unit, judge, parse, unit_of
 
 USER = "/user.slice/user-1000.slice/user@1000.service"
 
@@ -80,7 +80,7 @@ def test_logging_out() -> None:
 def test_what_systemctl_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line is a setting; a systemctl that fails, or is not there, is no answer."""
     text = f"Type=oneshot\nKillMode=mixed\nExecStop={DOWN}\nExecStop=second\n\nnonsense\n"
-    assert parsed(text) == {"Type": "oneshot", "KillMode": "mixed", "ExecStop": f"{DOWN} second"}
+    assert parse(text) == {"Type": "oneshot", "KillMode": "mixed", "ExecStop": f"{DOWN} second"}
     monkeypatch.setenv("PATH", str(tmp_path))
     unit = Unit("shop.service", True)
     assert systemd.settings_of(unit) is None

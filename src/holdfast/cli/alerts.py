@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations, screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADS = ("SEVERITY", "SINCE", "TIMES", "CAUSE", "MESSAGE")
 TARGET_HEADS = ("TARGET", "WAY", "FROM", "TOLD", "SKIPPED", "LAST", "STATE")

@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import sys
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how
@@ -24,6 +23,10 @@ from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk
 from holdfast.logbook.reader import Reader, Walk
 from holdfast.vocabulary.errors import Failed, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DETACH = b"\x10\x11"
 ALTERNATE_SCREEN = re.compile(rb"(\x1b\[\?(?:1049|1047|47))([hl])")

@@ -1,10 +1,9 @@
-"""The verbs about what this Holdfast admits: mode, lockdown, unlock, approvals."""
+"""The verbs about what Holdfast permits: mode, lockdown, unlock, approvals."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
@@ -12,6 +11,10 @@ from holdfast.cli.terminal import durations
 from holdfast.client.connection import ConnectionLost
 from holdfast.client.discovery import SupervisorAway, connect
 from holdfast.vocabulary.errors import NoDaemon, TimedOut, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SWITCH_SECONDS = 30.0
 LOCKDOWN_FILE = "lockdown.json"
@@ -36,20 +39,20 @@ HEADS = ("ID", "WHO", "COMMAND", "BECAUSE", "LEFT")
 )
 def mode(call: Call) -> int:
     if not call.operands:
-        return _tell_mode(call, call.ask("get_mode"))
+        return _report_mode(call, call.ask("get_mode"))
     wanted = call.operands[0]
     if wanted not in ("proxy", "advanced"):
         raise UsageError(f'no mode "{wanted}"', "holdfast mode proxy, or advanced")
     answer = call.ask("set_mode", mode=wanted)
     if "switching_to" not in answer:
-        return _tell_mode(call, answer)
+        return _report_mode(call, answer)
     if not call.is_json:
         call.say(answer["message"])
-    return _tell_mode(call, _await_mode(call, wanted))
+    return _report_mode(call, _await_mode(call, wanted))
 
 
 def _await_mode(call: Call, wanted: str) -> dict[str, Any]:
-    """What the next supervisor says; it is there within moments."""
+    """Wait for the supervisor of this mode; returns its answer."""
     deadline = time.monotonic() + SWITCH_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -66,7 +69,7 @@ def _await_mode(call: Call, wanted: str) -> dict[str, Any]:
     )
 
 
-def _tell_mode(call: Call, found: dict[str, Any]) -> int:
+def _report_mode(call: Call, found: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(found)
         return 0
@@ -92,7 +95,7 @@ def lockdown(call: Call) -> int:
     reason = call.options.get("reason")
     if not reason:
         raise UsageError("a lockdown needs a reason", 'holdfast lockdown --reason "…"')
-    return _tell_lockdown(call, call.ask("lockdown", reason=reason))
+    return _report_lockdown(call, call.ask("lockdown", reason=reason))
 
 
 @Verb(
@@ -111,24 +114,24 @@ def unlock(call: Call) -> int:
         if not os.path.lexists(os.path.join(call.places.state, LOCKDOWN_FILE)):
             raise
         answer = _unlock_alone(call)
-    return _tell_lockdown(call, answer)
+    return _report_lockdown(call, answer)
 
 
 def _unlock_alone(call: Call) -> dict[str, Any]:
-    """Nothing runs: a Holdfast is started for this, and ended again."""
+    """Start a Holdfast, unlock it and end it again, because nothing runs."""
     from holdfast.cli.down import ShutdownReport, shut_down
     from holdfast.client.launch import ensure_running
 
-    launched = ensure_running(call.places, call.environ)
-    call.use(launched.connection)
+    daemon = ensure_running(call.places, call.environ)
+    call.use(daemon.connection)
     try:
         return call.ask("unlock")
     finally:
-        if launched.keeper is not None:
+        if daemon.keeper is not None:
             shut_down(call, ShutdownReport(), keep_running=False, now=False)
 
 
-def _tell_lockdown(call: Call, answer: dict[str, Any]) -> int:
+def _report_lockdown(call: Call, answer: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(answer)
         return 0
@@ -155,13 +158,18 @@ def approvals(call: Call) -> int:
     now = time.time()
     rows = [
         (
-            one["approval"],
-            f"{one['actor']} ({one['role']}, {one['door']})",
-            " ".join((one["command"], *(f"{k}={v}" for k, v in one["arguments"].items()))),
-            one["reason"],
-            durations.show(max(0.0, one["expires_at"] - now)),
+            request["approval"],
+            f"{request['actor']} ({request['role']}, {request['door']})",
+            " ".join(
+                (
+                    request["command"],
+                    *(f"{name}={value}" for name, value in request["arguments"].items()),
+                )
+            ),
+            request["reason"],
+            durations.show(max(0.0, request["expires_at"] - now)),
         )
-        for one in found["waiting"]
+        for request in found["waiting"]
     ]
     call.say_table(HEADS, rows)
     return 0

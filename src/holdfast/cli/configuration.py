@@ -11,7 +11,6 @@ import sys
 import time
 
 from holdfast.cli.parser.verbs import Option, Verb
-from holdfast.cli.services import describe
 from holdfast.cli.terminal import screen
 from holdfast.client.launch import import_path, make_private
 from holdfast.system.places import (
@@ -143,6 +142,8 @@ def reload(call: Call) -> int:
         return plan(call)
     wait = not call.options.get("no_wait")
     delete_logs = bool(call.options.get("delete_logs"))
+    from holdfast.cli.services import describe
+
     result = call.ask("reload", wait=wait, delete_logs=delete_logs, **_config_field(call))
     note_unread(call, result["config"])
     failed = any(outcome["outcome"] == "failed" for outcome in result["services"].values())

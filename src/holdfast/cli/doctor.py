@@ -1,7 +1,7 @@
 """`holdfast doctor`: what this host allows, what is missing, and how to get it.
 
-Probes with the standard library and undoes what it tried. What a running keeper says of
-itself is shown beside it, because that is what counts for the services it holds.
+Each check tries something and undoes it. What a running keeper says of itself is shown beside the
+checks, because that counts for the services it holds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 class Check(NamedTuple):
-    """One thing that was looked at; `fix` is empty when it is ok."""
+    """The result of one check; `fix` is empty if all is well."""
 
     name: str
     level: str
@@ -117,7 +117,7 @@ def check_cgroup() -> Check:
 
 
 def check_controllers() -> Check:
-    """What the kernel can hold a service to; without, Holdfast looks every few seconds."""
+    """Which limits the kernel can enforce; Holdfast itself watches the others every few seconds."""
     wanted = ("memory", "cpu", "pids")
     without = "limits are then watched, every monitoring_interval"
     folder = own_cgroup()
@@ -159,7 +159,7 @@ def own_cgroup() -> str | None:
 
 
 def _pidfd_open(pid: int) -> int:
-    """Raises OSError where there are none."""
+    """Open a pidfd; raises OSError where the system has none."""
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
         raise OSError("this system has no pidfd")
@@ -247,7 +247,7 @@ def check_descriptors() -> Check:
     if sys.platform == "darwin":
         from holdfast.system.darwin import OPEN_MAX
 
-        # It says «infinite», and refuses more than that.
+        # The system says «infinite», but refuses more than that.
         hard = min(hard, OPEN_MAX)
     if hard == resource.RLIM_INFINITY:
         return Check("open files", "ok", "unlimited")
@@ -296,7 +296,7 @@ def check_runtime(call: Call) -> Check:
 
 
 def check_systemd(cgroup: str, *, is_booted: bool) -> Iterator[Check]:
-    """A unit's stop kills what is in its cgroup, the keeper and its services too."""
+    """Whether a stop of the systemd unit around Holdfast would kill the keeper and its services."""
     unit = systemd.unit_of(_text(cgroup)) if is_booted else None
     if unit is not None:
         settings = systemd.settings_of(unit) if unit.name.endswith(".service") else None
@@ -304,7 +304,7 @@ def check_systemd(cgroup: str, *, is_booted: bool) -> Iterator[Check]:
 
 
 def check_desktop(environ: Mapping[str, str]) -> Check:
-    """Whether `alerts: [{desktop: true}]` can show anything."""
+    """Whether `alerts: [{desktop: true}]` can show something."""
     program = "osascript" if sys.platform == "darwin" else "notify-send"
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
@@ -337,7 +337,7 @@ def check_daemon(call: Call, facts: dict[str, Any] | None) -> Check:
 
 
 def check_unclaimed(facts: dict[str, Any] | None) -> Iterator[Check]:
-    """Processes that came from a service and removed every trace of which one."""
+    """Processes of services that removed every mark of the service they belong to."""
     if unclaimed := (facts or {}).get("unclaimed"):
         yield Check(
             "processes",
@@ -348,7 +348,7 @@ def check_unclaimed(facts: dict[str, Any] | None) -> Iterator[Check]:
 
 
 def check_doors(call: Call) -> Iterator[Check]:
-    """Where the network doors of a running Holdfast are, or who has their ports."""
+    """Where the network doors of a running Holdfast are, or why they are closed."""
     from holdfast.vocabulary.errors import HoldfastError
 
     try:

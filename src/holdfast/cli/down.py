@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.history import ended_how, events_in
@@ -19,6 +18,10 @@ from holdfast.client.discovery import OrphanedServices, SupervisorAway, connect,
 from holdfast.system.places import keeper_note, lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
 from holdfast.vocabulary.names import OWN_NAMES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 GONE_SECONDS = 30.0
 LAST_STEPS_SECONDS = 2.0

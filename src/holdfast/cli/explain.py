@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.status import notices_of
 from holdfast.cli.terminal import durations, screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @Verb(

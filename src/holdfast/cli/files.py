@@ -1,19 +1,22 @@
-"""The verb `files`: read, list, write, edit, patch, undo, and what was changed."""
+"""`holdfast files`: read, list, write, edit, patch, undo, and the list of changes."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
-LARGEST_INPUT = 8 * 1024 * 1024
-CHUNK = 1024 * 1024
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MAX_INPUT_BYTES = 8 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 
 
 @Verb(
@@ -56,21 +59,21 @@ CHUNK = 1024 * 1024
     ),
 )
 def files(call: Call) -> int:
-    what, path = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
+    operation, path = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
     known: dict[str, Callable[[Call, str | None], int]] = {
         "read": _read, "ls": _list, "list": _list, "write": _write, "edit": _edit,
         "patch": _patch, "undo": _undo, "changes": _changes,
     }  # fmt: skip
-    if what not in known:
+    if operation not in known:
         names = "read, ls, write, edit, patch, undo, changes"
-        raise UsageError(f'"{what}" is none of {names}', "holdfast files --help")
-    if path is None and what in ("read", "write", "edit"):
-        raise UsageError(f"files {what} needs a path", f"holdfast files {what} PATH")
-    return known[what](call, path)
+        raise UsageError(f'"{operation}" is none of {names}', "holdfast files --help")
+    if path is None and operation in ("read", "write", "edit"):
+        raise UsageError(f"files {operation} needs a path", f"holdfast files {operation} PATH")
+    return known[operation](call, path)
 
 
 def _read(call: Call, path: str | None) -> int:
-    fields: dict[str, Any] = {"path": call.path(path or ""), "max_bytes": CHUNK}
+    fields: dict[str, Any] = {"path": call.path(path or ""), "max_bytes": CHUNK_BYTES}
     for name in ("offset", "limit", "tail"):
         if name in call.options:
             fields[name] = call.options[name]
@@ -85,7 +88,7 @@ def _read(call: Call, path: str | None) -> int:
     call.write(result["content"])
     while result["next_byte"] is not None and not is_part:
         result = call.ask(
-            "read_file", path=fields["path"], from_byte=result["next_byte"], max_bytes=CHUNK
+            "read_file", path=fields["path"], from_byte=result["next_byte"], max_bytes=CHUNK_BYTES
         )
         call.write(result["content"])
     return 0
@@ -101,14 +104,14 @@ def _list(call: Call, path: str | None) -> int:
         call.emit(result)
         return 0
     for entry in result["entries"]:
-        call.say(_line(call, entry))
+        call.say(_entry_line(call, entry))
     if result["truncated"]:
         call.note("there is more; --limit shows more of it")
     return 0
 
 
-def _line(call: Call, entry: dict[str, Any]) -> str:
-    name = "".join(c if c.isprintable() else "?" for c in entry["path"])
+def _entry_line(call: Call, entry: dict[str, Any]) -> str:
+    name = "".join(char if char.isprintable() else "?" for char in entry["path"])
     if entry["kind"] == "directory":
         name = call.paint(f"{name}/", "bold")
     if entry["kind"] == "link":
@@ -119,7 +122,7 @@ def _line(call: Call, entry: dict[str, Any]) -> str:
 def _write(call: Call, path: str | None) -> int:
     import base64
 
-    data = _input()
+    data = _read_input()
     fields: dict[str, Any] = {"path": call.path(path or "")}
     try:
         fields["content"] = data.decode()
@@ -127,7 +130,7 @@ def _write(call: Call, path: str | None) -> int:
         fields |= {"content": base64.b64encode(data).decode(), "encoding": "base64"}
     etag = "*" if call.options.get("force") else call.options.get("etag")
     result = call.ask("write_file", etag=etag, dry_run=_is_dry(call), **fields)
-    return _tell(call, result, f"{result['path']}: {result['outcome']}, {result['bytes']} bytes")
+    return _report(call, result, f"{result['path']}: {result['outcome']}, {result['bytes']} bytes")
 
 
 def _edit(call: Call, path: str | None) -> int:
@@ -145,29 +148,29 @@ def _edit(call: Call, path: str | None) -> int:
         etag=call.options.get("etag"),
         dry_run=_is_dry(call),
     )
-    return _tell(call, result, result["diff"].rstrip("\n"))
+    return _report(call, result, result["diff"].rstrip("\n"))
 
 
 def _patch(call: Call, path: str | None) -> int:
-    """The patch is standard input, or a file of the caller's."""
+    """Apply a patch from standard input or from a file of the caller."""
     if path is None or path == "-":
-        data = _input()
+        data = _read_input()
     else:
-        with open(os.path.join(call.folder, path), "rb") as file:
-            data = file.read(LARGEST_INPUT + 1)
+        with open(os.path.join(call.folder, path), "rb") as patch_file:
+            data = patch_file.read(MAX_INPUT_BYTES + 1)
     try:
         patch = data.decode()
     except UnicodeDecodeError:
         raise UsageError("the patch is no UTF-8") from None
     root = call.options.get("root")
     result = call.ask("apply_patch", patch=patch, root=root, dry_run=_is_dry(call))
-    lines = [f"{one['path']}: {one['outcome']}" + _counts(one) for one in result["files"]]
-    return _tell(call, result, "\n".join(lines))
+    lines = [f"{file['path']}: {file['outcome']}" + _counts(file) for file in result["files"]]
+    return _report(call, result, "\n".join(lines))
 
 
-def _counts(one: dict[str, Any]) -> str:
-    counts = f" +{one.get('added', 0)} -{one.get('removed', 0)}"
-    moved = f", {one['offset']} lines from where the patch says" if one.get("offset") else ""
+def _counts(file: dict[str, Any]) -> str:
+    counts = f" +{file.get('added', 0)} -{file.get('removed', 0)}"
+    moved = f", {file['offset']} lines from where the patch says" if file.get("offset") else ""
     return counts + moved
 
 
@@ -178,8 +181,8 @@ def _undo(call: Call, path: str | None) -> int:
     elif path is not None:
         fields["path"] = call.path(path)
     result = call.ask("undo_files", dry_run=_is_dry(call), **fields)
-    lines = [f"{one['path']}: {one['outcome']}" for one in result["files"]]
-    return _tell(call, result, "\n".join([f"{result['undone']} is undone", *lines]))
+    lines = [f"{file['path']}: {file['outcome']}" for file in result["files"]]
+    return _report(call, result, "\n".join([f"{result['undone']} is undone", *lines]))
 
 
 def _changes(call: Call, path: str | None) -> int:
@@ -190,7 +193,7 @@ def _changes(call: Call, path: str | None) -> int:
         return 0
     rows = []
     for change in result["changes"]:
-        named = ", ".join(f"{one['path']} ({_state(one)})" for one in change["files"][:3])
+        named = ", ".join(f"{file['path']} ({_state(file)})" for file in change["files"][:3])
         more = f" and {len(change['files']) - 3} more" if len(change["files"]) > 3 else ""
         state = change.get("state", "done")
         what = change["command"] if state == "done" else f"{change['command']} ({state})"
@@ -201,11 +204,11 @@ def _changes(call: Call, path: str | None) -> int:
     return 0
 
 
-def _state(one: dict[str, Any]) -> str:
-    return f"{one['outcome']}, undone" if one.get("undone") else str(one["outcome"])
+def _state(file: dict[str, Any]) -> str:
+    return f"{file['outcome']}, undone" if file.get("undone") else str(file["outcome"])
 
 
-def _tell(call: Call, result: dict[str, Any], text: str) -> int:
+def _report(call: Call, result: dict[str, Any], text: str) -> int:
     if call.is_json:
         call.emit(result)
         return 0
@@ -219,8 +222,8 @@ def _is_dry(call: Call) -> bool:
     return bool(call.options.get("dry_run"))
 
 
-def _input() -> bytes:
-    data = sys.stdin.buffer.read(LARGEST_INPUT + 1)
-    if len(data) > LARGEST_INPUT:
-        raise UsageError(f"more than {LARGEST_INPUT // 1024**2} MiB")
+def _read_input() -> bytes:
+    data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise UsageError(f"more than {MAX_INPUT_BYTES // 1024**2} MiB")
     return data

@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import time
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.down import ShutdownReport, describe_end
@@ -27,6 +26,10 @@ from holdfast.client.launch import KeeperProcess
 from holdfast.logbook.cursors import Cursor
 from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import NoDaemon, TimedOut
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SHOWN_EVENTS = frozenset(
     {

@@ -1,16 +1,19 @@
-"""`holdfast git` and `holdfast checkpoint`."""
+"""`holdfast git` and `holdfast checkpoint`: repositories, without hooks and without push."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
 
-CHUNK = 64_000
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CHUNK_BYTES = 64_000
 CHECKPOINT_HEADS = ("ID", "MADE", "BRANCH", "SESSION", "NOTE")
 READS = ("status", "diff", "log", "show", "blame", "branches")
 CHANGES = ("add", "commit", "restore", "switch", "stash", "tag")
@@ -51,17 +54,19 @@ CHANGES = ("add", "commit", "restore", "switch", "stash", "tag")
     ),
 )
 def git(call: Call) -> int:
-    what, words = call.operands[0], call.operands[1:]
-    if what not in (*READS, *CHANGES):
-        raise UsageError(f'"{what}" is none of {", ".join((*READS, *CHANGES))}', "push is not here")
+    operation, words = call.operands[0], call.operands[1:]
+    if operation not in (*READS, *CHANGES):
+        raise UsageError(
+            f'"{operation}" is none of {", ".join((*READS, *CHANGES))}', "push is not here"
+        )
     fields = _fields(call)
-    if what in CHANGES:
-        return _change(call, what, words, fields)
+    if operation in CHANGES:
+        return _change(call, operation, words, fields)
     known: dict[str, Callable[[Call, list[str], dict[str, Any]], int]] = {
         "status": _status, "diff": _text("git_diff"), "show": _show, "log": _log,
         "blame": _blame, "branches": _branches,
     }  # fmt: skip
-    return known[what](call, words, fields)
+    return known[operation](call, words, fields)
 
 
 def _fields(call: Call) -> dict[str, Any]:
@@ -80,13 +85,13 @@ def _status(call: Call, words: list[str], fields: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(result)
         return 0
-    call.say(_where(result))
+    call.say(_position(result))
     for name, colour in (("staged", "green"), ("changed", "yellow")):
-        for one in result[name]:
-            old = f"{one['old_path']} → " if one.get("old_path") else ""
-            call.say(f"  {call.paint(f'{name}:', colour)} {one['change']} {old}{one['path']}")
-    for one in result["conflicts"]:
-        call.say(f"  {call.paint('conflict:', 'red')} {one['kind']} {one['path']}")
+        for file in result[name]:
+            old = f"{file['old_path']} → " if file.get("old_path") else ""
+            call.say(f"  {call.paint(f'{name}:', colour)} {file['change']} {old}{file['path']}")
+    for conflict in result["conflicts"]:
+        call.say(f"  {call.paint('conflict:', 'red')} {conflict['kind']} {conflict['path']}")
     for path in result["untracked"]:
         call.say(f"  untracked: {path}")
     if not any(result[name] for name in ("staged", "changed", "conflicts", "untracked")):
@@ -98,7 +103,7 @@ def _status(call: Call, words: list[str], fields: dict[str, Any]) -> int:
     return 0
 
 
-def _where(result: dict[str, Any]) -> str:
+def _position(result: dict[str, Any]) -> str:
     place = f"on {result['branch']}" if result["branch"] else f"at {(result['head'] or '')[:9]}"
     if result["head"] is None:
         place += ", no commit yet"
@@ -132,8 +137,8 @@ def _blame(call: Call, words: list[str], fields: dict[str, Any]) -> int:
 
 
 def _pages(call: Call, command: str, fields: dict[str, Any]) -> int:
-    """A text, piece after piece."""
-    result = call.ask(command, **fields, max_bytes=CHUNK)
+    """Write a long text, which comes in pieces."""
+    result = call.ask(command, **fields, max_bytes=CHUNK_BYTES)
     if call.is_json:
         call.emit(result)
         return 0
@@ -142,7 +147,7 @@ def _pages(call: Call, command: str, fields: dict[str, Any]) -> int:
         call.write(result["text"])
         if result["cursor"] is None or ("limit" in fields and command == "git_blame"):
             break
-        result = call.ask(command, **fields, max_bytes=CHUNK, cursor=result["cursor"])
+        result = call.ask(command, **fields, max_bytes=CHUNK_BYTES, cursor=result["cursor"])
     for note in notes:
         call.note(note)
     return 0
@@ -153,11 +158,11 @@ def _log(call: Call, words: list[str], fields: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(result)
         return 0
-    for one in result["commits"]:
-        names = f" ({', '.join(one['names'])})" if one["names"] else ""
-        moment = durations.show_time(one["time"])
-        head = call.paint(one["commit"][:9], "yellow")
-        call.say(f"{head} {moment} {one['author']}: {one['subject']}{names}")
+    for commit in result["commits"]:
+        names = f" ({', '.join(commit['names'])})" if commit["names"] else ""
+        moment = durations.show_time(commit["time"])
+        head = call.paint(commit["commit"][:9], "yellow")
+        call.say(f"{head} {moment} {commit['author']}: {commit['subject']}{names}")
     if not result["complete"]:
         call.note("there is more: --limit")
     return 0
@@ -168,41 +173,45 @@ def _branches(call: Call, words: list[str], fields: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(result)
         return 0
-    for one in result["branches"]:
-        mark = "*" if one.get("current") else " "
-        track = f" [{one['upstream']}: {one.get('track') or 'even'}]" if one.get("upstream") else ""
-        call.say(f"{mark} {one['name']} {one['commit'][:9]}{track} {one['subject']}")
+    for branch in result["branches"]:
+        mark = "*" if branch.get("current") else " "
+        track = (
+            f" [{branch['upstream']}: {branch.get('track') or 'even'}]"
+            if branch.get("upstream")
+            else ""
+        )
+        call.say(f"{mark} {branch['name']} {branch['commit'][:9]}{track} {branch['subject']}")
     return 0
 
 
-def _change(call: Call, what: str, words: list[str], fields: dict[str, Any]) -> int:
-    if what in ("switch", "tag"):
-        name = "branch" if what == "switch" else "tag"
-        if len(words) > 1 or (not words and what == "tag"):
-            raise UsageError(f"git {what} takes one name", f"holdfast git {what} NAME")
+def _change(call: Call, operation: str, words: list[str], fields: dict[str, Any]) -> int:
+    if operation in ("switch", "tag"):
+        name = "branch" if operation == "switch" else "tag"
+        if len(words) > 1 or (not words and operation == "tag"):
+            raise UsageError(f"git {operation} takes one name", f"holdfast git {operation} NAME")
         if words:
             fields[name] = words[0]
-    elif what == "stash":
+    elif operation == "stash":
         fields["action"] = words[0] if words else "push"
         fields["paths"] = _paths(call, words[1:])
     else:
         fields["paths"] = _paths(call, words)
-    if what == "commit" and "message" not in fields:
+    if operation == "commit" and "message" not in fields:
         raise UsageError("a commit needs a message", "holdfast git commit -m TEXT")
-    result = call.ask(f"git_{what}", **fields)
+    result = call.ask(f"git_{operation}", **fields)
     if call.is_json:
         call.emit(result)
     else:
-        _tell_change(call, result)
+        _report_change(call, result)
     return 1 if result["conflicts"] else 0
 
 
-def _tell_change(call: Call, result: dict[str, Any]) -> None:
+def _report_change(call: Call, result: dict[str, Any]) -> None:
     call.say(result["message"])
-    for one in result["files"]:
-        call.say(f"  {one['change']} {one['path']}")
-    for one in result["conflicts"]:
-        call.say(f"  {call.paint('conflict:', 'red')} {one['kind']} {one['path']}")
+    for file in result["files"]:
+        call.say(f"  {file['change']} {file['path']}")
+    for conflict in result["conflicts"]:
+        call.say(f"  {call.paint('conflict:', 'red')} {conflict['kind']} {conflict['path']}")
     if result["next"]:
         call.say(f"next: {result['next']}")
     if result["checkpoint"]:
@@ -236,10 +245,10 @@ def _tell_change(call: Call, result: dict[str, Any]) -> None:
     ),
 )
 def checkpoint(call: Call) -> int:
-    what = call.operands[0] if call.operands else "create"
+    action = call.operands[0] if call.operands else "create"
     name = call.operands[1] if len(call.operands) > 1 else None
     repository = call.path(call.options.get("repository", "."))
-    if what == "create" and name is None:
+    if action == "create" and name is None:
         note = call.options.get("message", "")
         result = call.ask("checkpoint", repository=repository, note=note)
         if call.is_json:
@@ -249,18 +258,18 @@ def checkpoint(call: Call) -> int:
             for path in result.get("skipped") or ():
                 call.note(f"{path} is too large and not in it")
         return 0
-    if what in ("ls", "list") and name is None:
+    if action in ("ls", "list") and name is None:
         return _list_checkpoints(call, repository)
-    if what != "restore":
-        raise UsageError(f'"{what}" is none of create, ls, restore', "holdfast checkpoint --help")
+    if action != "restore":
+        raise UsageError(f'"{action}" is none of create, ls, restore', "holdfast checkpoint --help")
     is_dry = bool(call.options.get("dry_run"))
     result = call.ask("restore_checkpoint", repository=repository, checkpoint=name, dry_run=is_dry)
     if call.is_json:
         call.emit(result)
         return 0
     call.say(f"{result['restored']['id']}: {result['message']}")
-    for one in result["files"]:
-        call.say(f"  {one['change']} {one['path']}")
+    for file in result["files"]:
+        call.say(f"  {file['change']} {file['path']}")
     if result["saved"] is not None:
         call.say(f"what was there: holdfast checkpoint restore {result['saved']['id']}")
     return 0
@@ -274,13 +283,13 @@ def _list_checkpoints(call: Call, repository: str) -> int:
         return 0
     rows = [
         (
-            one["id"],
-            durations.show_time(one["time"]),
-            one["branch"] or "-",
-            one["session"] or "-",
-            one["note"] or "-",
+            kept["id"],
+            durations.show_time(kept["time"]),
+            kept["branch"] or "-",
+            kept["session"] or "-",
+            kept["note"] or "-",
         )
-        for one in result["checkpoints"]
+        for kept in result["checkpoints"]
     ]
     if not rows:
         call.say("no checkpoints")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Verb
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADS = ("SERVICE", "RESULT", "PROBE", "TOOK", "FOUND")
 
@@ -28,14 +30,18 @@ HEADS = ("SERVICE", "RESULT", "PROBE", "TOOK", "FOUND")
 def health(call: Call) -> int:
     result = call.ask("health_check", services=call.operands)
     services: dict[str, dict[str, Any]] = result["services"]
-    failed = any(not check["passed"] for it in services.values() for check in it["checks"])
+    failed = any(
+        not check["passed"] for service in services.values() for check in service["checks"]
+    )
     if call.is_json:
         call.emit(result)
         return int(failed)
     if not services:
         call.say("no services yet")
         return 0
-    rows = [row_of(name, check) for name, it in services.items() for check in it["checks"]]
+    rows = [
+        row_of(name, check) for name, service in services.items() for check in service["checks"]
+    ]
     call.say_table(HEADS, rows, state_column=1)
     return int(failed)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import SERVICES, Option, Verb
@@ -14,6 +13,10 @@ from holdfast.cli.terminal.follow import is_reconnected
 from holdfast.cli.terminal.signals import InterruptibleWait, interruptible
 from holdfast.client.connection import ConnectionLost
 from holdfast.vocabulary.errors import Failed, TimedOut
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 REPLAY_PAGE = 1000
 RUN_HEADS = ("RUN", "STARTED", "LASTED", "PID", "OUTPUT", "ENDED")

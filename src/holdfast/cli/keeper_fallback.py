@@ -7,7 +7,6 @@ unknown.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.client.discovery import SupervisorAway, SupervisorHung
@@ -16,6 +15,10 @@ from holdfast.system.places import lock_is_held
 from holdfast.vocabulary.errors import KeeperGone, TimedOut, UnknownService
 from holdfast.vocabulary.names import OWN_NAMES
 from holdfast.vocabulary.quantities import signal_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 STOP_MARGIN_SECONDS = 15.0
 

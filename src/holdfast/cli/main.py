@@ -106,9 +106,9 @@ def _run(words: list[str]) -> int:
 
         return complete(words[1:])
     if words and words[0] == "mcp" and sys.platform != "win32":
-        from holdfast.cli.mcp.verb import quick
+        from holdfast.cli.mcp.verb import relay_quickly
 
-        if (code := quick(words[1:], os.environ)) is not None:
+        if (code := relay_quickly(words[1:], os.environ)) is not None:
             return code
     from holdfast.cli.parser.arguments import parse
 

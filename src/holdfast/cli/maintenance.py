@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 from holdfast import __version__
 from holdfast.cli import keeper_fallback
@@ -20,6 +19,10 @@ from holdfast.client.discovery import SupervisorAway, connect
 from holdfast.client.keeper_connection import KeeperConnection
 from holdfast.client.launch import import_path, package_parent, python_prefix
 from holdfast.vocabulary.errors import HoldfastError, KeeperGone, NoDaemon, TimedOut
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 UPGRADE_SECONDS = 60.0
 

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
@@ -21,6 +20,10 @@ from holdfast.cli.terminal.signals import (
     treat_sigterm_as_interrupt,
 )
 from holdfast.vocabulary.errors import Failed, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADS = ("SERVICE", "STATE", "CPU", "MEMORY", "PROCS", "THREADS", "HANDLES", "READ", "WRITTEN")
 HISTORY_HEADS = ("SERVICE", "TIME", "FOR", "CPU", "PEAK", "MEMORY", "PEAK", "PROCS", "WRITTEN/S")

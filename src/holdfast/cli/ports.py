@@ -1,12 +1,14 @@
-"""`holdfast ports`: which ports are ours, and who has one."""
+"""`holdfast ports`: which ports are leased, and which process holds one."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.vocabulary.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADS = ("PORT", "SERVICE", "PID", "PROJECT", "COMMAND")
 
@@ -40,42 +42,42 @@ def ports(call: Call) -> int:
         call.emit(result)
         return 0
     if "port" in fields:
-        return _tell_one(call, fields["port"], result)
+        return _report_port(call, fields["port"], result)
     if not result["ports"]:
         call.say("no ports: no service has one, or listens")
         return 0
     rows = [
         (
-            str(one["port"]),
-            _service(one),
-            "-" if one["pid"] is None else str(one["pid"]),
-            "-" if one["ours"] else one["project"] or "-",
-            one["command"] or "-",
+            str(entry["port"]),
+            _service_of(entry),
+            "-" if entry["pid"] is None else str(entry["pid"]),
+            "-" if entry["ours"] else entry["project"] or "-",
+            entry["command"] or "-",
         )
-        for one in result["ports"]
+        for entry in result["ports"]
     ]
     call.say_table(HEADS, rows)
     return 0
 
 
-def _tell_one(call: Call, port: int, result: dict[str, Any]) -> int:
-    for one in result["ports"]:
-        whose = f"{_service(one)} of {'this project' if one['ours'] else one['project']}"
-        if one["pid"] is None and one["service"] is None:
+def _report_port(call: Call, port: int, result: dict[str, Any]) -> int:
+    for entry in result["ports"]:
+        whose = f"{_service_of(entry)} of {'this project' if entry['ours'] else entry['project']}"
+        if entry["pid"] is None and entry["service"] is None:
             call.say(f"port {port} is held by a process that cannot be told (of another user?)")
-        elif one["pid"] is None:
+        elif entry["pid"] is None:
             call.say(f"port {port} is leased to {whose}; nobody listens there")
         else:
-            of = f": {whose}" if one["service"] else ""
-            call.say(f"port {port} is held by pid {one['pid']} ({one['command']}){of}")
+            of = f": {whose}" if entry["service"] else ""
+            call.say(f"port {port} is held by pid {entry['pid']} ({entry['command']}){of}")
     if not result["ports"]:
         held = "" if result.get("free") else ", but somebody we may not see has it"
         call.say(f"nobody that we may see listens on port {port}{held}")
     return 0
 
 
-def _service(one: dict[str, Any]) -> str:
-    if one["service"] is None:
+def _service_of(entry: dict[str, Any]) -> str:
+    if entry["service"] is None:
         return "-"
-    name = one.get("name")
-    return one["service"] if name in (None, "port") else f"{one['service']} ({name})"
+    name = entry.get("name")
+    return entry["service"] if name in (None, "port") else f"{entry['service']} ({name})"

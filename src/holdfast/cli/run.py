@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import NO_WAIT, Option, Verb
@@ -24,6 +23,10 @@ from holdfast.logbook.entries import Chunk
 from holdfast.logbook.follow import ChunkFollower
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 OVER_STATES = frozenset({"exited", "failed", "stopped"})
 

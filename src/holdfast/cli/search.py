@@ -1,13 +1,15 @@
-"""`holdfast search`: in files, or in what services printed."""
+"""`holdfast search`: in files, or in the output of services."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @Verb(
@@ -67,16 +69,16 @@ def _search_files(call: Call, fields: dict[str, Any]) -> int:
         call.emit(result)
     else:
         for hit in result["hits"]:
-            call.say(_line(call, hit))
+            call.say(_hit_line(call, hit))
         for path in result["files"]:
             call.say(path)
-        for one in result["counts"]:
-            call.say(f"{one['path']}:{one['count']}")
-        _tell_rest(call, result)
+        for file in result["counts"]:
+            call.say(f"{file['path']}:{file['count']}")
+        _note_rest(call, result)
     return 0 if result["hits"] or result["files"] or result["counts"] else 1
 
 
-def _line(call: Call, hit: dict[str, Any]) -> str:
+def _hit_line(call: Call, hit: dict[str, Any]) -> str:
     mark = ":" if "column" in hit else "-"
     return f"{call.paint(hit['path'], 'cyan')}{mark}{hit['line']}{mark}{hit['text']}"
 
@@ -92,11 +94,11 @@ def _search_logs(call: Call, fields: dict[str, Any]) -> int:
     for hit in result["hits"]:
         moment = call.paint(durations.show_time(hit["time"]), "dim")
         call.say(f"{moment} {call.paint(hit['service'], 'cyan')} | {hit['text']}")
-    _tell_rest(call, result)
+    _note_rest(call, result)
     return 0 if result["hits"] else 1
 
 
-def _tell_rest(call: Call, result: dict[str, Any]) -> None:
+def _note_rest(call: Call, result: dict[str, Any]) -> None:
     for note in result["notes"]:
         call.note(note)
     if not result["complete"] and result["cursor"]:

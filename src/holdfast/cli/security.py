@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
@@ -13,6 +12,10 @@ from holdfast.cli.terminal.follow import is_reconnected
 from holdfast.cli.terminal.signals import interruptible
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
 
@@ -45,14 +48,14 @@ TOKEN_HEADS = ("NAME", "KIND", "ROLE", "LIMITS", "MADE", "BY", "EXPIRES", "ID")
     ),
 )
 def token(call: Call) -> int:
-    what, name = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
-    if what in ("ls", "list") and name is None:
+    action, name = call.operands[0], call.operands[1] if len(call.operands) > 1 else None
+    if action in ("ls", "list") and name is None:
         return _list_tokens(call)
-    if what not in ("create", "revoke"):
-        raise UsageError(f'"{what}" is none of create, ls, revoke', "holdfast token --help")
+    if action not in ("create", "revoke"):
+        raise UsageError(f'"{action}" is none of create, ls, revoke', "holdfast token --help")
     if name is None:
-        raise UsageError(f"token {what} needs a name", f"holdfast token {what} NAME")
-    return _create_token(call, name) if what == "create" else _revoke_token(call, name)
+        raise UsageError(f"token {action} needs a name", f"holdfast token {action} NAME")
+    return _create_token(call, name) if action == "create" else _revoke_token(call, name)
 
 
 def _create_token(call: Call, name: str) -> int:
@@ -80,16 +83,16 @@ def _list_tokens(call: Call) -> int:
         return 0
     rows = [
         (
-            one["name"],
-            one.get("kind") or "token",
-            one["role"],
-            "; ".join(f"{key} {','.join(value)}" for key, value in one["scopes"].items()) or "-",
-            durations.show_time(one["created_at"]),
-            (one.get("by") or "owner").removeprefix("token ").removeprefix("of the "),
-            durations.show_time(one.get("expires_at")),
-            one["id"],
+            token["name"],
+            token.get("kind") or "token",
+            token["role"],
+            "; ".join(f"{key} {','.join(value)}" for key, value in token["scopes"].items()) or "-",
+            durations.show_time(token["created_at"]),
+            (token.get("by") or "owner").removeprefix("token ").removeprefix("of the "),
+            durations.show_time(token.get("expires_at")),
+            token["id"],
         )
-        for one in result["tokens"]
+        for token in result["tokens"]
     ]
     call.say_table(TOKEN_HEADS, rows)
     return 0
@@ -203,7 +206,7 @@ def audit(call: Call) -> int:
         if option in call.options:
             fields[field] = call.options[option]
     if call.options.get("verify"):
-        return _tell_verdict(call, call.ask("audit", verify=True, limit=1)["verdict"])
+        return _report_verdict(call, call.ask("audit", verify=True, limit=1)["verdict"])
     if call.options.get("follow"):
         return _follow(call, fields)
     for record in call.ask("audit", **fields)["records"]:
@@ -211,7 +214,7 @@ def audit(call: Call) -> int:
     return 0
 
 
-def _tell_verdict(call: Call, verdict: dict[str, Any]) -> int:
+def _report_verdict(call: Call, verdict: dict[str, Any]) -> int:
     if call.is_json:
         call.emit(verdict)
     elif verdict["whole"]:
@@ -219,11 +222,11 @@ def _tell_verdict(call: Call, verdict: dict[str, Any]) -> int:
     else:
         call.say(f"NOT whole: {verdict['problem']}")
     if not call.is_json:
-        for one in verdict.get("anchors", ()):
-            if one["checked"]:
-                call.say(f"compared with {one['anchor']}, which knows record {one['last']}")
+        for anchor in verdict.get("anchors", ()):
+            if anchor["checked"]:
+                call.say(f"compared with {anchor['anchor']}, which knows record {anchor['last']}")
             else:
-                call.say(f"not compared with {one['anchor']}: {one['why']}")
+                call.say(f"not compared with {anchor['anchor']}: {anchor['why']}")
     return 0 if verdict["whole"] else 1
 
 

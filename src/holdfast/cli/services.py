@@ -1,7 +1,4 @@
-"""The verbs that act on services and report the outcome of each.
-
-`configuration` and so `up` import it, so it stays light.
-"""
+"""The verbs that act on services and report the outcome of each."""
 
 from __future__ import annotations
 

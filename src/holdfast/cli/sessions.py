@@ -1,13 +1,15 @@
-"""`holdfast sessions`: which assistants are here, and what runs for them."""
+"""`holdfast sessions`: the sessions of assistants, and what runs for them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
 from holdfast.cli.terminal import durations
 from holdfast.vocabulary.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADS = ("SESSION", "CLIENT", "SINCE", "ENDS", "FATE", "RUNS FOR IT")
 
@@ -48,9 +50,9 @@ def sessions(call: Call) -> int:
         call.emit(result)
         return 0
     call.say(f"{result['session']} is over")
-    for what in ("stopped", "kept", "handed_over", "shared"):
-        if result.get(what):
-            call.say(f"{what.replace('_', ' ')}: {', '.join(result[what])}")
+    for fate in ("stopped", "kept", "handed_over", "shared"):
+        if result.get(fate):
+            call.say(f"{fate.replace('_', ' ')}: {', '.join(result[fate])}")
     return 0
 
 
@@ -64,14 +66,14 @@ def _list(call: Call) -> int:
         return 0
     rows = [
         (
-            one["session"],
-            one["client"],
-            durations.show_time(one["opened_at"]),
-            "-" if one["held"] else f"in {durations.show(one['expires_in'])}",
-            one["fate"],
-            ", ".join(one["owns"]) or "-",
+            session["session"],
+            session["client"],
+            durations.show_time(session["opened_at"]),
+            "-" if session["held"] else f"in {durations.show(session['expires_in'])}",
+            session["fate"],
+            ", ".join(session["owns"]) or "-",
         )
-        for one in result["sessions"]
+        for session in result["sessions"]
     ]
     call.say_table(HEADS, rows)
     return 0

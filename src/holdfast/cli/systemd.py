@@ -1,6 +1,7 @@
-"""In which systemd unit a Holdfast is, and what a stop of that unit does to its services.
+"""The systemd unit that Holdfast runs in, and what a stop of that unit does to its services.
 
-All decisions are about texts. Only `settings_of` runs a program: `systemctl show`, which reads.
+Apart from `doctor`, because this is the one place of the command line that runs a program:
+`settings_of` runs `systemctl show`, which only reads. Everything else decides about text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _NOT_KILLED = ("process", "none")
 
 
 class Unit(NamedTuple):
-    """A unit, and whether it is of the user's own manager."""
+    """A unit, and whether it belongs to the user's own systemd."""
 
     name: str
     is_user: bool
@@ -25,8 +26,8 @@ class Unit(NamedTuple):
         return "systemctl --user" if self.is_user else "systemctl"
 
 
-class Judgement(NamedTuple):
-    """As `doctor` tells it."""
+class Verdict(NamedTuple):
+    """Level, finding and fix, as `doctor` shows them."""
 
     level: str
     found: str
@@ -34,7 +35,7 @@ class Judgement(NamedTuple):
 
 
 def unit_of(cgroups: str) -> Unit | None:
-    """The innermost unit that `/proc/PID/cgroup` tells of."""
+    """The innermost unit in the text of `/proc/PID/cgroup`."""
     for line in sorted(cgroups.splitlines()):  # cgroup v2 is number 0
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         parts = path.split("/")
@@ -45,61 +46,61 @@ def unit_of(cgroups: str) -> Unit | None:
     return None
 
 
-def judge(unit: Unit, settings: Mapping[str, str] | None, *, lingers: bool) -> Judgement:
-    """`settings` are what systemctl tells of the unit, None if it tells nothing."""
+def judge(unit: Unit, settings: Mapping[str, str] | None, *, lingers: bool) -> Verdict:
+    """Judge a unit by its settings, as systemctl shows them; None if it shows nothing."""
     if unit.name.endswith(".scope"):
         if unit.is_user and not lingers:
             keep = "`loginctl enable-linger` keeps it"
-            return Judgement("ok", f"in {unit.name}: it ends when you log out everywhere; {keep}")
-        return Judgement("ok", f"in {unit.name}, which ends with its last process")
+            return Verdict("ok", f"in {unit.name}: it ends when you log out everywhere; {keep}")
+        return Verdict("ok", f"in {unit.name}, which ends with its last process")
     if settings is None:
-        return Judgement(
+        return Verdict(
             "warn",
             f"inside {unit.name}; what its stop does to services is unknown",
             f"{unit.systemctl} show -p {PROPERTIES} {unit.name}; see {GUIDE}",
         )
     if "holdfast" in settings.get("ExecStart", ""):
-        return _of_its_own(unit, settings, lingers=lingers)
+        return _judge_own_unit(unit, settings, lingers=lingers)
     if settings.get("KillMode") in _NOT_KILLED:
-        return Judgement("ok", f"in {unit.name}, whose stop leaves services alone")
+        return Verdict("ok", f"in {unit.name}, whose stop leaves services alone")
     scope = f"systemd-run{' --user' if unit.is_user else ''} --scope -p Delegate=yes"
-    return Judgement(
+    return Verdict(
         "warn",
         f"inside {unit.name}: stopping or restarting it kills every service Holdfast holds",
         f"holdfast down, then: {scope} holdfast up -d; or give it its own unit, see {GUIDE}",
     )
 
 
-def _of_its_own(unit: Unit, settings: Mapping[str, str], *, lingers: bool) -> Judgement:
+def _judge_own_unit(unit: Unit, settings: Mapping[str, str], *, lingers: bool) -> Verdict:
     has_down = "holdfast" in (end := settings.get("ExecStop", "")) and "down" in end
     is_foreground = settings.get("Type") not in ("oneshot", "forking")
     kill = settings.get("KillMode")
     if not has_down and not is_foreground and kill in _NOT_KILLED:
-        told = Judgement("ok", f"in {unit.name}, whose stop leaves services alone")
+        verdict = Verdict("ok", f"in {unit.name}, whose stop leaves services alone")
     elif has_down or (is_foreground and kill in ("mixed", *_NOT_KILLED)):
-        told = Judgement("ok", f"in {unit.name}, whose stop is `holdfast down`")
+        verdict = Verdict("ok", f"in {unit.name}, whose stop is `holdfast down`")
     else:
         fix = "KillMode=mixed" if is_foreground else "ExecStop=holdfast down"
-        return Judgement(
+        return Verdict(
             "warn",
             f"in {unit.name}, whose stop signals every service at once, in no order",
             f"{unit.systemctl} edit {unit.name}: {fix} below [Service]; see {GUIDE}",
         )
     if settings.get("Delegate") != "yes":
-        return Judgement(
+        return Verdict(
             "warn",
-            f"{told.found}; without Delegate=yes systemd may change the cgroups of services",
+            f"{verdict.found}; without Delegate=yes systemd may change the cgroups of services",
             f"{unit.systemctl} edit {unit.name}: Delegate=yes below [Service]",
         )
     if unit.is_user and not lingers:
-        return Judgement(
-            "warn", f"{told.found}; it ends when you log out", "loginctl enable-linger"
+        return Verdict(
+            "warn", f"{verdict.found}; it ends when you log out", "loginctl enable-linger"
         )
-    return told
+    return verdict
 
 
-def parsed(shown: str) -> dict[str, str]:
-    """What `systemctl show` printed: NAME=VALUE a line, several lines of a name joined."""
+def parse(shown: str) -> dict[str, str]:
+    """Read the output of `systemctl show`: lines NAME=VALUE, those of one name joined."""
     settings: dict[str, str] = {}
     for line in shown.splitlines():
         name, sign, value = line.partition("=")
@@ -109,7 +110,7 @@ def parsed(shown: str) -> dict[str, str]:
 
 
 def settings_of(unit: Unit) -> dict[str, str] | None:
-    """What systemd says of the unit; None where it cannot be asked."""
+    """Ask systemd for the settings of the unit; None if it cannot be asked."""
     import subprocess
 
     words = [*unit.systemctl.split(), "show", "-p", PROPERTIES, "--", unit.name]
@@ -120,4 +121,4 @@ def settings_of(unit: Unit) -> dict[str, str] | None:
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return parsed(done.stdout) or None
+    return parse(done.stdout) or None

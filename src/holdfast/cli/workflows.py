@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.parser.verbs import Option, Verb
@@ -16,6 +15,10 @@ from holdfast.cli.terminal.signals import InterruptibleWait, interruptible
 from holdfast.cli.up import environment_of
 from holdfast.client.connection import ConnectionLost, error_from
 from holdfast.vocabulary.errors import Failed, TimedOut, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _ALWAYS_ASKED = ("cancel_workflow", "events")
 _COLOURS = {"done": "green", "failed": "red", "timeout": "red", "cancelled": "red"}
@@ -288,8 +291,8 @@ def _list(call: Call) -> int:
             call.say(f"  {number}. {step}")
     if not result["workflows"]:
         call.say("no workflows; write them under `workflows:` in the configuration")
-    for one in result["under_way"]:
-        took = durations.show(one["seconds"])
-        where = f"step {one['step']} of {one['steps']} ({one['what']})"
-        call.say(f"under way: {one['name']}, {where}, for {took}: {one['id']}")
+    for work in result["under_way"]:
+        took = durations.show(work["seconds"])
+        where = f"step {work['step']} of {work['steps']} ({work['what']})"
+        call.say(f"under way: {work['name']}, {where}, for {took}: {work['id']}")
     return 0

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.cli.mcp.config import CLIENTS
-from holdfast.cli.mcp.verb import _toolsets
+from holdfast.cli.mcp.verb import parse_toolsets
 from holdfast.vocabulary.errors import UsageError
 
 
@@ -156,5 +156,5 @@ def test_what_the_user_added_to_our_table_stays(
 def test_toolsets_are_named(text: str) -> None:
     """An assistant that is offered nothing would not know why."""
     with pytest.raises(UsageError, match="toolset"):
-        _toolsets(text)
-    assert _toolsets("git, process") == ["git", "process"]
+        parse_toolsets(text)
+    assert parse_toolsets("git, process") == ["git", "process"]

@@ -1,6 +1,6 @@
-"""`holdfast mcp config`: what an assistant's program must be told, shown or put into its file.
+"""`holdfast mcp config`: shows or writes the configuration of an assistant's program.
 
-Whatever else the file holds stays, and what it was before is kept beside it.
+Everything else in the program's file stays, and the earlier file is kept as a backup beside it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NAME = "holdfast"
 
 
 class Client(NamedTuple):
-    """A program that assistants run in, and its file."""
+    """A program that assistants run in, and its configuration file."""
 
     title: str
     file: str
-    """`~`: the user's; else below the project."""
+    """Relative to the project, or with `~` to the user's home."""
     section: str
-    """The key of servers; for TOML the table."""
+    """The key that holds the servers; in TOML the table."""
     entry: Callable[[str, list[str]], dict[str, Any]]
 
 
@@ -101,26 +101,27 @@ def _path(call: Call, client: Client) -> str:
 
 
 def _command(call: Call, client: Client) -> tuple[str, list[str]]:
-    """How the client starts the line; a file of the user's must say which project is meant."""
+    """The command by which the client starts the relay. In a file of the user it must name the
+    project."""
     args = ["mcp"]
     if client.file.startswith("~"):
         args += ["-C", call.places.project]
-    args += [flag for flag in ("--start", "--read-only") if call.options.get(_name(flag))]
+    args += [flag for flag in ("--start", "--read-only") if call.options.get(_option_name(flag))]
     if "toolsets" in call.options:
         args += ["--toolsets", call.options["toolsets"]]
     own = os.path.realpath(sys.argv[0])
     is_program = os.path.basename(own) == NAME and os.access(own, os.X_OK)
-    if is_program and not client.file.startswith("~") and _is_found(call, own):
+    if is_program and not client.file.startswith("~") and _is_in_path(call, own):
         return NAME, args
     return (own, args) if is_program else (sys.executable, ["-m", "holdfast", *args])
 
 
-def _name(flag: str) -> str:
+def _option_name(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
-def _is_found(call: Call, own: str) -> bool:
-    """Whether the mere name means this very program."""
+def _is_in_path(call: Call, own: str) -> bool:
+    """Return whether `holdfast` in PATH is this program."""
     for folder in (call.environ.get("PATH") or "").split(os.pathsep):
         found = os.path.join(folder, NAME)
         if folder and os.access(found, os.X_OK):
@@ -156,7 +157,7 @@ def _write(call: Call, client: Client, path: str, command: str, args: list[str])
     if after == before:
         call.say(f"{path} says it already")
         return 0
-    backup = _keep(path, before)
+    backup = _back_up(path, before)
     _replace(path, after)
     kept = f"; what it was is in {backup}" if backup else ""
     call.say(f"{path}: {client.title} knows Holdfast now{kept}")
@@ -174,25 +175,25 @@ def _read(path: str) -> str | None:
 
 
 def _in_json(client: Client, before: str, command: str, args: list[str]) -> str:
-    """With our entry; raises ValueError and others for what would not stay as it is."""
-    value = json.loads(before, object_pairs_hook=_each_once) if before.strip() else {}
+    """The file with our entry; raises ValueError and others if something else would be lost."""
+    value = json.loads(before, object_pairs_hook=_unique_keys) if before.strip() else {}
     servers = value.setdefault(client.section, {})
     servers[NAME] = {**(servers.get(NAME) or {}), **client.entry(command, args)}
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key is there twice")
     return dict(pairs)
 
 
 def _in_toml(client: Client, before: str, command: str, args: list[str]) -> str:
-    """The same; every line that is not ours stays as it was."""
+    """The file with our entry; every other line stays as it is."""
     after = _with_table(client, before, command, args)
     was, now = _parsed(before), _parsed(after)
     if was is None or now is None:
-        # This Python does not understand TOML: only what is plainly written is changed.
+        # This Python has no TOML parser, so only simple files are changed.
         rest = before.replace(f"[{client.section}.{NAME}]", "")
         rest = rest.replace(f"[{client.section}.{NAME}.", "[")
         keys = [line.partition("=")[0].strip() for line in rest.splitlines()]
@@ -236,7 +237,7 @@ def _with_table(client: Client, before: str, command: str, args: list[str]) -> s
         if not is_ours:
             kept.append(line)
         elif stripped and key not in ("command", "args"):
-            # What the user added to our table stays in it.
+            # Keys that the user added to our table stay in it.
             kept.append(line)
     block = _toml(client, command, args).splitlines()
     if place is None:
@@ -247,7 +248,7 @@ def _with_table(client: Client, before: str, command: str, args: list[str]) -> s
     return "\n".join(kept) + "\n"
 
 
-def _keep(path: str, before: str | None) -> str | None:
+def _back_up(path: str, before: str | None) -> str | None:
     if before is None:
         return None
     for number in range(1, 100):
@@ -263,7 +264,7 @@ def _keep(path: str, before: str | None) -> str | None:
 
 
 def _replace(path: str, text: str) -> None:
-    """Whole or not at all; a link stays a link."""
+    """Replace the file in one step; a link stays a link."""
     path = os.path.realpath(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = f"{path}.{os.getpid()}.new"

@@ -1,9 +1,9 @@
-"""`holdfast mcp`: an assistant's line to the gate, from standard input and output to a socket.
+"""The relay between an assistant's standard input and output and the gate's socket.
 
-Copies lines and understands as little of them as it must to go on when the gate or the
-supervisor dies: it connects again, repeats the handshake, the subscriptions and what was not
-answered yet. A call carries a key, so that what was done already is answered, not done again.
-Standard library only: one of these runs for every assistant.
+It copies lines, and reads of them only what it needs to go on when the gate or the supervisor
+dies: it connects again and repeats the handshake, the subscriptions and every request that is not
+answered yet. A call carries a key, so that a call that was done already is answered and not done
+again. One relay runs for every assistant, so it imports little and stays small.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from holdfast.cli.mcp.session import decide, nobody_there
+from holdfast.cli.mcp.session import decide, lasting_refusal
 from holdfast.system.lean_json import dumps, encoded, loads
 from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused
 
@@ -33,26 +33,26 @@ ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
 APPROVAL = b'"io.holdfast/approval"'
 INTERRUPTED = b'"resultType":"input_required"'
 OWN = "holdfast-relay-"
-PATIENCE_SECONDS = 30.0
-DOUBT_SECONDS = 2.0
-"""After so long without a gate it is asked whether Holdfast runs at all."""
+GIVE_UP_SECONDS = 30.0
+CHECK_SECONDS = 2.0
+"""After this time without a gate, check whether Holdfast runs at all."""
 RETRY_SECONDS = 0.05
 GREETING_SECONDS = 10.0
 NOT_AVAILABLE = -32001
 INVALID_REQUEST = -32600
 LONGEST_REQUEST = 8 * 1024 * 1024 - 64 * 1024
-"""The supervisor takes no longer line."""
+"""The supervisor refuses a longer line."""
 MOST_HELD = 2 * LONGEST_REQUEST
 TRIES = 5
 _READ_SIZE = 64 * 1024
 _WRITE_SIZE = 4096
-"""What a pipe that is writable takes without making the writer wait."""
+"""What a writable pipe takes without blocking the writer."""
 _HEAD = b'{"jsonrpc":"2.0","id":'
 _KINDS = (b',"result"', b',"error"', b',"method"')
 
 
 class Relay:
-    """One assistant's line."""
+    """Relays for one assistant."""
 
     def __init__(self, places: Places, greeting: dict[str, Any], sessions: Sessions) -> None:
         self._places = places
@@ -69,26 +69,26 @@ class Relay:
         self._is_initialized = False
         self._subscriptions: dict[str, bytes] = {}
         self._open: dict[str, bytes] = {}
-        """What was asked and not answered, by its id as JSON, in order."""
+        """Requests that are not answered yet, by their id as JSON, in order."""
         self._tries: dict[str, int] = {}
         self._asked: set[str] = set()
-        """Ids under which the gate asked the client something."""
+        """Ids of the gate's requests to the client."""
         self._questions: dict[str, str] = {}
-        """Approvals that the client was asked for, by the id of the question."""
+        """Approvals that the client was asked for, by the id of the request."""
         self._states: set[str] = set()
-        """The same, of calls that were interrupted for it."""
+        """Request states of calls that were interrupted to ask for an approval."""
         self._own: set[str] = set()
         self._acknowledged: set[str] = set()
-        """Streams that the client was told are open."""
+        """Streams whose opening was acknowledged to the client."""
         self._relistened: set[str] = set()
         self._prefix = os.urandom(12).hex()
         self._count = 0
 
     def run(self) -> int:
-        """Until the client leaves."""
+        """Relay until the client closes its end."""
         while True:
             while b"\n" in self._from_client:
-                # One at a time: what it leads to may read more of them.
+                # One at a time, because handling one may read more of them.
                 line, _, self._from_client = self._from_client.partition(b"\n")
                 if line.strip():
                     self._on_line(line)
@@ -105,11 +105,11 @@ class Relay:
     # What the client says
 
     def _take(self, data: bytes) -> None:
-        """Long lines are put together once, not at every piece."""
+        """Add input. Pieces of a long line are joined once, at its end."""
         if b"\n" not in data:
             self._held += len(data)
             if self._held > MOST_HELD:
-                # Of a line without an end only this is kept, which makes it no message.
+                # A line without an end is replaced by this text, which is no valid message.
                 self._pieces, self._held, data = [], 0, b"too long "
             self._pieces.append(data)
             return
@@ -126,12 +126,12 @@ class Relay:
             return
         method, number = message.get("method"), message.get("id")
         if isinstance(number, bool) or not isinstance(number, (str, int, type(None))):
-            # Nobody could tell the answer from that to another request.
+            # Its answer could not be told from the answer to another request.
             self._refuse("null", INVALID_REQUEST, "an id is a text or a whole number")
         elif number is None:
             self._on_notification(message, line)
         elif method is None:
-            # An answer to a gate that is gone is of no use to its successor.
+            # Only the gate that asked can use the answer, not its successor.
             if dumps(number) in self._asked:
                 self._asked.discard(dumps(number))
                 if (approval := self._questions.pop(dumps(number), None)) is not None:
@@ -175,7 +175,7 @@ class Relay:
         self._send(line)
 
     def _key_of(self, params: Message) -> str:
-        """Of a new call a new key; of one that was interrupted by a question, its own."""
+        """A new key for a new call; the first key for a call that was interrupted by a question."""
         state = params.get("requestState")
         if isinstance(state, str) and state in self._states:
             self._states.discard(state)
@@ -187,7 +187,7 @@ class Relay:
         return f"{self._prefix}-{self._count}"
 
     def _learn(self, info: Any) -> None:
-        """What people will see as the name of this session."""
+        """Learn the name of the client, which people see as the name of this session."""
         if isinstance(info, dict) and isinstance(info.get("name"), str):
             name = "".join(letter for letter in info["name"] if letter.isprintable())
             self._client = name.strip()[:60] or self._client
@@ -195,7 +195,7 @@ class Relay:
     def _send(self, line: bytes) -> None:
         if self._sock is None:
             if self._open:
-                self._join()  # which says everything that is open
+                self._join()  # which sends every open request
             return
         try:
             self._sock.sendall(line + b"\n")
@@ -221,7 +221,7 @@ class Relay:
         self._write(b"".join(kept))
 
     def _is_for_client(self, line: bytes) -> bool:
-        found = _told_of(line)
+        found = _id_of(line)
         if found is None:
             return not self._is_repeated_ack(line)
         number, is_question = found
@@ -236,7 +236,8 @@ class Relay:
         return self._forget(number)
 
     def _note_question(self, number: str, message: Message) -> None:
-        """The gate asks the person at the client: within the call, or by interrupting it."""
+        """Remember a question to the person at the client, asked within a call or by interrupting
+        it."""
         if message.get("method") == "elicitation/create":
             meta = (message.get("params") or {}).get("_meta") or {}
             self._questions[number] = str(meta.get("io.holdfast/approval"))
@@ -244,7 +245,8 @@ class Relay:
             self._states.add(str(message["result"].get("requestState")))
 
     def _is_repeated_ack(self, line: bytes) -> bool:
-        """A stream that was begun anew is acknowledged anew; the client has heard it already."""
+        """Return whether this acknowledges a stream that was opened again after a reconnect; the
+        client has seen its acknowledgement already."""
         if ACKNOWLEDGED not in line:
             return False
         for number in self._open:
@@ -256,7 +258,8 @@ class Relay:
         return False
 
     def _write(self, data: bytes) -> None:
-        """To the client; who does not read makes only himself wait, and can still write."""
+        """Write to the client. A client that does not read delays only itself, and its own input is
+        still read."""
         for place in range(0, len(data), _WRITE_SIZE):
             piece = data[place : place + _WRITE_SIZE]
             while piece:
@@ -284,13 +287,13 @@ class Relay:
             self._join()
 
     def _join(self) -> None:
-        """Connect and go on where it was; whom nobody answers is told."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        doubtful = time.monotonic() + DOUBT_SECONDS
+        """Connect and go on; if that fails for too long, answer open requests with an error."""
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        next_check = time.monotonic() + CHECK_SECONDS
         while True:
             try:
-                self._sock = self._connected(deadline)
-                self._go_on()
+                self._sock = self._connect(deadline)
+                self._replay()
                 return
             except HoldfastError as error:
                 self._give_up(error)
@@ -299,10 +302,10 @@ class Relay:
                 if self._sock is not None:
                     self._sock.close()
                     self._sock = None
-                if time.monotonic() >= doubtful:
-                    doubtful = deadline
-                    if (gone := nobody_there(self._places)) is not None:
-                        self._give_up(gone)
+                if time.monotonic() >= next_check:
+                    next_check = deadline
+                    if (refusal := lasting_refusal(self._places)) is not None:
+                        self._give_up(refusal)
                         return
                 if time.monotonic() >= deadline:
                     why = f"the gate does not answer: {error.strerror or error}"
@@ -310,8 +313,8 @@ class Relay:
                     return
                 time.sleep(RETRY_SECONDS)
 
-    def _connected(self, deadline: float) -> _socket.socket:
-        """A socket whose gate has taken our token."""
+    def _connect(self, deadline: float) -> _socket.socket:
+        """Connect to the gate, which accepts our token."""
         if self._token is None:
             self._token = self._sessions.open(self._client)
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -326,15 +329,15 @@ class Relay:
         if "error" in answer:
             sock.close()
             if answer["error"].get("code") == "unauthorized" and self._token is not None:
-                # The session is over; the client goes on in another.
+                # The session has ended; the client goes on in a new one.
                 self._token = None
                 raise OSError(answer["error"].get("message", "refused"))
             raise Refused(answer["error"].get("message", ""), answer["error"].get("hint", ""))
         sock.settimeout(None)
         return sock
 
-    def _go_on(self) -> None:
-        """Say again what the last gate was told."""
+    def _replay(self) -> None:
+        """Repeat to the new gate what the last one was told."""
         assert self._sock is not None
         open_lines = list(self._open.values())
         if self._handshake is not None and self._handshake not in open_lines:
@@ -351,7 +354,7 @@ class Relay:
         for number, line in list(self._open.items()):
             self._tries[number] = self._tries.get(number, 0) + 1
             if self._tries[number] > TRIES and number not in self._acknowledged:
-                # It may be what they die of.
+                # This request may be what kills the gate.
                 self._refuse(number, NOT_AVAILABLE, "every gate that was asked this went away")
                 continue
             if number in self._acknowledged:
@@ -359,7 +362,7 @@ class Relay:
             self._sock.sendall(line + b"\n")
 
     def _repeat(self, line: bytes) -> None:
-        """Ask the same under an id of our own; its answer is not the client's."""
+        """Send a request again under an id of our own; its answer is not for the client."""
         assert self._sock is not None
         self._count += 1
         number = f"{OWN}{self._count}"
@@ -386,7 +389,7 @@ class Relay:
         return answer
 
     def _give_up(self, error: HoldfastError) -> None:
-        """Answer what is open; the next request tries again."""
+        """Answer every open request with this error; the next request tries again."""
         text = "; ".join(part for part in (error.message, error.hint) if part)
         for number in list(self._open):
             self._refuse(number, NOT_AVAILABLE, text)
@@ -398,19 +401,19 @@ class Relay:
         self._write(answer.encode("utf-8", "replace"))
 
     def _forget(self, number: str) -> bool:
-        """A request is over; says whether it was open."""
+        """Forget a request that is over; returns whether it was open."""
         self._acknowledged.discard(number)
         self._tries.pop(number, None)
         return self._open.pop(number, None) is not None
 
 
-def _told_of(line: bytes) -> tuple[str, bool] | None:
-    """The id in what a gate writes, and whether it asks something itself; None: it has none."""
+def _id_of(line: bytes) -> tuple[str, bool] | None:
+    """The id in a line of the gate, and whether the line is a request; None if it has no id."""
     if line.startswith(_HEAD):
         for kind in _KINDS:
             number, found, _ = line[len(_HEAD) :].partition(kind)
             is_id = number[:1] == b'"' or number.removeprefix(b"-").isdigit()
-            # In a text every quote has a mark before it, but the last.
+            # Within a JSON text every quote is escaped, except the last.
             if found and is_id and b',"' not in number[:-1]:
                 return number.decode("utf-8", "replace"), kind is _KINDS[-1]
     return None

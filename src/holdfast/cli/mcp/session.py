@@ -1,6 +1,7 @@
-"""What a relay asks of the supervisor itself: a session, and what its user decided.
+"""What the relay asks the supervisor itself: a session, and a decision of its user.
 
-With the rights of who runs it, which the supervisor sees from the socket. Standard library only.
+The supervisor gives it the rights of its user, whom it identifies by the socket. Apart from
+`relay`, because a session is asked for while the relay is still being imported.
 """
 
 from __future__ import annotations
@@ -20,43 +21,43 @@ FIRST_ANSWER_SECONDS = 1.5
 
 
 class Sessions:
-    """Opens sessions, the first over a line on which the supervisor was greeted in advance: it
-    finds out who we are while the rest of us is loaded."""
+    """Opens sessions. The first uses a connection on which a hello was sent in advance, so that the
+    supervisor identifies us while the relay is imported."""
 
     def __init__(self, places: Places, launch: Callable[[], None] | None) -> None:
-        """Where nothing runs when a session is wanted, `launch` may start it."""
+        """If nothing runs when a session is needed, `launch` starts Holdfast."""
         self._places = places
         self._launch = launch
-        self._line: tuple[Connection, int] | None = None
+        self._greeted: tuple[Connection, int] | None = None
         try:
             connection = Connection(places.line_socket)
-            self._line = connection, connection.send("hello", version=__version__)
+            self._greeted = connection, connection.send("hello", version=__version__)
         except HoldfastError:
-            pass  # who wants a session will find out why
+            pass  # `open` will find out why
 
     def open(self, client: str) -> str:
-        """The token of a new one."""
-        line, self._line = self._line, None
-        if line is not None:
-            connection, hello = line
+        """Open a session; returns its token."""
+        greeted, self._greeted = self._greeted, None
+        if greeted is not None:
+            connection, hello = greeted
             try:
                 if connection.answer(hello, FIRST_ANSWER_SECONDS).get("version") == __version__:
-                    return _opened(connection, client)
+                    return _open_session(connection, client)
             except (ConnectionLost, TimeoutError):
-                pass  # the greeting was long ago
+                pass  # the connection is too old
             finally:
                 connection.close()
-        return _opened(_reached(self._places, self._launch), client)
+        return _open_session(_connect(self._places, self._launch), client)
 
 
-def _opened(connection: Connection, client: str) -> str:
+def _open_session(connection: Connection, client: str) -> str:
     try:
         return str(connection.ask("open_session", client=client)["token"])
     finally:
         connection.close()
 
 
-def _reached(places: Places, launch: Callable[[], None] | None) -> Connection:
+def _connect(places: Places, launch: Callable[[], None] | None) -> Connection:
     from holdfast.client.discovery import connect
 
     try:
@@ -68,10 +69,11 @@ def _reached(places: Places, launch: Callable[[], None] | None) -> Connection:
         return connect(places)
 
 
-def nobody_there(places: Places) -> HoldfastError | None:
-    """That nothing runs here, or lets assistants in, if so: that does not change by itself."""
+def lasting_refusal(places: Places) -> HoldfastError | None:
+    """The error that nothing runs here, or that assistants are not let in; None if neither is so.
+    Waiting would not change either."""
     try:
-        connection = _reached(places, None)
+        connection = _connect(places, None)
         try:
             why = connection.ask("hello").get("no_assistants")
         finally:
@@ -85,17 +87,17 @@ def nobody_there(places: Places) -> HoldfastError | None:
 
 
 def decide(places: Places, client: str, approval: str, answer: Any) -> None:
-    """Approve or reject, as the person at the client said; anything else decides nothing."""
+    """Approve or reject as the person at the client answered; any other answer decides nothing."""
     if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline"):
         return
     content = answer.get("content") or {}
     is_yes = answer["action"] == "accept" and content.get("confirm", True) is not False
     try:
-        connection = _reached(places, None)
+        connection = _connect(places, None)
         try:
             command = "approve" if is_yes else "reject"
             connection.ask(command, approval=approval, reason=f"said at {client}")
         finally:
             connection.close()
     except HoldfastError:
-        pass  # it goes on waiting for somebody who may
+        pass  # the request goes on waiting for another decision

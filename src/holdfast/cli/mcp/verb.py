@@ -1,7 +1,7 @@
-"""The verb `mcp`: an assistant's line, or the configuration of its program.
+"""`holdfast mcp`: relays MCP for an assistant, or shows the configuration of its program.
 
-An assistant waits for its line at every start, so the plain ways of asking for one are understood
-here without the table of all verbs.
+An assistant waits for this at every start, so its usual command lines are read here, without the
+parser.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from holdfast.cli.call import Call
 
-_FLAGS = {"--start": "start", "--read-only": "read_only"}
-_VALUES = {"--toolsets": "toolsets", "-C": "C"}
+_FLAG_OPTIONS = {"--start": "start", "--read-only": "read_only"}
+_VALUE_OPTIONS = {"--toolsets": "toolsets", "-C": "C"}
 
 
-def quick(words: list[str], environ: Mapping[str, str]) -> int | None:
-    """Be the line, if these words ask for one in a plain way; None: the table must decide."""
+def relay_quickly(words: list[str], environ: Mapping[str, str]) -> int | None:
+    """Relay, if these are the words of a usual command line; None if the parser must read them."""
     options: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
-        if word in _FLAGS:
-            options[_FLAGS[word]] = True
-        elif word in _VALUES and (value := next(rest, "")):
-            options[_VALUES[word]] = value
+        if word in _FLAG_OPTIONS:
+            options[_FLAG_OPTIONS[word]] = True
+        elif word in _VALUE_OPTIONS and (value := next(rest, "")):
+            options[_VALUE_OPTIONS[word]] = value
         else:
             return None
     if "HOLDFAST_CONFIG" in environ or "MAGICTUNNEL_CONFIG" in environ:
@@ -99,14 +99,14 @@ def _relay(places: Places, options: dict[str, Any], launch: Callable[[], None] |
 
     greeting: dict[str, Any] = {"read_only": bool(options.get("read_only"))}
     if "toolsets" in options:
-        greeting["toolsets"] = _toolsets(options["toolsets"])
+        greeting["toolsets"] = parse_toolsets(options["toolsets"])
     try:
         return Relay(places, greeting, sessions).run()
     except (BrokenPipeError, ConnectionResetError):
         return 0
 
 
-def _toolsets(text: str) -> list[str]:
+def parse_toolsets(text: str) -> list[str]:
     names = [word.strip() for word in text.split(",") if word.strip()]
     for name in names:
         if name not in TOOLSETS:

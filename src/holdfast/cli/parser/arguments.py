@@ -51,26 +51,26 @@ def place_of_verb(words: list[str]) -> int | None:
     return None
 
 
-def needs_next_word(word: str) -> bool:
+def needs_next_word(word: str, verb: Verb | None = None) -> bool:
     """Return whether this word of options takes the next word as its value."""
     if word.startswith("--"):
-        option = _any_option(word)
+        option = _any_option(word, verb)
         return option is not None and option.takes_value
     for at, letter in enumerate(word[1:], 1):
-        option = _any_option(f"-{letter}")
+        option = _any_option(f"-{letter}", verb)
         if option is not None and option.takes_value:
             return at == len(word) - 1
     return False
 
 
-def _any_option(flag: str) -> Option | None:
-    """An option of any verb. A flag takes a value with every verb or with none, so the first
-    that is found will do."""
-    for option in GLOBAL_OPTIONS:
+def _any_option(flag: str, verb: Verb | None) -> Option | None:
+    """An option of this verb or of any. A flag takes a value with every verb or with none, so the
+    first that is found will do, and other families are imported only for a foreign one."""
+    for option in (*GLOBAL_OPTIONS, *(verb.options if verb is not None else ())):
         if flag in option.flags:
             return option
-    for verb in every_verb():
-        for option in verb.options:
+    for other in every_verb():
+        for option in other.options:
             if flag in option.flags:
                 return option
     return None

@@ -127,7 +127,7 @@ def candidates(before: list[str], last: str) -> list[tuple[str, str]]:
 
     place = place_of_verb(before)
     verb = verb_of(before[place]) if place is not None else None
-    if before and before[-1].startswith("-") and needs_next_word(before[-1]):
+    if before and before[-1].startswith("-") and needs_next_word(before[-1], verb):
         return _values(before[-1], verb)
     if "--" in before:
         return []

@@ -18,14 +18,14 @@ def parse(text: str) -> float:
 
 
 def parse_count(text: str) -> int:
-    """A whole number that is not below zero."""
+    """A whole number, 0 or more."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError("write a whole number, 0 or more")
     return int(text)
 
 
 def parse_place(text: str) -> float:
-    """A place among events: the number of one, an int; or a moment, a float."""
+    """A place among events: the number of an event (int) or a time (float)."""
     try:
         return parse_count(text)
     except ValueError:

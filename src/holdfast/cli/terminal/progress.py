@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
 
 from holdfast.cli.call import Call
 from holdfast.cli.terminal.screen import cut
 from holdfast.client.connection import Connection
 from holdfast.client.discovery import HUNG_SECONDS
 from holdfast.vocabulary.printable import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _CLEAR = "\r\x1b[K"
 _UNDER_WAY = ("starting", "stopping", "backoff")
