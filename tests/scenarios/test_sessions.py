@@ -152,8 +152,8 @@ def lease_of_web(hold: Hold) -> dict[str, Any] | None:
     keeper = KeeperConnection(str(hold.runtime / "keeper.sock"))
     try:
         runs = keeper.ask("list")["runs"]
-        found: dict[str, Any] | None = next(it for it in runs if it["run_id"] == run_id)["lease"]
-        return found
+        found = next(run for run in runs if run["run_id"] == run_id)["lease"]
+        return None if found is None else {**found}
     finally:
         keeper.close()
 

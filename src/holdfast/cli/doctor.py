@@ -17,6 +17,10 @@ from holdfast.cli.parser.verbs import Verb
 from holdfast.cli.terminal import durations, screen
 from holdfast.client.discovery import keeper_facts
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import HostFacts, KeeperFacts
+
 DESCRIPTORS_PER_SERVICE = 6
 OWN_DESCRIPTORS = 32
 FLOOR_BYTES = 64 << 20
@@ -316,15 +320,15 @@ def check_desktop(environ: Mapping[str, str]) -> Check:
     return Check("desktop alerts", "warn", f"{program} is missing", fix)
 
 
-def check_daemon(call: Call, facts: dict[str, Any] | None) -> Check:
+def check_daemon(call: Call, facts: KeeperFacts | None) -> Check:
     if facts is None:
         return Check("daemon", "ok", "none runs for this project")
-    supervisor: dict[str, Any] = facts.get("supervisor") or {}
+    supervisor = facts["supervisor"]
     held = len(facts.get("runs", []))
     found = f"keeper {facts.get('pid')} ({facts.get('version')}) holds "
     found += screen.counted(held, "run")
     if supervisor.get("state") == "running":
-        allows = _keeper_limits(facts.get("host") or {})
+        allows = _keeper_limits(facts.get("host"))
         return Check("daemon", "ok", f"{found}, supervisor {supervisor.get('pid')}{allows}")
     errors = os.path.join(call.places.state, "supervisor.err")
     why = supervisor.get("last_error") or ""
@@ -336,9 +340,9 @@ def check_daemon(call: Call, facts: dict[str, Any] | None) -> Check:
     )
 
 
-def check_unclaimed(facts: dict[str, Any] | None) -> Iterator[Check]:
+def check_unclaimed(facts: KeeperFacts | None) -> Iterator[Check]:
     """Processes of services that removed every mark of the service they belong to."""
-    if unclaimed := (facts or {}).get("unclaimed"):
+    if facts is not None and (unclaimed := facts.get("unclaimed")):
         yield Check(
             "processes",
             "warn",
@@ -367,9 +371,11 @@ def check_doors(call: Call) -> Iterator[Check]:
         yield Check("certificate", "ok", f"SHA-256 {fingerprint}")
 
 
-def _keeper_limits(host: dict[str, Any]) -> str:
+def _keeper_limits(host: HostFacts | None) -> str:
+    if not host:
+        return ""
     missing = [name for name in ("cgroup", "pidfd", "subreaper", "splice") if not host.get(name)]
-    return f"; it works without {', '.join(missing)}" if host and missing else ""
+    return f"; it works without {', '.join(missing)}" if missing else ""
 
 
 def _number(path: str) -> int | None:

@@ -18,7 +18,10 @@ from holdfast.vocabulary.quantities import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
+
+    from holdfast.keeper.protocol.messages import ExitFacts, KeeperFacts, RunFacts
 
 STOP_MARGIN_SECONDS = 15.0
 
@@ -77,7 +80,7 @@ def stop(call: Call, away: SupervisorAway) -> dict[str, Any]:
     deadline = time.monotonic() + longest + STOP_MARGIN_SECONDS
     while waiting:
         notice = keeper.notice(0.2)
-        if notice is not None and notice.get("notice") == "ended":
+        if notice is not None and notice["notice"] == "ended":
             reports[notice["run_id"]] = notice.get("report")
         left = {run["run_id"] for run in keeper.ask("list").get("runs", [])}
         for run_id in [run_id for run_id in waiting if run_id not in left]:
@@ -123,7 +126,7 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     try:
         while time.monotonic() < deadline:
             notice = keeper.notice(0.2)
-            if notice is not None and notice.get("notice") == "ended":
+            if notice is not None and notice["notice"] == "ended":
                 ends[notice["service"]] = {"status": "stopped", "report": notice.get("report")}
     except KeeperGone:
         pass
@@ -136,11 +139,11 @@ def down(call: Call, away: SupervisorAway, *, now: bool) -> dict[str, Any]:
     return {run["service"]: ends.get(run["service"], {"status": "stopped"}) for run in runs}
 
 
-def visible_runs(facts: dict[str, Any]) -> list[dict[str, Any]]:
+def visible_runs(facts: KeeperFacts) -> list[RunFacts]:
     return [run for run in facts.get("runs", []) if not run.get("hidden")]
 
 
-def _last_exits(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _last_exits(facts: KeeperFacts) -> dict[str, ExitFacts]:
     """The last exit of each service. The keeper lists exits in order."""
     return {
         exit_["service"]: exit_
@@ -149,7 +152,7 @@ def _last_exits(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _resolve(wanted: list[str], known: dict[str, Any]) -> list[str]:
+def _resolve(wanted: list[str], known: Collection[str]) -> list[str]:
     """The services and instances that these words name. Only the supervisor knows groups and
     tags."""
     names: dict[str, None] = {}
@@ -161,7 +164,7 @@ def _resolve(wanted: list[str], known: dict[str, Any]) -> list[str]:
     return list(names)
 
 
-def _live_service(run: dict[str, Any]) -> dict[str, Any]:
+def _live_service(run: RunFacts) -> dict[str, Any]:
     state = "stopping" if run.get("ending") else "paused" if run.get("paused") else "running"
     return {
         "status": state,
@@ -180,7 +183,7 @@ def _live_service(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ended_service(exit_: dict[str, Any]) -> dict[str, Any]:
+def _ended_service(exit_: ExitFacts) -> dict[str, Any]:
     """A service that ended. Only the supervisor knows which other exit codes mean success."""
     code, number = exit_.get("code"), exit_.get("signal")
     signal = None if number is None else signal_name(number)

@@ -18,7 +18,7 @@ from holdfast.vocabulary.errors import HoldfastError, NoDaemon, Refused, TimedOu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from holdfast.keeper.protocol.messages import KeeperFacts, SupervisorExit, SupervisorFacts
 
 CONNECT_SECONDS = 10.0
 HUNG_SECONDS = 5.0
@@ -33,10 +33,10 @@ NEEDED_BYTES = 1 << 20
 class SupervisorAway(NoDaemon):
     """The keeper holds the services, but no supervisor runs. `facts` is the keeper's hello."""
 
-    def __init__(self, places: Places, facts: dict[str, Any]) -> None:
-        supervisor = facts.get("supervisor") or {}
+    def __init__(self, places: Places, facts: KeeperFacts) -> None:
+        supervisor = facts["supervisor"]
         self.facts = facts
-        self.is_off = supervisor.get("state") == "off"
+        self.is_off = supervisor["state"] == "off"
         errors = os.path.join(places.state, "supervisor.err")
         if self.is_off:
             super().__init__(
@@ -55,7 +55,7 @@ class SupervisorAway(NoDaemon):
         )
 
 
-def _tries(supervisor: dict[str, Any]) -> str:
+def _tries(supervisor: SupervisorFacts) -> str:
     """How often it failed and when it is tried again: «5 times in a row, and is tried again in
     4 s»."""
     failures = supervisor.get("failures") or 1
@@ -65,11 +65,10 @@ def _tries(supervisor: dict[str, Any]) -> str:
     return f"{words}, and is tried again in {max(1, round(next_in))} s"
 
 
-def _ended_how(last_exit: dict[str, Any] | None) -> str:
-    last_exit = last_exit or {}
-    if last_exit.get("signal"):
+def _ended_how(last_exit: SupervisorExit | None) -> str:
+    if last_exit is not None and last_exit.get("signal"):
         return f"ended by signal {last_exit['signal']}"
-    code = last_exit.get("code")
+    code = None if last_exit is None else last_exit.get("code")
     return "why is unknown" if code is None else f"exit code {code}"
 
 
@@ -89,9 +88,9 @@ class SupervisorHung(SupervisorAway):
     code = TimedOut.code
     exit_code = TimedOut.exit_code
 
-    def __init__(self, places: Places, facts: dict[str, Any]) -> None:
+    def __init__(self, places: Places, facts: KeeperFacts) -> None:
         super().__init__(places, facts)
-        pid = (facts.get("supervisor") or {}).get("pid")
+        pid = facts["supervisor"].get("pid")
         self.message = f"the supervisor (pid {pid}) does not answer; the keeper holds the services"
         self.hint = (
             "`status`, `logs`, `stop` and `down` work without it; "
@@ -164,8 +163,8 @@ def _check_keeper(places: Places, *, is_line_open: bool, waited: float) -> None:
         return
     if not is_line_open:
         _ask_for_sockets(places)
-    supervisor = facts.get("supervisor") or {}
-    state = supervisor.get("state")
+    supervisor = facts["supervisor"]
+    state = supervisor["state"]
     failures = supervisor.get("failures") or 0
     if state == "off" or (state == "backoff" and failures >= TRIES_BEFORE_AWAY):
         raise SupervisorAway(places, facts)
@@ -222,7 +221,7 @@ def _numbers(version: str) -> tuple[int, int] | None:
         return None
 
 
-def keeper_facts(places: Places) -> dict[str, Any] | None:
+def keeper_facts(places: Places) -> KeeperFacts | None:
     """The keeper's hello, or None if no keeper answers."""
     from holdfast.client.keeper_connection import KeeperConnection
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from holdfast import __version__
 from holdfast.client.connection import error_from
 from holdfast.system.lines import LineBuffer
 from holdfast.vocabulary.errors import KeeperGone
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import KeeperFacts, Notice
 
 PROTOCOL = 1
 
@@ -28,7 +31,7 @@ class KeeperConnection:
         self._lines: list[bytes] = []
         """Received, and not read yet."""
         self._last_id = 0
-        self._notices: list[dict[str, Any]] = []
+        self._notices: list[Notice] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(seconds)
         try:
@@ -37,14 +40,22 @@ class KeeperConnection:
             self._socket.close()
             raise KeeperGone(f"no keeper answers at {path}: {error.strerror or error}") from None
         try:
-            self.facts = self.ask(
+            self.facts: KeeperFacts = self.ask(
                 "hello", protocol=PROTOCOL, role="control", version=__version__, seconds=seconds
             )
         except BaseException:
             self._socket.close()
             raise
 
-    def ask(self, word: str, /, seconds: float = 10.0, **fields: Any) -> dict[str, Any]:
+    @overload
+    def ask(
+        self, word: Literal["hello", "list"], /, seconds: float = 10.0, **fields: Any
+    ) -> KeeperFacts: ...
+
+    @overload
+    def ask(self, word: str, /, seconds: float = 10.0, **fields: Any) -> dict[str, Any]: ...
+
+    def ask(self, word: str, /, seconds: float = 10.0, **fields: Any) -> Any:
         """Ask one word of the protocol; raises the keeper's error, or KeeperGone."""
         self._last_id += 1
         request = {"id": self._last_id, "do": word, **fields}
@@ -64,20 +75,22 @@ class KeeperConnection:
             if "notice" in message:
                 self._notices.append(message)
 
-    def notice(self, seconds: float) -> dict[str, Any] | None:
+    def notice(self, seconds: float) -> Notice | None:
         """The next notice, or None if none came in time; raises KeeperGone when the keeper ends."""
         if self._notices:
             return self._notices.pop(0)
         deadline = time.monotonic() + seconds
         while (message := self._read(deadline)) is not None:
             if "notice" in message:
-                return message
+                notice: Notice = message
+                return notice
         return None
 
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, deadline: float) -> dict[str, Any] | None:
+    def _read(self, deadline: float) -> Any:
+        """The next message, or None if none came in time."""
         while not self._lines:
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             try:
@@ -89,8 +102,7 @@ class KeeperConnection:
             if not piece:
                 raise _gone(self.path)
             self._lines = self._line_buffer.feed(piece)
-        message: dict[str, Any] = json.loads(self._lines.pop(0))
-        return message
+        return json.loads(self._lines.pop(0))
 
 
 def _gone(path: str) -> KeeperGone:

@@ -62,7 +62,7 @@ def connect_again(call: Call, on_wait: Callable[[str], None] | None = None) -> C
         except TimedOut:
             pass
         except SupervisorAway as away:
-            next_in = (away.facts.get("supervisor") or {}).get("next_in")
+            next_in = away.facts["supervisor"].get("next_in")
             if next_in is None:
                 raise  # it is off or hangs, so no other will be started
             if on_wait is not None:
@@ -138,9 +138,9 @@ def _keeper_wakes(call: Call, away: SupervisorAway) -> Iterator[Wake]:
             keeper.ask("watch", service=run["service"], on=True)
         yield None, False
         while (notice := keeper.notice(RETRY_SUPERVISOR_SECONDS)) is not None:
-            if notice.get("notice") == "grew":
+            if notice["notice"] == "grew":
                 yield notice["service"], False
-            elif notice.get("notice") == "exit":
+            elif notice["notice"] == "exit":
                 yield notice["service"], True
     except KeeperGone:
         pass

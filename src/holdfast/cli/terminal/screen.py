@@ -60,7 +60,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def process_list(processes: list[dict[str, Any]]) -> str:
+def process_list(processes: Sequence[Mapping[str, Any]]) -> str:
     """Processes by name and pid: «sleep (4711), sh (4712)»."""
     return ", ".join(f"{printable(process['name'])} ({process['pid']})" for process in processes)
 
