@@ -17,7 +17,7 @@ from holdfast.adapters.search import log_files
 from holdfast.keeper.recording import log_directory
 from holdfast.logbook import cursors, index, segments
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note
-from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.lines import LineFollower
 from holdfast.logbook.reader import Reader
 from tests.logbook.stage import SERVICE, Stage
 

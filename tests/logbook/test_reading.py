@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.entries import Chunk, Line, Note
-from holdfast.logbook.follow import ChunkFollower, LineFollower
+from holdfast.logbook.lines import LineFollower
 from tests.logbook.stage import SERVICE, Stage
 
 
@@ -205,7 +205,7 @@ def test_follow(stage: Stage) -> None:
     """A follower gets what was added, each time it is woken, over rotation and restart."""
     stage.recorder.limits(4096, 1 << 20)
     lines = LineFollower(stage.reader, stage.reader.end())
-    chunks = ChunkFollower(stage.reader, stage.reader.end(), "out")
+    chunks = stage.reader.chunks(stage.reader.end(), "out")
     got: list[bytes] = []
     raw = b""
     said = []
@@ -218,7 +218,7 @@ def test_follow(stage: Stage) -> None:
             stage.recorder.close()
             stage.lose_keeper()
         got += [e.data for e in lines.wake() if isinstance(e, Line)]
-        raw += b"".join(e.data for e in chunks.wake() if isinstance(e, Chunk))
+        raw += b"".join(e.data for e in chunks if isinstance(e, Chunk))
     assert got == [line for text in said for line in (text, b"half!")]
     assert raw == b"".join(text + b"\nhalf!\n" for text in said)
     assert lines.cursor == stage.reader.end()

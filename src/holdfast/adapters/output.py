@@ -12,8 +12,7 @@ from typing import Any
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import Line, Note, Stream
-from holdfast.logbook.follow import LineFollower
-from holdfast.logbook.lines import LineAssembler
+from holdfast.logbook.lines import LineAssembler, LineFollower
 from holdfast.logbook.reader import Reader
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.errors import UsageError

@@ -20,7 +20,6 @@ from holdfast.client.discovery import connect
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Chunk
-from holdfast.logbook.follow import ChunkFollower
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import Failed, UsageError
 
@@ -164,10 +163,10 @@ class _RawOutput:
     """Its output, byte for byte on the same streams."""
 
     def __init__(self, call: Call, service: str, start: Cursor) -> None:
-        self._follower = ChunkFollower(Reader(call.places.logs, service), start)
+        self._chunks = Reader(call.places.logs, service).chunks(start)
 
     def wake(self) -> None:
-        for item in self._follower.wake():
+        for item in self._chunks:
             if isinstance(item, Chunk):
                 target = sys.stdout.buffer if item.stream == "out" else sys.stderr.buffer
                 target.write(item.data)
@@ -175,7 +174,7 @@ class _RawOutput:
 
     def finish(self) -> None:
         self.wake()
-        self._follower.close()
+        self._chunks.close()
 
 
 class _JsonOutput:

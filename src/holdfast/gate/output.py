@@ -20,8 +20,8 @@ from holdfast.gate import secrets
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor, CursorError
 from holdfast.logbook.entries import STREAMS, Chunk, Line, Note, Stream
-from holdfast.logbook.follow import LineFollower
-from holdfast.logbook.plain import PlainText, TextDecoder
+from holdfast.logbook.lines import LineFollower
+from holdfast.logbook.plain_text import PlainText
 from holdfast.logbook.reader import Reader, Walk
 from holdfast.secrets.log_redaction import (
     REMEMBERED_BYTES,
@@ -207,7 +207,7 @@ def _piece(walk: Walk, redacted: _RedactedStreams) -> tuple[bytes, bool]:
 
 
 class _RedactedStreams:
-    """Both streams up to an end, with secrets covered; plain text has no control sequences."""
+    """Both streams up to an end, with secrets masked; plain text has no control sequences."""
 
     def __init__(self, reader: Reader, start: Cursor, end: int, *, is_plain: bool) -> None:
         self._end = end
@@ -215,7 +215,7 @@ class _RedactedStreams:
             stream: StreamMask(state_at(reader, place, stream))
             for stream, place in zip(STREAMS, start, strict=True)
         }
-        self._plain = {name: (TextDecoder(), PlainText()) for name in STREAMS if is_plain}
+        self._plain = {name: PlainText() for name in STREAMS if is_plain}
 
     def feed(self, item: Chunk | Note) -> list[bytes]:
         if isinstance(item, Chunk):
@@ -227,8 +227,7 @@ class _RedactedStreams:
 
     def rest(self) -> list[bytes]:
         found = self._let_go()
-        for decoder, text in self._plain.values():
-            found.append(text.feed(decoder.feed(b"", is_last=True)).encode())
+        found += [plain.feed(b"", is_last=True).encode() for plain in self._plain.values()]
         return found
 
     def _let_go(self) -> list[bytes]:
@@ -242,7 +241,6 @@ class _RedactedStreams:
         for part in parts:
             data = shorten_masks(part.data[: max(0, self._end - part.position)])
             if self._plain:
-                decoder, text = self._plain[stream]
-                data = text.feed(decoder.feed(data)).encode()
+                data = self._plain[stream].feed(data).encode()
             found.append(data)
         return found

@@ -1,8 +1,8 @@
-"""Places in a log. To clients a cursor is an opaque string; here it is one position for
-each stream, because a line of one stream may begin before a line of the other ends.
+"""Places in a log. To clients a cursor is an opaque string. Here it has one position for each
+stream, because a line of one stream may begin before a line of the other ends.
 
-Owns the string form. Positions count the recorded bytes of a service over all its runs
-and segments, so a cursor stays valid over rotation, restarts and recovery.
+Owns the string form. Positions count the recorded bytes of a service over all its runs and
+segments, so a cursor stays valid after rotation, restarts and recovery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CursorError(ValueError):
 
 
 class Cursor(NamedTuple):
-    """Everything of each stream from these positions on is still to be read."""
+    """The positions from which on each stream is still to be read."""
 
     out: int
     err: int
@@ -61,7 +61,8 @@ def _position(number: str, text: str) -> int:
 
 
 def _base36(number: int) -> str:
-    """Positions are never negative; the loop would not end for one that is."""
+    """Return a position as text. Positions are never negative; for one that is, the loop would not
+    end."""
     number = max(0, number)
     digits = ""
     while True:

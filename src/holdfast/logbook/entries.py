@@ -1,6 +1,6 @@
-"""What readers of a log yield: chunks of bytes, lines, and notes about what is not there.
+"""The entries that readers of a log yield: chunks of bytes, lines, and notes about the log.
 
-Values only: nothing here reads a file.
+Values only. Nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ LONGEST_LINE_BYTES = 1 << 20
 
 
 class Chunk(NamedTuple):
-    """Bytes as a run printed them, of one stream. `time` is None where it is unknown:
-    for bytes that a keeper wrote but could not index before it died."""
+    """Bytes of one stream as a run printed them. `time` is None if it is unknown, as for bytes that
+    a keeper wrote but could not index before it died."""
 
     time: float | None
     stream: Stream
@@ -28,13 +28,13 @@ class Chunk(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where to go on reading."""
+        """The position to read on from."""
         return self.position + len(self.data)
 
 
 class Line(NamedTuple):
-    """One line without its end. `cursor` is the place after it; `is_partial` says that no
-    line end follows: a piece of a very long line, or text that a run left unfinished."""
+    """One line without its end. `cursor` is the place after it. A partial line has no line end: it
+    is a piece of a very long line, or text that a run left unfinished."""
 
     time: float | None
     stream: Stream
@@ -49,8 +49,8 @@ class Line(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something about the log itself at this place; `lost` counts bytes, None if unknown.
-    `is_damaged`: of a gap that is due to a damaged index."""
+    """A fact about the log itself at this place. `lost` counts missing bytes; None if unknown.
+    `is_damaged` tells that a gap comes from a damaged index."""
 
     kind: NoteKind
     time: float | None

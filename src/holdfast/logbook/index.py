@@ -1,7 +1,12 @@
 """The index of a segment: fixed records of 24 bytes that order the chunks of its streams.
 
-Owns the record's format and what can be told from an index alone. It is loaded by the
-keeper, so it must stay light: it imports nothing but the operating system and struct.
+Owns the format of the records and everything that can be known from an index alone. The keeper
+loads it, so it must stay light: it imports only `os` and `struct`.
+
+How damage is found: each record begins where the one before it ended, in the log and in the file of
+its stream. So a record is sound if it follows from those before it. After unsound records, two that
+follow from each other and lie further on are trusted again. The bytes between are accounted for as
+bytes of unknown time and order (`Continuity`).
 """
 
 from __future__ import annotations
@@ -24,27 +29,27 @@ OUT_RECOVERED = 8
 ERR_RECOVERED = 9
 HEADER = 255
 
-# How a RUN record's run is there: alone, as it begins; beside another one, as it begins; or
-# it goes on after bytes of that other one.
+# The last field of a RUN record: the run begins alone, it begins beside another one, or it goes on
+# after bytes of that other one.
 ALONE = 0
 GOES_ON = 1
 BESIDE = 2
 
 GAPS = (GAP, GAP_UNCOUNTED)
 
-# The `offset` of an uncounted gap: no writer wrote it within a gap, the index was damaged here.
+# The `offset` of an uncounted gap that no writer wrote: the index was damaged here.
 DAMAGED = 1
 
 VERSION = 1
 RECORD_SIZE = 24
 
-# Set in a header's `offset`, where it needs no room on a full disk: a gap began in this segment,
+# Set in the `offset` of a header, which needs no room on a full disk: a gap began in this segment
 # and nothing could be added to its index. FLAG_AT is the byte that holds it.
 WITHIN_GAP = 1 << 16
 FLAG_AT = 18
 
-# What an index may say at most: a count of bytes that no disk has ever held, and the size of a
-# segment. Beyond them a record is damaged.
+# The largest values of a sound record: more bytes than any disk has held, and the size of a
+# segment.
 LARGEST_POSITION = 1 << 60
 LARGEST_SEGMENT = (1 << 32) - 1
 
@@ -61,12 +66,12 @@ def pack(kind: int, micros: int, position: int, offset: int, length: int) -> byt
 
 
 def pack_gap(micros: int, position: int, lost: int) -> bytes:
-    """A gap's count of lost bytes takes the place of both offset and length."""
+    """Pack a gap, whose count of lost bytes takes the place of offset and length."""
     return pack(GAP, micros, position, lost & _WORD, lost >> 32 & _WORD)
 
 
 def lost_bytes(record: Record) -> int | None:
-    """Of a gap; None where nobody knows: who counted was killed."""
+    """Return the count of a gap; None if it is unknown, because its writer was killed."""
     return None if record[0] == GAP_UNCOUNTED else record[3] | record[4] << 32
 
 
@@ -76,7 +81,7 @@ def unpack(data: bytes, at: int = 0) -> Record:
 
 
 def unpack_all(data: bytes) -> list[Record]:
-    """The whole records in these bytes; a torn last one is not looked at."""
+    """Return the whole records in these bytes; a torn last one is ignored."""
     whole = len(data) - len(data) % RECORD_SIZE
     return [
         (word >> 56, word & _TIME_MASK, position, offset, length)
@@ -85,7 +90,7 @@ def unpack_all(data: bytes) -> list[Record]:
 
 
 def stream_of(kind: int) -> int:
-    """OUT or ERR for the kinds that carry bytes, else -1."""
+    """Return OUT or ERR for the kinds that carry bytes, else -1."""
     if kind in (OUT, OUT_RECOVERED):
         return OUT
     if kind in (ERR, ERR_RECOVERED):
@@ -94,13 +99,13 @@ def stream_of(kind: int) -> int:
 
 
 def is_cut(record: Record) -> bool:
-    """Whether what is unfinished here will not be finished: a run begins alone, or a gap."""
+    """Return whether unfinished lines end here for good: a run begins alone, or there is a gap."""
     return record[0] in GAPS or (record[0] == RUN and record[4] == ALONE)
 
 
 class Extent:
-    """What the sound records of an index account for: positions up to `end`, bytes of each
-    stream. `size` is where the last sound record ends. `has_mark` says that it ends within a gap,
+    """What the sound records of an index account for: positions up to `end`, and the bytes of each
+    stream. The last sound record ends at `size`. `has_mark` tells that the index ends within a gap,
     `is_damaged` that unsound records follow."""
 
     __slots__ = ("end", "ends", "has_mark", "header", "is_damaged", "size")
@@ -124,9 +129,9 @@ class Extent:
 
 
 class Header:
-    """What the first record says: when the segment was created, where it begins, which run was in
-    progress. `is_sound` is False where the base had to be taken from the records behind it.
-    `is_within_gap`: the segment was left within a gap."""
+    """The first record: when the segment was created, where it begins, and which run was in
+    progress. It is not sound if the base had to be taken from the records behind it.
+    `is_within_gap` tells that the writer left the segment within a gap."""
 
     __slots__ = ("base", "created", "is_sound", "is_within_gap", "run")
 
@@ -147,13 +152,8 @@ class Header:
 
 
 class Continuity:
-    """Follows the records of one segment in order and tells which of them are sound.
-
-    Each record of an index begins where the one before it ended: in the log, and in the file of
-    its stream. So a record is sound if it follows from those before it. After unsound records,
-    two that follow from each other and lie further on are trusted again; what lies between is
-    accounted for as bytes of unknown time and order.
-    """
+    """Follows the records of one segment in order and tells which of them are sound. The rule is at
+    the top of this module."""
 
     __slots__ = ("_candidate", "_held", "base", "ends", "is_broken", "limit", "position")
 
@@ -164,13 +164,13 @@ class Continuity:
         self.position = base if position is None else position
         self.ends = list(ends)
         self.limit = self.base + LARGEST_SEGMENT
-        """No chunk ends behind it: the next segment begins there."""
+        """No chunk ends behind it, because the next segment begins there."""
         self.is_broken = False
         self._candidate: Continuity | None = None
         self._held: list[Record] = []
 
     def follows(self, record: Record) -> bool:
-        """Whether it is sound; if so, it is accounted for."""
+        """Return whether a record is sound; if so, account for it."""
         kind, _, position, offset, length = record
         if position != self.position:
             return False
@@ -186,8 +186,9 @@ class Continuity:
         return True
 
     def sound(self, records: list[Record]) -> tuple[list[Record], int]:
-        """The sound ones, with a gap in the place of each damaged stretch; and how many of these
-        records were settled by that. Unsound ones at the end are not: more records may tell."""
+        """Return the sound records, with a gap in the place of each damaged stretch, and how many
+        of the given records were settled. Unsound ones at the end are not: the next records may
+        decide."""
         found: list[Record] = []
         settled = 0
         for number, record in enumerate(records, start=1):
@@ -210,7 +211,8 @@ class Continuity:
         return found, settled
 
     def _is_contradicted(self, records: list[Record], following: int) -> bool:
-        """Whether a chunk has a wrong length: the two records behind it agree on another."""
+        """Return whether a chunk has a wrong length, because the two records behind it agree on
+        another."""
         record = records[following - 1]
         if following + 1 >= len(records) or stream_of(record[0]) < 0:
             return False
@@ -227,7 +229,7 @@ class Continuity:
         )
 
     def _consider(self, record: Record) -> None:
-        """Whether reading may go on here, if the next record follows from this one."""
+        """Remember a record as the place to go on, if the next record follows from it."""
         kind, _, position, offset, _ = record
         if not self.position <= position <= LARGEST_POSITION:
             return
@@ -243,7 +245,7 @@ class Continuity:
         candidate = Continuity(self.base, position, ends)
         candidate.limit = self.limit
         if candidate.follows(record):
-            candidate._held = [it for it in self._held if it[2] <= position]
+            candidate._held = [run for run in self._held if run[2] <= position]
             candidate._held.append(record)
             self._candidate = candidate
 
@@ -258,7 +260,7 @@ class Continuity:
             if end > begin:
                 found.append((kind, first[1], place, begin, end - begin))
                 place += end - begin
-        # Where a run began among them is unknown; it began before what follows.
+        # Where among these bytes a run began is unknown; it began before the bytes that follow.
         for _, micros, position, run, how in runs[-1:]:
             found.append((RUN, micros, place, run, how if position == place else GOES_ON))
         self.position, self.ends = candidate.position, candidate.ends
@@ -276,31 +278,31 @@ _BATCH_RECORDS = 4096
 
 
 def read_header(fd: int) -> Header | None:
-    """The segment's beginning; None if there is no header and nothing tells what it said."""
+    """Read the header; None if there is none and the records behind it do not replace it."""
     records = unpack_all(os.pread(fd, _HEAD_RECORDS * RECORD_SIZE, 0))
     if not records:
         return None
     kind, created, base, version, run = records[0]
     is_header = kind == HEADER and base <= LARGEST_POSITION
-    told = [record for record in records[1:] if stream_of(record[0]) >= 0][:2]
-    if told and not (is_header and told[0][2] == base) and (found := _base_told_by(told)) >= 0:
-        return Header(told[0][1], found, run if is_header else 0, is_sound=False)
+    first = [record for record in records[1:] if stream_of(record[0]) >= 0][:2]
+    if first and not (is_header and first[0][2] == base) and (found := _base_of(first)) >= 0:
+        return Header(first[0][1], found, run if is_header else 0, is_sound=False)
     is_within_gap = bool(version & WITHIN_GAP)
     return Header(created, base, run, is_within_gap=is_within_gap) if is_header else None
 
 
-def _base_told_by(told: list[Record]) -> int:
-    """Where the segment begins, if its first chunks agree about it; else -1."""
-    base = told[0][2]
+def _base_of(first: list[Record]) -> int:
+    """Return where the segment begins if its first chunks agree about it, else -1."""
+    base = first[0][2]
     if base > LARGEST_POSITION:
         return -1
     continuity = Continuity(base)
-    return base if len(told) > 1 and all(continuity.follows(record) for record in told) else -1
+    return base if len(first) > 1 and all(map(continuity.follows, first)) else -1
 
 
 def read_extent(fd: int) -> Extent | None:
-    """How far the sound records reach. Nearly always the last ones tell: they follow from each
-    other. Where they do not, all are read."""
+    """Return how far the sound records reach. Nearly always the last ones follow from each other
+    and decide it. If they do not, all are read."""
     header = read_header(fd)
     if header is None:
         return None
@@ -318,7 +320,7 @@ def read_extent(fd: int) -> Extent | None:
 
 
 def anchored(base: int, records: list[Record]) -> Continuity | None:
-    """The state before these records, as the first chunk among them tells it."""
+    """Return the state before these records, from the first chunk among them."""
     for record in records:
         if (stream := stream_of(record[0])) >= 0:
             other = record[2] - base - record[3]
@@ -330,7 +332,7 @@ def anchored(base: int, records: list[Record]) -> Continuity | None:
 
 
 def before(extent: Extent, records: list[Record]) -> Continuity:
-    """The state before the last sound records of an index."""
+    """Return the state before the last sound records of an index."""
     ends = list(extent.ends)
     for record in records:
         if (stream := stream_of(record[0])) >= 0:
@@ -340,7 +342,8 @@ def before(extent: Extent, records: list[Record]) -> Continuity:
 
 
 def _ends_within_gap(records: list[Record]) -> bool | None:
-    """None where these records do not tell: there is neither a chunk nor a gap among them."""
+    """Return whether records end within a gap; None if there is neither a chunk nor a gap among
+    them."""
     for record in reversed(records):
         if record[0] == GAP_UNCOUNTED and record[3] == DAMAGED:
             continue
@@ -363,15 +366,15 @@ def _read_whole(fd: int, header: Header, size: int) -> Extent:
         found, settled = continuity.sound(records)
         if settled:
             end = at + settled * RECORD_SIZE
-            told = _ends_within_gap(found)
-            has_mark = has_mark if told is None else told
+            is_within_gap = _ends_within_gap(found)
+            has_mark = has_mark if is_within_gap is None else is_within_gap
         at += len(records) * RECORD_SIZE
     ends = continuity.ends[0], continuity.ends[1]
     return Extent(header, continuity.position, ends, end, has_mark=has_mark, is_damaged=end < size)
 
 
 def find_back(fd: int, kind: int, before: int) -> int:
-    """The last record of a kind among the first `before` records; -1 if there is none."""
+    """Return the last record of a kind among the first `before` records; -1 if there is none."""
     at = before
     while at > 0:
         begin = max(0, at - 4096)
@@ -384,7 +387,7 @@ def find_back(fd: int, kind: int, before: int) -> int:
 
 
 def find_run(fd: int, number: int, before: int) -> int | None:
-    """The position at which this index last says that the run starts; one that is not `before`
+    """Return the position of the last start of a run in this index. A start that is not `before`
     this position is damaged."""
     at = os.fstat(fd).st_size // RECORD_SIZE
     while (at := find_back(fd, RUN, at)) >= 0:
@@ -395,7 +398,7 @@ def find_run(fd: int, number: int, before: int) -> int | None:
 
 
 def has_run(fd: int, runs: Collection[int]) -> bool:
-    """Whether one of these runs was in progress when the segment began, or began in it."""
+    """Return whether one of these runs was in progress when the segment began, or began in it."""
     header = read_header(fd)
     if header is not None and header.run in runs:
         return True
@@ -407,7 +410,7 @@ def has_run(fd: int, runs: Collection[int]) -> bool:
 
 
 def last_run(fd: int) -> int:
-    """The run that is in progress at the end of this index; 0 if unknown."""
+    """Return the run that is in progress at the end of this index; 0 if unknown."""
     at = find_back(fd, RUN, os.fstat(fd).st_size // RECORD_SIZE)
     if at >= 0:
         return unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE))[3]

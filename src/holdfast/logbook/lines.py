@@ -1,12 +1,14 @@
-"""Lines out of chunks: assembled for each stream apart, with bounded memory.
+"""Lines out of chunks, with bounded memory, once or while a log grows.
 
-Owns where a line begins and ends. A line of more than 1 MiB comes in pieces that are
-marked partial, cut between characters; what a run left unfinished is marked too.
+Owns where a line begins and ends. Lines are assembled for each stream of each run by itself. A line
+of more than 1 MiB comes in pieces that are marked as partial and cut between characters. Text that
+a run left unfinished is marked as partial, too. Nothing here polls or waits: the log itself is the
+buffer, so a slow follower costs nobody anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
@@ -14,33 +16,69 @@ from holdfast.logbook.entries import LONGEST_LINE_BYTES, STREAMS, Chunk, Line, N
 from holdfast.logbook.reader import Reader
 
 
-class _Unfinished:
-    """The beginning of a line whose end has not come yet."""
+def lines(
+    reader: Reader,
+    cursor: Cursor = cursors.BEGINNING,
+    stream: Stream | None = None,
+    until: int | None = None,
+    run: int | None = None,
+) -> Iterator[Line | Note]:
+    """Yield lines and notes from the cursor to the present end of the log. Unfinished lines come
+    last, as partial ones."""
+    assembler = LineAssembler(cursor)
+    with reader.chunks(cursor, stream, until, run) as walk:
+        for item in walk:
+            yield from assembler.feed(item)
+    yield from assembler.finish()
 
-    __slots__ = ("parts", "run", "size", "start", "time")
 
-    def __init__(self, chunk: Chunk, start: int) -> None:
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.start = start
-        self.time = chunk.time
-        self.run = chunk.run
+class LineFollower:
+    """Follows a log: new lines after each wake. An unfinished line is held back until its end
+    comes."""
 
-    def add(self, data: bytes) -> None:
-        self.parts.append(data)
-        self.size += len(data)
+    def __init__(self, reader: Reader, cursor: Cursor, stream: Stream | None = None) -> None:
+        self._walk = reader.chunks(cursor, stream)
+        self._assembler = LineAssembler(cursor)
+        self._cursor = cursor
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where another follower would go on without loss or repetition."""
+        return self._cursor
+
+    def wake(self) -> Iterator[Line | Note]:
+        """Yield what was added since. Run it to its end before the next call."""
+        for item in self._walk:
+            for entry in self._assembler.feed(item):
+                if isinstance(entry, Line):
+                    self._cursor = entry.cursor
+                yield entry
+
+    def finish(self) -> Iterator[Line]:
+        """Yield unfinished lines as partial ones, at the end of following."""
+        for line in self._assembler.finish():
+            self._cursor = line.cursor
+            yield line
+
+    def unfinished(self) -> list[Line]:
+        """Return the lines that are unfinished now and may go on."""
+        return self._assembler.unfinished()
+
+    def close(self) -> None:
+        self._walk.close()
 
 
 class LineAssembler:
-    """Feed chunks and notes in order; lines and notes come out in order."""
+    """Feed it chunks and notes in order; lines and notes come out in order."""
 
     def __init__(self, cursor: Cursor = cursors.BEGINNING) -> None:
-        # Of each run apart: two of them print at once while one relieves the other.
-        self._unfinished: dict[tuple[Stream, int], _Unfinished] = {}
+        # By run as well: two runs print at once while one replaces the other.
+        self._unfinished: dict[tuple[Stream, int], _UnfinishedLine] = {}
         self._read_already: dict[Stream, int] = {"out": cursor.out, "err": cursor.err}
         self._position = cursor.start
 
     def feed(self, item: Chunk | Note) -> Iterator[Line | Note]:
+        """Add the next chunk or note, and yield what is complete."""
         if isinstance(item, Note):
             self._position = max(self._position, item.position)
             if item.kind == "anew":
@@ -53,21 +91,20 @@ class LineAssembler:
         *ends, rest = item.data.split(b"\n")
         place = item.position
         for data in ends:
-            begun = place
             place += len(data) + 1
-            yield self._finish_line(item, data, begun, place)
+            yield self._finish_line(item, data, place)
         self._position = item.end
         if rest:
             unfinished = self._unfinished.get((item.stream, item.run))
             if unfinished is None:
-                unfinished = _Unfinished(item, place)
+                unfinished = _UnfinishedLine(item, place)
                 self._unfinished[item.stream, item.run] = unfinished
             unfinished.add(rest)
             if unfinished.size > LONGEST_LINE_BYTES:
                 yield self._cut(item.stream, unfinished)
 
     def finish(self) -> Iterator[Line]:
-        """What is unfinished now, as partial lines."""
+        """Yield unfinished lines as partial ones; nothing of them is kept."""
         for key in sorted(self._unfinished, key=lambda key: (STREAMS.index(key[0]), key[1])):
             stream, unfinished = key[0], self._unfinished.pop(key)
             data = b"".join(unfinished.parts)
@@ -75,17 +112,17 @@ class LineAssembler:
             yield Line(unfinished.time, stream, data, cursor, unfinished.run, True)
 
     def unfinished(self) -> list[Line]:
-        """The same, but they go on."""
+        """Return unfinished lines as they are now; they go on."""
         kept = dict(self._unfinished)
         found = list(self.finish())
         self._unfinished = kept
         return found
 
     def cursor(self) -> Cursor:
-        """Where another assembler would have to begin to see what is still to come."""
+        """Return where another assembler must begin to see what is still to come."""
         return Cursor(self._place("out", self._position), self._place("err", self._position))
 
-    def _finish_line(self, chunk: Chunk, data: bytes, begun: int, end: int) -> Line:
+    def _finish_line(self, chunk: Chunk, data: bytes, end: int) -> Line:
         stream = chunk.stream
         time = chunk.time
         unfinished = self._unfinished.pop((stream, chunk.run), None)
@@ -97,7 +134,7 @@ class LineAssembler:
             data = data[:-1]
         return Line(time, stream, data, self._cursor(stream, end), chunk.run, False)
 
-    def _cut(self, stream: Stream, unfinished: _Unfinished) -> Line:
+    def _cut(self, stream: Stream, unfinished: _UnfinishedLine) -> Line:
         data = b"".join(unfinished.parts)
         whole = len(data) - torn_bytes(data)
         rest = data[whole:]
@@ -114,8 +151,25 @@ class LineAssembler:
         return Cursor(self._place("out", end), end)
 
     def _place(self, stream: Stream, end: int) -> int:
-        starts = [it.start for (of, _), it in self._unfinished.items() if of == stream]
+        starts = [line.start for (of, _), line in self._unfinished.items() if of == stream]
         return min(starts) if starts else max(end, self._read_already[stream])
+
+
+class _UnfinishedLine:
+    """The beginning of a line whose end has not come yet."""
+
+    __slots__ = ("parts", "run", "size", "start", "time")
+
+    def __init__(self, chunk: Chunk, start: int) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.start = start
+        self.time = chunk.time
+        self.run = chunk.run
+
+    def add(self, data: bytes) -> None:
+        self.parts.append(data)
+        self.size += len(data)
 
 
 def torn_bytes(data: bytes) -> int:
@@ -128,26 +182,3 @@ def torn_bytes(data: bytes) -> int:
             need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return back if need > back and byte < 0xF8 else 0
     return 0
-
-
-def assemble(
-    items: Iterable[Chunk | Note], cursor: Cursor = cursors.BEGINNING
-) -> Iterator[Line | Note]:
-    """Lines of these chunks, which begin at the cursor; what is unfinished at their end
-    comes last, as partial."""
-    assembler = LineAssembler(cursor)
-    for item in items:
-        yield from assembler.feed(item)
-    yield from assembler.finish()
-
-
-def lines(
-    reader: Reader,
-    cursor: Cursor = cursors.BEGINNING,
-    stream: Stream | None = None,
-    until: int | None = None,
-    run: int | None = None,
-) -> Iterator[Line | Note]:
-    """Lines and notes from the cursor to the present end of the log."""
-    with reader.chunks(cursor, stream, until, run) as walk:
-        yield from assemble(walk, cursor)

@@ -1,8 +1,8 @@
-"""Reading a service's log: chunks from any cursor on, and cursors for «the last lines»,
-«since then» and «that run».
+"""Reading a service's log: chunks from any cursor on, and the cursors of the last lines, of a time
+and of a run.
 
-Owns the order in which segments are read and what is said when some are gone. A reader
-holds the files of one segment, reads bounded pieces, and never waits for anything.
+Owns the order in which segments are read, and the notes about missing ones. A reader holds the
+files of one segment, reads bounded pieces, and never waits for anything.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ANCHOR_RECORDS = 16
 
 
 class Span(NamedTuple):
-    """A run's part of the log; `end` is None while it is the last run. Where the beginning is
-    gone, `start` is the log's, and `started_at` None."""
+    """A run's part of the log. `end` is None while it is the last run. If its beginning is gone,
+    `start` is the beginning of the log and `started_at` is None."""
 
     run: int
     start: Cursor
@@ -31,7 +31,7 @@ class Span(NamedTuple):
 
 
 class Reader:
-    """The log of one service. Cheap to make; opens files only to answer."""
+    """The log of one service. Cheap to create; it opens files only to answer."""
 
     def __init__(self, directory: str, service: str) -> None:
         self.directory = directory
@@ -44,8 +44,9 @@ class Reader:
         until: int | None = None,
         run: int | None = None,
     ) -> Walk:
-        """Everything from the cursor to the present end, in recorded order; iterate again
-        to go on with what was added since. `run`: of this run only."""
+        """Return a walk over everything from the cursor to the present end, in recorded order.
+        Iterate again to go on with what was added since. With `run`, only the chunks of that
+        run."""
         return Walk(self, cursor, stream, until, run)
 
     def raw(
@@ -55,7 +56,7 @@ class Reader:
         until: int | None = None,
         run: int | None = None,
     ) -> Iterator[bytes]:
-        """The bytes as they were printed, nothing added."""
+        """Yield the bytes as they were printed, nothing added."""
         with self.chunks(cursor, stream, until, run) as walk:
             for item in walk:
                 if isinstance(item, Chunk):
@@ -72,11 +73,11 @@ class Reader:
         return cursors.BEGINNING
 
     def tail(self, lines: int, stream: Stream | None = None) -> Cursor:
-        """Where the last lines begin; reads backwards, and no more than it must."""
+        """Return where the last lines begin. Reads backwards, and no more than it must."""
         return tail.find(self.views(newest_first=True), lines, stream)
 
     def since(self, time: float) -> Cursor:
-        """Where the output of this time begins; the very beginning where some may be gone."""
+        """Return where the output of this time begins; the very beginning if some may be gone."""
         micros = int(time * 1_000_000)
         place = base = None
         for view in self.views(newest_first=True):
@@ -94,9 +95,9 @@ class Reader:
         return cursors.at(place or 0)
 
     def run(self, number: int = -1) -> Span | None:
-        """A run's part of the log, by number; -1 is the last run, -2 the one before.
+        """Return a run's part of the log, by number; -1 is the last run, -2 the one before.
 
-        While two runs overlapped, the part of each holds bytes of the other: read it with
+        While two runs overlapped, the part of each contains bytes of the other. Read it with
         `run`."""
         for is_whole in (False, True):
             for count, span in enumerate(self.runs(is_whole=is_whole), start=1):
@@ -105,14 +106,14 @@ class Reader:
         return None
 
     def start_of(self, run: int) -> Cursor:
-        """Where a run begins; or will begin, if it has left nothing yet."""
-        end = self.end()  # first: it may begin between the two looks
+        """Return where a run begins, or will begin if it has printed nothing yet."""
+        end = self.end()  # first, because the run may begin between the two looks
         span = self.run(run)
         return end if span is None else span.start
 
     def runs(self, *, is_whole: bool = True) -> Iterator[Span]:
-        """Every run that left something in the log, the last one first. `is_whole` False:
-        faster, without runs that began and ended beside another in one segment."""
+        """Yield every run that left something in the log, the last one first. If not `is_whole`, it
+        is faster but leaves out runs that began and ended beside another in one segment."""
         end: int | None = None
         ends: dict[int, int | None] = {}
         last = 0
@@ -126,7 +127,7 @@ class Reader:
             while (at := view.find_back(index.RUN, at)) >= 0:
                 _, micros, position, run, how = view.record(at)
                 if not view.base <= position <= bound:
-                    continue  # damaged: it lies outside its segment, or after a later one
+                    continue  # damaged: outside its segment, or after a later one
                 bound = position
                 ends.setdefault(run, end)
                 if how != index.GOES_ON:
@@ -137,7 +138,7 @@ class Reader:
             yield Span(oldest[0], cursors.BEGINNING, ends.get(oldest[0], end), None)
 
     def views(self, *, newest_first: bool = False) -> Iterator[SegmentView]:
-        """The segments one after another; each is closed when the next is asked for."""
+        """Yield the segments one after another; each is closed when the next is asked for."""
         numbers = segments.numbers(self.directory, self.service)
         for number in reversed(numbers) if newest_first else numbers:
             view = self.open(number)
@@ -149,6 +150,7 @@ class Reader:
                 view.close()
 
     def open(self, number: int) -> SegmentView | None:
+        """Open a segment; None if it is gone or has no header yet."""
         try:
             return SegmentView(self.directory, self.service, number)
         except FileNotFoundError:
@@ -157,8 +159,8 @@ class Reader:
 
 @final
 class Walk:
-    """A reader's way through the log. Iterating ends at the present end of the log;
-    iterating again goes on from there."""
+    """A walk through the log. Iterating ends at the present end of the log; iterating again goes on
+    from there."""
 
     def __init__(
         self,
@@ -204,7 +206,7 @@ class Walk:
             yield item
 
     def step(self) -> Chunk | Note | None:
-        """The next piece, or None at the present end."""
+        """Return the next piece, or None at the present end."""
         while True:
             if self._view is None and (note := self._enter()):
                 return note
@@ -224,7 +226,7 @@ class Walk:
                 return item
 
     def _enter(self) -> Note | None:
-        """Open the segment that holds our position; say so if it, or more, is gone."""
+        """Open the segment that holds our position; return a note if some of it is gone."""
         found: SegmentView | None = None
         end: int | None = None
         for number in reversed(segments.numbers(self._reader.directory, self._reader.service)):
@@ -254,13 +256,13 @@ class Walk:
         self._run = found.run_at(self._first)
         if is_anew:
             return Note("anew", None, self.position, self._run)
-        # A log that was emptied has no beginning that somebody could miss.
+        # A log that was emptied has no beginning that a reader could miss.
         if found.base > wanted and not (is_new and wanted == 0 and found.base == end):
             return Note("removed", None, self.position, self._run, found.base - wanted)
         return None
 
     def _start_record(self, view: SegmentView) -> int:
-        """The record to begin with, from which all that follow are checked."""
+        """Return the record to begin with. All that follow are checked from there on."""
         self._records = []
         self._next = 0
         self._continuity = index.Continuity(view.base)
@@ -270,14 +272,14 @@ class Walk:
         records = view.records(number, _ANCHOR_RECORDS)
         begun = index.anchored(view.base, records)
         if len(records) < _ANCHOR_RECORDS:
-            # Too few to agree on anything; where the index ends was found by more of them.
+            # Too few records to agree on anything. The extent was found by more of them.
             extent = view.extent()
             sound = extent.size // index.RECORD_SIZE
             number = min(number, sound)
             if sound - number <= len(records):
                 records = records[: sound - number]
                 begun = index.before(extent, records)
-        # A damaged record leads the search astray: then all are read, from the first one on.
+        # A damaged record misleads the search. Then all are read, from the first one on.
         if begun is None or (records and records[0][2] > self.position):
             return 1
         check = index.Continuity(view.base, begun.position, (begun.ends[0], begun.ends[1]))
@@ -287,7 +289,7 @@ class Walk:
         return number
 
     def _bound(self, view: SegmentView) -> None:
-        """A segment that has a successor ends where that begins, whatever its index says."""
+        """Limit a segment that has a successor to where that begins, whatever its index says."""
         successor = self._successor(view.number)
         if successor is not None:
             if successor.base >= self._continuity.position:
@@ -295,12 +297,12 @@ class Walk:
             successor.close()
 
     def _refill(self) -> bool:
-        """Read on in this segment: what is sound there, and a gap for what is not."""
+        """Read the next records of this segment: sound ones, and a gap in the place of others."""
         assert self._view is not None
         while True:
             records = self._view.records(self._first, _BATCH_RECORDS)
             if not records and self._continuity.is_broken and self._view.count() < self._first:
-                # Its writer has set the damaged end aside, and goes on in its place.
+                # Its writer has moved the damaged end away, and goes on in its place.
                 self._first = self._start_record(self._view)
                 self._bound(self._view)
                 continue
@@ -313,7 +315,7 @@ class Walk:
                 return bool(self._records)
 
     def _has_successor(self) -> bool:
-        """At the end of a segment: go to the next one if there is one, else stay."""
+        """At the end of a segment, go to the next one if there is one, else stay."""
         assert self._view is not None
         is_gone = self._view.is_deleted()
         successor = self._successor(self._view.number)
@@ -342,12 +344,12 @@ class Walk:
         return True
 
     def _successor(self, number: int) -> SegmentView | None:
-        """The next segment that can be read; one that cannot is passed over."""
+        """Return the next segment that can be read, and skip others."""
         successor = self._reader.open(number + 1)
         if successor is not None or not self._is_occupied(number + 1):
             return successor
         later = segments.numbers(self._reader.directory, self._reader.service)
-        for following in (it for it in later if it > number + 1):
+        for following in (found for found in later if found > number + 1):
             if (successor := self._reader.open(following)) is not None:
                 # It may have been without a header only because it was being made.
                 if (made := self._reader.open(number + 1)) is not None:
@@ -380,8 +382,7 @@ class Walk:
         assert self._view is not None
         data = self._view.read(stream, offset + start - position, wanted)
         if not data:
-            # Only passed over: what follows in the next segment is wanted, also if its length
-            # is damaged.
+            # Only skipped: the next segment is wanted, even if this length is damaged.
             self._missing += end - start
             self._next += 1
             self.position = max(self.position, end)
@@ -397,8 +398,8 @@ class Walk:
         return Chunk(time, STREAMS[stream], data, start, self._run)
 
     def _take_missing(self) -> Note:
-        """Bytes that the index knows and the files do not have: deleted by the size limit
-        while we were reading, or lost with the power."""
+        """Return a note about bytes that the index has and the files do not. The size limit deleted
+        them while we were reading, or they were lost with the power."""
         assert self._view is not None
         lost, self._missing = self._missing, 0
         kind: NoteKind = "removed" if self._view.is_deleted() else "missing"

@@ -1,7 +1,7 @@
 """The files of a log: SERVICE.NNNNNN.out, .err and .idx, flat in one directory.
 
-Owns names, listing, opening for reading and deletion. It is loaded by the keeper, so it must
-stay light. Only regular files are part of a log: what else has such a name is left alone.
+Owns their names, listing, opening for reading and deletion. The keeper loads it, so it must stay
+light. Only regular files are part of a log; anything else with such a name is left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 SUFFIXES = ("out", "err", "idx")
 MOST_DIGITS = 12
 SET_ASIDE = ".damaged"
-"""Added to an index's name: what its writer found damaged in it."""
+"""Suffix of the file into which a writer moves the damaged end of an index."""
 
 
 def path(directory: str, service: str, number: int, suffix: str) -> str:
@@ -20,7 +20,7 @@ def path(directory: str, service: str, number: int, suffix: str) -> str:
 
 
 def parse(filename: str) -> tuple[str, int, str] | None:
-    """(service, number, suffix), or None for a file that is not part of a log."""
+    """Return (service, number, suffix), or None for a file that is not part of a log."""
     parts = filename.rsplit(".", 2)
     if len(parts) != 3 or not parts[0] or parts[2] not in SUFFIXES:
         return None
@@ -31,7 +31,7 @@ def parse(filename: str) -> tuple[str, int, str] | None:
 
 
 def list_all(directory: str) -> dict[str, list[int]]:
-    """Every service with a log here, and the numbers of its segments, oldest first."""
+    """Return every service with a log here, and the numbers of its segments, oldest first."""
     found: dict[str, set[int]] = {}
     try:
         names = os.listdir(directory)
@@ -44,7 +44,7 @@ def list_all(directory: str) -> dict[str, list[int]]:
 
 
 def numbers(directory: str, service: str) -> list[int]:
-    """The numbers of a service's segments, oldest first."""
+    """Return the numbers of a service's segments, oldest first."""
     found: set[int] = set()
     prefix = service + "."
     try:
@@ -60,12 +60,12 @@ def numbers(directory: str, service: str) -> list[int]:
 
 
 def size(directory: str, service: str, number: int) -> int:
-    """Bytes that a segment takes, its index included; 0 if it is gone."""
+    """Return the bytes that a segment takes, its index included; 0 if it is gone."""
     return sum(file_size(path(directory, service, number, suffix)) for suffix in SUFFIXES)
 
 
 def open_file(filename: str) -> int:
-    """Open for reading; FileNotFoundError also for what is no regular file. Never waits, as
+    """Open for reading. Raises FileNotFoundError also if this is no regular file. Never waits, as
     opening a named pipe would."""
     try:
         fd = os.open(filename, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -80,7 +80,7 @@ def open_file(filename: str) -> int:
 
 
 def is_file(filename: str) -> bool:
-    """Whether this is a regular file, and no link to one."""
+    """Return whether this is a regular file, and no link to one."""
     try:
         return stat.S_ISREG(os.lstat(filename).st_mode)
     except FileNotFoundError:
@@ -88,12 +88,12 @@ def is_file(filename: str) -> bool:
 
 
 def is_free(directory: str, service: str, number: int) -> bool:
-    """Whether nothing at all has a name of this segment."""
+    """Return whether nothing at all has a name of this segment."""
     return not any(os.path.lexists(path(directory, service, number, suffix)) for suffix in SUFFIXES)
 
 
 def file_size(filename: str) -> int:
-    """0 if there is no such file, or if it is no regular one."""
+    """Return the size of a regular file; 0 if there is none."""
     try:
         found = os.lstat(filename)
     except FileNotFoundError:
@@ -102,13 +102,13 @@ def file_size(filename: str) -> int:
 
 
 def log_bytes(directory: str, service: str) -> int:
-    """Bytes that a service's log takes, indexes included."""
+    """Return the bytes that a service's log takes, indexes included."""
     return sum(size(directory, service, number) for number in numbers(directory, service))
 
 
 def remove(directory: str, service: str, number: int) -> int:
-    """Delete a segment and return its size. The index goes last: without it nobody could
-    tell what is missing."""
+    """Delete a segment and return its size. The index is deleted last: without it, nobody could
+    tell how much is missing."""
     removed = 0
     for suffix in SUFFIXES:
         filename = path(directory, service, number, suffix)
@@ -120,7 +120,8 @@ def remove(directory: str, service: str, number: int) -> int:
 
 
 def _unlink(filename: str) -> bool:
-    """False if there is none, or if a folder has its name: that is not ours to delete."""
+    """Delete a file. Return False if there is none, or if a folder has its name, which is not
+    ours."""
     try:
         os.unlink(filename)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Where the last lines of a log begin, found by walking its index backwards.
 
-Owns the counting of line ends from the end of the log. Reads no more data than the lines
-asked for, and at most a line's largest length beyond them. Going backwards, positions and offsets
-only ever become smaller; a record that says otherwise is damaged and is passed over.
+Owns the counting of line ends from the end of the log. Reads no more data than the lines asked for,
+and at most the largest length of a line beyond them. Going backwards, positions and offsets only
+become smaller; a record that says otherwise is damaged and is skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BATCH_RECORDS = 1024
 
 
 def find(views: Iterator[SegmentView], lines: int, stream: Stream | None) -> Cursor:
-    """The cursor from which the last lines follow; `views` come newest first."""
+    """Return the cursor from which the last lines follow; `views` come newest first."""
     wanted = (0, 1) if stream is None else (STREAMS.index(stream),)
     search: _Search | None = None
     for view in views:
@@ -35,8 +35,9 @@ def find(views: Iterator[SegmentView], lines: int, stream: Stream | None) -> Cur
 
 
 class _Search:
-    """Line ends are ordered by a key: twice the position of a newline, or one less than
-    twice the position at which an unfinished line was cut off (a new run, a gap, the end)."""
+    """The search for the line ends. They are ordered by a key: twice the position of a newline, or
+    one less than twice the position at which an unfinished line ends (a new run, a gap, the
+    end)."""
 
     def __init__(self, end: int, lines: int, wanted: tuple[int, ...]) -> None:
         self._end = end
@@ -50,7 +51,7 @@ class _Search:
         self._beyond = [0, 0]
 
     def is_done(self, ends: Sequence[int]) -> bool:
-        """Is there nothing to learn from what precedes, of which each stream holds `ends`?"""
+        """Return whether the bytes before can change nothing; of each stream there are `ends`."""
         if self._lines <= 0:
             return True
         if self._threshold is None:
@@ -63,15 +64,15 @@ class _Search:
         )
 
     def is_full(self) -> bool:
-        """Are there as many lines as were asked for?"""
+        """Return whether there are as many lines as were asked for."""
         return self._lines <= 0 or self._threshold is not None
 
     def is_cut_open(self) -> bool:
-        """May something unfinished still come to light in an older segment?"""
+        """Return whether an older segment may still contain an unfinished line."""
         return self._lines > 0 and any(self._cut[stream] is not None for stream in self._wanted)
 
     def skip(self, view: SegmentView, before: int) -> None:
-        """Pass over records of which only the places matter where streams were cut off."""
+        """Skip records, and note only the places where streams were cut off."""
         for kind in (index.RUN, *index.GAPS):
             at = before
             while (at := view.find_back(kind, at)) > 0:
@@ -99,7 +100,7 @@ class _Search:
         return Cursor(*places)
 
     def walk(self, view: SegmentView) -> None:
-        """Go through a segment from its end, as far as there is something to learn."""
+        """Walk through a segment from its end, as far as necessary."""
         extent = view.extent()
         at = extent.size // index.RECORD_SIZE
         position, ends = extent.end, list(extent.ends)
@@ -127,7 +128,8 @@ class _Search:
             at = min(at, first)
 
     def _look_at_cuts(self, view: SegmentView, ends: list[int]) -> None:
-        """Was nothing unfinished where the streams were cut off? Their last bytes tell."""
+        """Forget the cuts at which no line was unfinished, which the last byte of a stream
+        tells."""
         for stream in self._wanted:
             if (
                 self._cut[stream] is not None
@@ -164,7 +166,8 @@ class _Search:
             self._keys.append(line_end)
             if len(self._keys) < self._lines:
                 return
-            # Late only for a cut, of which there are few: nearly always this sorts once.
+            # Late line ends come only from cuts, of which there are few, so this sorts once as a
+            # rule.
             self._keys.sort(reverse=True)
             self._threshold = self._keys[self._lines - 1]
             if len(self._keys) == self._lines:

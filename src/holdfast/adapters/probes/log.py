@@ -14,7 +14,7 @@ from holdfast.adapters.search.matcher import SharedMatcher
 from holdfast.logbook import cursors
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line
-from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.lines import LineFollower
 from holdfast.logbook.reader import Reader
 from holdfast.vocabulary.errors import UsageError
 

@@ -14,7 +14,7 @@ from holdfast.cli.terminal.screen import PREFIX_COLOURS, Paint
 from holdfast.logbook import cursors, segments
 from holdfast.logbook.cursors import Cursor
 from holdfast.logbook.entries import Line, Note, Stream
-from holdfast.logbook.follow import LineFollower
+from holdfast.logbook.lines import LineFollower
 from holdfast.logbook.reader import Reader
 from holdfast.secrets.log_redaction import LineRedactor
 from holdfast.vocabulary.names import OWN_NAMES

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast.logbook.plain import PlainText, TextDecoder, plain
+from holdfast.logbook.plain_text import PlainText
 
 CASES = [
     (b"\x1b[1;31mred\x1b[0m\r\n", "red\n"),
@@ -26,15 +26,15 @@ CASES = [
 @pytest.mark.parametrize(("data", "expected"), CASES)
 def test_takes_control_sequences_away(data: bytes, expected: str) -> None:
     """A person reads what was meant to be read."""
-    assert plain(data) == expected
+    assert PlainText().feed(data, is_last=True) == expected
 
 
 @pytest.mark.parametrize(("data", "expected"), CASES)
 def test_does_not_depend_on_the_division(data: bytes, expected: str) -> None:
     """Byte by byte gives the same text as all at once."""
-    text, decoder = PlainText(), TextDecoder()
-    pieces = [text.feed(decoder.feed(data[at : at + 1])) for at in range(len(data))]
-    pieces.append(text.feed(decoder.feed(b"", is_last=True)))
+    text = PlainText()
+    pieces = [text.feed(data[at : at + 1]) for at in range(len(data))]
+    pieces.append(text.feed(b"", is_last=True))
     assert "".join(pieces) == expected
 
 
@@ -42,7 +42,7 @@ def test_an_endless_sequence_grows_nothing() -> None:
     """A sequence without an end is given up, and no memory is kept for it."""
     text = PlainText()
     before = sum(sys.getsizeof(value) for value in vars(text).values())
-    text.feed("\x1b]0;")
-    shown = sum(len(text.feed("x" * 1000)) for _ in range(100))
+    text.feed(b"\x1b]0;")
+    shown = sum(len(text.feed(b"x" * 1000)) for _ in range(100))
     assert shown >= 95_000
     assert sum(sys.getsizeof(value) for value in vars(text).values()) <= before + 8

@@ -1,8 +1,8 @@
-"""Plain text out of what was meant for a terminal: control sequences are taken away, and
-bytes become characters, over any division into chunks.
+"""Plain text out of terminal output: control sequences are removed and bytes become characters,
+however the output is cut into chunks.
 
-Owns the parser's state: one number and at most three bytes of a character, so that an
-escape sequence without an end cannot grow anything.
+Owns the parser's state: one number and at most three bytes of a character. So an escape sequence
+without an end uses no memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ _KEPT = frozenset("\t\n")
 
 
 class PlainText:
-    """Feed text in pieces; what a person would read comes out. Tabs and line ends stay."""
+    """Feed it one stream in pieces; the text that a person would read comes out. Tabs and line ends
+    stay. Bytes that are not UTF-8 become U+FFFD."""
 
     def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state = _State.TEXT
         self._length = 0
 
-    def feed(self, text: str) -> str:
+    def feed(self, data: bytes, *, is_last: bool = False) -> str:
+        """Add the next piece, and return its text."""
+        text = self._decoder.decode(data, is_last)
         if self._state is _State.TEXT and text.isprintable():
             return text
         kept: list[str] = []
@@ -89,19 +93,3 @@ class PlainText:
     def _begin(self, state: _State) -> None:
         self._state = state
         self._length = 0
-
-
-class TextDecoder:
-    """UTF-8 over any division into chunks; what is not UTF-8 becomes U+FFFD. One for each
-    stream, or characters of one would be torn by the other."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, data: bytes, *, is_last: bool = False) -> str:
-        return self._decoder.decode(data, is_last)
-
-
-def plain(data: bytes) -> str:
-    """One whole line or text without its control sequences."""
-    return PlainText().feed(data.decode("utf-8", "replace"))
