@@ -1,7 +1,7 @@
-"""What a configuration would change, service by service. Pure.
+"""What a new configuration would change, service by service. Pure.
 
-Compares values, never spellings: comments, key order and «5s» for «5000ms» are no change.
-A plan names fields and variables; it never holds a value, because values may be secrets.
+It compares values, not texts: comments, the order of keys and «5s» for «5000ms» are no change. A
+plan names fields and variables. It never holds a value, because values may be secrets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def restart_fields() -> tuple[str, ...]:
 
 
 BLOCKS = ("restart", "stop", "log", "watch", "schedule")
-"""Fields whose own fields are named: `stop.grace` says more than `stop`."""
+"""Fields whose own fields a plan names: `stop.grace` says more than `stop`."""
 
 
 class Action(str, Enum):
@@ -52,9 +52,9 @@ class Action(str, Enum):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What is left of the declaration by which a run was started: enough to know it again.
+    """A digest of the declaration that a run was started with, so that it can be recognised.
 
-    Tells nobody what was in it, because it may lie on a disk.
+    It reveals nothing about the declaration, because it may be stored on a disk.
     """
 
     run_id: str
@@ -62,113 +62,116 @@ class Trace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, run_id: str, spec: ServiceSpec) -> Trace:
-        """Without what is empty: a field of a later version changes nothing."""
+        """Make the digest without empty fields, so that a new field changes no digest."""
         fields = {name: getattr(spec, name) for name in restart_fields()}
-        said = {name: value for name, value in fields.items() if value not in (None, (), {})}
-        text = msgspec.json.encode((run_id, said), order="deterministic")
+        given = {name: value for name, value in fields.items() if value not in (None, (), {})}
+        text = msgspec.json.encode((run_id, given), order="deterministic")
         return cls(run_id, hashlib.sha256(text).hexdigest()[:32])
 
     def fits(self, spec: ServiceSpec) -> bool:
         return Trace.of(self.run_id, spec) == self
 
 
-class Known(msgspec.Struct, frozen=True):
+class CurrentService(msgspec.Struct, frozen=True):
     """A service as it is now."""
 
     spec: ServiceSpec
-    """What is declared."""
+    """Its declaration."""
     launched: ServiceSpec | None = None
-    """What its live run was started with; None: nothing runs, or that is not known."""
+    """The declaration that its live run was started with; None if there is none, or unknown."""
     is_wanted_up: bool = False
-    """Whether it runs, or failed and should run: a changed command is started then."""
+    """Whether it runs, or failed and should run. Then a changed command is started."""
     is_overridden: bool = False
     """Whether a restart gave it other arguments or variables."""
     trace: Trace | None = None
-    """What is left of what its live run was started with, where that is not known."""
+    """The digest of that declaration, where only the digest is current."""
 
 
 class Step(NamedTuple):
-    """What happens to one service, and because of which fields."""
+    """What happens to one service, and which fields are the reason."""
 
     service: str
     action: Action
     fields: tuple[str, ...] = ()
-    """Names of what differs; of variables `env.NAME`."""
+    """Names of the fields that differ; of a variable `env.NAME`."""
     at_next_start: bool = False
-    """It is not started now; what differs counts when it is."""
+    """It is not started now. The new values take effect at its next start."""
     is_overridden: bool = False
     follows: tuple[str, ...] = ()
-    """New runs of these restart it, because it wants that: its process does not stay."""
+    """Services whose new runs restart it, because its dependencies say so."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What would be done: one step for every service, the known ones first."""
+    """One step for every service, the current services first."""
 
     steps: tuple[Step, ...]
     settings: tuple[str, ...] = ()
-    """Names of what differs beyond the services."""
+    """Names of the settings that differ."""
 
     @property
     def is_empty(self) -> bool:
-        return not self.settings and all(it.action is Action.UNCHANGED for it in self.steps)
+        return not self.settings and all(step.action is Action.UNCHANGED for step in self.steps)
 
     def about(self, services: Iterable[str]) -> Plan:
-        """The part of it that is about these services."""
+        """Return the part of the plan about these services."""
         wanted = set(services)
         return Plan(tuple(step for step in self.steps if step.service in wanted))
 
-    def renewed(self) -> list[str]:
-        """Those that get another process, also for the sake of what they need."""
+    def replaced(self) -> list[str]:
+        """Return the services that get a new process, also because of a dependency."""
         actions = (Action.ADD, Action.RESTART)
         return [step.service for step in self.steps if step.action in actions or step.follows]
 
     def names(self, *actions: Action) -> list[str]:
+        """Return the services with one of these actions."""
         return [step.service for step in self.steps if step.action in actions]
 
 
 def make(
-    known: Mapping[str, Known], wanted: Mapping[str, ServiceSpec], settings: Iterable[str] = ()
+    current: Mapping[str, CurrentService],
+    wanted: Mapping[str, ServiceSpec],
+    settings: Iterable[str] = (),
 ) -> Plan:
-    """The plan that leads from what is known to what is wanted.
+    """Make the plan that leads from the current services to the wanted ones.
 
-    `known` holds what comes from configurations; a service that was run or adopted by hand is
-    in it only if the configuration declares its name now.
+    `current` holds services that come from configurations. A service that was run or adopted by
+    hand is in it only if the configuration declares its name now.
     """
     steps = [
         _step(name, service, wanted[name])
         if name in wanted
         else Step(name, Action.REMOVE, is_overridden=service.is_overridden)
-        for name, service in known.items()
+        for name, service in current.items()
     ]
-    steps += [Step(name, Action.ADD) for name in wanted if name not in known]
-    return Plan(tuple(_with_followers(steps, known, wanted)), tuple(settings))
+    steps += [Step(name, Action.ADD) for name in wanted if name not in current]
+    return Plan(tuple(_with_followers(steps, current, wanted)), tuple(settings))
 
 
 def _with_followers(
-    steps: list[Step], known: Mapping[str, Known], wanted: Mapping[str, ServiceSpec]
+    steps: list[Step], current: Mapping[str, CurrentService], wanted: Mapping[str, ServiceSpec]
 ) -> list[Step]:
-    """Who restarts with what it needs, and who restarts with those."""
-    renewed = {
+    """Add to each step the services that it restarts with, over any number of dependencies."""
+    replaced = {
         name
         for name, action, *_ in steps
         if action is Action.RESTART or (action is Action.ADD and _starts_now(wanted[name]))
     }
-    if not renewed:
+    if not replaced:
         return steps
     candidates = {
         name: {needed.service for needed in wanted[name].depends_on if needed.restart}
-        for name, service in known.items()
+        for name, service in current.items()
         if name in wanted and service.is_wanted_up and service.launched is not None
     }
     follows: dict[str, tuple[str, ...]] = {}
-    fresh = renewed
+    fresh = replaced
     while fresh:
         for name, needed in candidates.items():
-            found = [it for it in fresh if it in needed or wanted[it].template in needed]
+            found = [new for new in fresh if new in needed or wanted[new].template in needed]
             if found:
                 follows[name] = (*follows.get(name, ()), *sorted(found))
-        fresh = set(follows) - renewed
-        renewed = renewed | fresh
+        fresh = set(follows) - replaced
+        replaced = replaced | fresh
     return [step._replace(follows=follows.get(step.service, ())) for step in steps]
 
 
@@ -177,14 +180,14 @@ def _starts_now(spec: ServiceSpec) -> bool:
 
 
 def is_outdated(launched: ServiceSpec | None, declared: ServiceSpec) -> bool:
-    """Whether a run that was started by one would be another if started by the other."""
+    """Return whether a run with one declaration would differ from a run with the other."""
     if launched is None or launched is declared:
         return False
     return any(getattr(launched, name) != getattr(declared, name) for name in restart_fields())
 
 
 def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[str, ...]:
-    """Names of the keys that differ, among those that apply so; never their values."""
+    """Return the names of the keys that differ and take effect in this way; never values."""
     found: list[str] = []
     for name, applied in applies().items():
         if applied is not when:
@@ -202,23 +205,23 @@ def differences(one: ServiceSpec, other: ServiceSpec, when: Applies) -> tuple[st
 
 
 def struct_differences(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
-    """Names of the fields in which two structs of a kind differ."""
+    """Return the names of the fields in which two structs of a type differ."""
     names = one.__struct_fields__
     return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
-def _step(name: str, known: Known, wanted: ServiceSpec) -> Step:
-    # What runs counts, not what was declared meanwhile: `up` declares without restarting.
-    before = known.launched or known.spec
+def _step(name: str, current: CurrentService, wanted: ServiceSpec) -> Step:
+    # The running process counts, not a later declaration: `up` declares without restarting.
+    before = current.launched or current.spec
     by_restart = differences(before, wanted, Applies.BY_RESTART)
-    if known.launched is None and known.trace is not None:
-        by_restart = () if known.trace.fits(wanted) else by_restart or ("declaration",)
-    in_place = differences(known.spec, wanted, Applies.IN_PLACE)
+    if current.launched is None and current.trace is not None:
+        by_restart = () if current.trace.fits(wanted) else by_restart or ("declaration",)
+    in_place = differences(current.spec, wanted, Applies.IN_PLACE)
     if not by_restart and not in_place:
-        return Step(name, Action.UNCHANGED, is_overridden=known.is_overridden)
-    if by_restart and known.is_wanted_up:
-        return Step(name, Action.RESTART, by_restart + in_place, False, known.is_overridden)
-    return Step(name, Action.CHANGE, by_restart + in_place, bool(by_restart), known.is_overridden)
+        return Step(name, Action.UNCHANGED, is_overridden=current.is_overridden)
+    if by_restart and current.is_wanted_up:
+        return Step(name, Action.RESTART, by_restart + in_place, False, current.is_overridden)
+    return Step(name, Action.CHANGE, by_restart + in_place, bool(by_restart), current.is_overridden)
 
 
 def _keys_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 Scalars stay text. The key that reads a scalar decides what «yes», «010» or «1:30» means. The tree
 is built from parser events without recursion, so that nesting, aliases and size are bounded.
-`tree_of` reads a JSON file several times faster, without places. The loader uses it first and
+`parse_json` reads a JSON file several times faster, without places. The loader uses it first and
 parses the file again with `parse` only when there is a problem to report.
 """
 
@@ -31,7 +31,7 @@ _SURROGATES = pattern(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """A single value as written; `plain` means without quotes."""
+    """A single value as it is written. `plain` means without quotes."""
 
     text: str
     plain: bool
@@ -52,7 +52,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A mapping in written order; each entry keeps where its key stands."""
+    """A mapping in written order. Each entry keeps the place of its key."""
 
     entries: dict[str, Entry]
     line: int
@@ -70,7 +70,7 @@ Node = Scalar | Listing | Table
 
 
 def find_node(node: Node, *path: str | int) -> Node:
-    """Where a path leads to; steps that are not there, as in a short form, are passed over."""
+    """Return the node at a path. A step that is missing, as in a short form, is skipped."""
     for step in path:
         match node:
             case Table() if isinstance(step, str) and step in node.entries:
@@ -81,7 +81,7 @@ def find_node(node: Node, *path: str | int) -> Node:
 
 
 def parse(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of a document and what is wrong with its form; no tree when it is unreadable."""
+    """Return the tree of a document and the problems of its form; no tree if it is unreadable."""
     if len(data) > LARGEST_FILE:
         return None, [_whole_file(file, f"the file is larger than {LARGEST_FILE >> 20} MiB")]
     try:
@@ -119,7 +119,7 @@ def _syntax(file: str, text: str, line: int, column: int, message: str, suggesti
 
 
 class _LimitExceeded(Exception):
-    """The document is bounded, and this one is beyond it."""
+    """The document is deeper or larger than allowed."""
 
 
 class _OpenCollection:
@@ -157,7 +157,7 @@ class _Builder:
             while stream.check_event():
                 self.take(stream.get_event())
         except yaml.reader.ReaderError as error:
-            # libyaml counts bytes, the pure parser characters: the character itself is surer.
+            # libyaml counts bytes, the pure parser characters. Search for the character itself.
             character = chr(error.character)
             line = self.text.count("\n", 0, self.text.index(character)) + 1
             message = f"unprintable character #x{error.character:04x}"
@@ -315,7 +315,7 @@ def _tell_opening(error: yaml.MarkedYAMLError) -> str:
 
 
 class _NotPlain(Exception):
-    """Something that the careful reader has to look at."""
+    """The text holds something that only `parse` reads correctly."""
 
 
 class _Number(str):
@@ -336,7 +336,7 @@ _decode = json.JSONDecoder(
 
 
 def parse_json(data: bytes) -> Node | None:
-    """The tree; None when it is not plain JSON, or beyond a bound, or a key comes twice."""
+    """Return the tree; None if this is not plain JSON, too large or deep, or repeats a key."""
     if len(data) > LARGEST_FILE or b"\x7f" in data or b"\\u" in data:
         return None
     try:
@@ -376,7 +376,7 @@ class _JsonBuilder:
         return Table(entries, 0, 0)
 
     def _key(self, text: str) -> Scalar:
-        """One for all places: without a line they are the same."""
+        """Return one node for all equal keys: without a line they are the same."""
         key = self._keys.get(text)
         if key is None:
             key = self._keys[text] = Scalar(text, False, 0, 0)

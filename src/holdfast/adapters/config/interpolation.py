@@ -1,7 +1,7 @@
 """`${NAME}`, `${NAME:-default}` and `$$` in values, and command lines split like a shell's words.
 
-A bare `$NAME` is left alone: that is for the shell, where one is asked for. Values of
-variables never appear in the errors raised here.
+A bare `$NAME` is left alone, because it belongs to the shell. The values of variables never appear
+in the errors raised here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BLANK = " \t\r\n"
 DEEPEST_DEFAULT = 16
 _ESCAPED = ("$", "`", '"', "\\", "\n")
-"""What a backslash within double quotes stands before; a line break vanishes with it."""
+"""Characters that a backslash escapes within double quotes. An escaped line break disappears."""
 
 
 class InterpolationError(ValueError):
@@ -40,7 +40,7 @@ class WordsError(ValueError):
 
 
 def expand(text: str, environ: Mapping[str, str], depth: int = 0) -> str:
-    """The text with every `${…}` replaced from this environment, and `$$` by `$`."""
+    """Replace every `${…}` of a text from this environment, and `$$` by `$`."""
     if "$" not in text:
         return text
     if depth > DEEPEST_DEFAULT:
@@ -60,7 +60,7 @@ def expand(text: str, environ: Mapping[str, str], depth: int = 0) -> str:
 def expand_at(
     text: str, dollar: int, environ: Mapping[str, str], depth: int = 0
 ) -> tuple[str, int]:
-    """What stands for the `$` at this place, and where the text goes on."""
+    """Return what replaces the `$` at this place, and where the text goes on."""
     following = text[dollar + 1 : dollar + 2]
     if following == "$":
         return "$", dollar + 2
@@ -213,7 +213,7 @@ class Words:
         return self.operators[:1] == self.words[:1] and "=" in self.words[0]
 
     def shell_needed(self) -> tuple[str, str] | None:
-        """What only a shell would understand, and the remedy; never the value of a variable."""
+        """Return what only a shell understands, and the remedy; never the value of a variable."""
         if not self.operators:
             return None
         shown = self.operators[0]
@@ -224,7 +224,7 @@ class Words:
 
 
 def split_command(text: str) -> list[str]:
-    """The words of a command line, as a shell would split them; nothing is expanded."""
+    """Split a command line into words as a shell does. Nothing is expanded."""
     try:
         split = Words(text, None)
     except WordsError as error:
@@ -242,7 +242,7 @@ _INDEX = pattern(r"\{\{\s*(?:(\d{1,9})\s*\+\s*)?index(?:\s*([+-])\s*(\d{1,9}))?\
 
 
 def fill_index(text: str, index: int) -> str:
-    """The text of one instance: `{{ index }}`, `{{ index + 8000 }}` or `{{ 8000 + index }}`."""
+    """Replace `{{ index }}`, `{{ index + 8000 }}` and `{{ 8000 + index }}` for one instance."""
     if "{{" not in text:
         return text
 

@@ -1,7 +1,8 @@
-"""Loading a whole configuration: file, environment and command line, in their precedence.
+"""Loads a whole configuration from a file, the environment and the command line.
 
-Command line beats environment, environment beats file, file beats default. Either everything
-is right and a Configuration comes back, or one ConfigError lists all that is wrong.
+The command line overrides the environment, the environment overrides the file, and the file
+overrides the defaults. The result is a complete Configuration, or one ConfigError with all
+problems.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def load_project(
     *,
     cwd: str | None = None,
 ) -> Configuration:
-    """The file, the target of the environment, and the command line's settings, as one.
+    """Combine the file, the target of the environment and the settings of the command line.
 
     Without a file and without a target the configuration has no services.
     """
@@ -112,7 +113,7 @@ def _load(
         try:
             return _interpret(tree, [], path, environ, settings, target, data)
         except ConfigError:
-            pass  # read again, to tell where
+            pass  # `parse` reads it again below and knows the places of the problems.
     root, problems = parse(data, path)
     if problems and root is None:
         raise make_error(problems, path)
@@ -148,7 +149,7 @@ def _read_root(root: Node | None, reading: Reading) -> Values:
 
 
 def _read_supervisor(root: Table, supervisor: Table, reading: Reading) -> Values:
-    """What stands under `supervisor:`, and at the top beside it.
+    """Read the keys under `supervisor:`, and those at the top beside it.
 
     In a file of another name the rest of the top level belongs to another program.
     """
@@ -217,8 +218,9 @@ def load_instances(
     environ: Mapping[str, str],
     sources: dict[str, str] | None = None,
 ) -> dict[str, ServiceSpec]:
-    """So many instances of a service, from what its configuration said when it was read. `sources`
-    takes down the files that are read again for it."""
+    """Build `count` instances of a service from what its configuration said when it was read.
+
+    `sources` collects the files that are read again for it."""
     document = set_count(template.document, name, count).encode()
     reading = Reading(f"the declaration of {name}", template.folder, environ, sources)
     values = _read_root(parse_json(document) or parse(document, "instance.json")[0], reading)
@@ -231,7 +233,7 @@ def load_instances(
 def _build_target(
     reading: Reading, builder: ServiceBuilder, configured: ServiceSpec | None, cwd: str
 ) -> ServiceSpec:
-    """The target of the environment; one of that name in the file keeps its other keys."""
+    """Build the target of the environment; a service of that name keeps its other keys."""
     environ = reading.environ
     argv: tuple[str, ...] = ()
     try:
@@ -261,7 +263,7 @@ def _outside_problem(
 def _choose_settings(
     reading: Reading, values: Values, settings: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The value of each setting from the strongest place that names it."""
+    """Return each setting from the strongest of command line, environment and file."""
     given = {name.replace("-", "_"): value for name, value in settings.items()}
     for name in given:
         if name not in SETTINGS:

@@ -1,6 +1,6 @@
-"""What is wrong with a configuration: collected, never raised one by one.
+"""The problems of a configuration, which are collected and raised as one error.
 
-Owns the wording and the secrecy of reports: a value that may be a secret is never repeated.
+Owns how a report is worded. A value that may be a secret is never repeated in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMMAND_LINE = "the command line"
 
 
 class Problem(NamedTuple):
-    """One thing to mend, and where; line and column count from 1."""
+    """One problem and its place. Line and column count from 1."""
 
     file: str
     line: int | None
@@ -45,19 +45,19 @@ class Problem(NamedTuple):
 
 
 def quote_value(text: str) -> str:
-    """A value as a report repeats it: one line, bounded, in double quotes."""
+    """Return a value as a report repeats it: one short line in double quotes."""
     if len(text) > LONGEST_SHOWN_VALUE:
         text = text[: LONGEST_SHOWN_VALUE - 1] + "…"
     return '"' + text.replace("\n", "\\n") + '"'
 
 
 def repeat_safely(command: str) -> str | None:
-    """A command as a report may carry it; not at all if it seems to hold a secret."""
+    """Return a command as a report may repeat it; None if it seems to hold a secret."""
     return None if is_secret_name(command) else command[:200]
 
 
 def make_excerpt(text: str, line: int, column: int) -> str:
-    """The offending line with a caret below; the value of a secret is left out."""
+    """Return the offending line with a caret below it. The value of a secret is left out."""
     lines = text.splitlines()
     if not 0 < line <= len(lines):
         return ""
@@ -71,7 +71,7 @@ def make_excerpt(text: str, line: int, column: int) -> str:
 
 
 def make_error(problems: Iterable[Problem], file: str) -> ConfigError | UsageError:
-    """The one error that lists every problem, in the order of the file."""
+    """Make the one error that lists every problem, in the order of the file."""
     problems = list(problems)
     is_typed = all(problem.file == COMMAND_LINE for problem in problems)
     file = COMMAND_LINE if is_typed else file

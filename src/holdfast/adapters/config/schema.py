@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration, for editors; made from the same keys the parser reads.
+"""The JSON Schema of the configuration, for editors, made from the rows that the parser reads.
 
 `python -m holdfast.adapters.config.schema` writes the file that the package ships.
 """
@@ -16,8 +16,8 @@ from holdfast.adapters.config.keys.commands import (
     COMMAND_POLICY,
     RECOVERY,
     STEP,
+    WAIT,
     WORKFLOW,
-    Steps,
 )
 from holdfast.adapters.config.keys.doors import AUTHENTICATION, MCP, SECURITY, TLS
 from holdfast.adapters.config.keys.files import BACKUPS, FILE_ROOT, FILES, GIT
@@ -36,16 +36,16 @@ BLOCKS: tuple[Block, ...] = (
     *(FILES, FILE_ROOT, BACKUPS),
     *(POLICY, FILTERS, RATE_LIMIT, AUDIT, ANCHOR),
     *(MCP, GIT),
-    *(COMMAND, COMMAND_POLICY, STEP, Steps.wait, WORKFLOW, RECOVERY),
+    *(COMMAND, COMMAND_POLICY, STEP, WAIT, WORKFLOW, RECOVERY),
     SUPERVISOR,
 )
 _AMOUNT = r"(\d+(\.\d*)?|\.\d+)"
-# Every part begins with a digit or a point, so that no text is tried in more than one way.
+# Every part begins with a digit or a point, so that no text can match in more than one way.
 _DURATION = rf"^\s*({_AMOUNT}|({_AMOUNT}\s*[A-Za-zµ]+\s*)+)\s*$"
 
 
 def schema() -> dict[str, Any]:
-    """The whole schema, draft 2020-12."""
+    """Return the whole schema, draft 2020-12."""
     definitions: dict[str, Any] = {
         "interpolated": {
             "description": "A text with ${NAME} or ${NAME:-default} in it.",

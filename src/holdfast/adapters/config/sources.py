@@ -19,9 +19,9 @@ from holdfast.system.patterns import pattern
 
 
 def read_content(path: str, most: int) -> bytes:
-    """The bytes of a file, one more than `most` of a larger one; raises OSError.
+    """Return the bytes of a file, or `most` + 1 of a larger one; raises OSError.
 
-    A pipe without a writer would be waited for, so a pipe is refused.
+    A pipe is refused, because reading it could wait for a writer.
     """
     with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
@@ -30,18 +30,18 @@ def read_content(path: str, most: int) -> bytes:
 
 
 ABSENT = "absent"
-"""Instead of the digest of a file that may be absent, and is."""
+"""Stands for the digest of an optional file that does not exist."""
 
 
 def note_source(sources: dict[str, str], path: str, data: bytes | None) -> None:
-    """Put down what a file held. One that held something else a moment ago is not known."""
+    """Record the digest of a file. A file that changed between two reads gets no digest."""
     digest = ABSENT if data is None else sha256(data).hexdigest()
     if sources.setdefault(path, digest) != digest:
         sources[path] = "changed while it was read"
 
 
 def remedy_for(error: OSError) -> str:
-    """What to do about a file that cannot be read."""
+    """Return what to do about a file that cannot be read."""
     match error:
         case IsADirectoryError():
             return "name a file in this folder"
@@ -60,8 +60,9 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "$": "$"}
 def read_env_file(
     path: str, sources: dict[str, str] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """The variables of a file; raises OSError when it cannot be read. `sources` takes down what
-    the file held."""
+    """Return the variables of a file; raises OSError if it cannot be read.
+
+    `sources` gets the digest of the file."""
     data = read_content(path, LARGEST_ENV_FILE)
     if sources is not None:
         note_source(sources, path, data)
@@ -120,7 +121,7 @@ def parse_env_text(text: str, path: str) -> tuple[dict[str, str], list[Problem]]
 
 
 def _read_quoted(line: str, quote: str) -> tuple[str, str | None]:
-    """What a line has of a quoted value, and what stands after the quote, if it ends here."""
+    """Return the quoted text in a line, and the rest behind the closing quote if there is one."""
     parts: list[str] = []
     at = 0
     while at < len(line):
@@ -137,7 +138,7 @@ def _read_quoted(line: str, quote: str) -> tuple[str, str | None]:
 
 
 def resolve_path(path: str, folder: str, environ: Mapping[str, str]) -> str:
-    """A path of the configuration, relative to the configuration's folder; `~` is home."""
+    """Resolve a path relative to the folder of the configuration; `~` is the home folder."""
     if path == "~" or path.startswith("~/"):
         path = (environ.get("HOME") or os.path.expanduser("~")) + path[1:]
     return os.path.normpath(os.path.join(folder, path))

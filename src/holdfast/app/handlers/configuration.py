@@ -23,7 +23,7 @@ from holdfast.engine.runner.runner import Runner
 from holdfast.engine.selectors import Selectors
 from holdfast.rules import plan as plans
 from holdfast.rules.admission import ordering
-from holdfast.rules.plan import Action, Known
+from holdfast.rules.plan import Action, CurrentService
 from holdfast.vocabulary.actors import Actor
 from holdfast.vocabulary.configuration import Plan, PlanResult, PlanStep, Reload, ReloadResult
 from holdfast.vocabulary.errors import ConfigError
@@ -75,7 +75,7 @@ async def reload(context: Context, command: Reload, actor: Actor) -> ReloadResul
     for name in made.names(Action.CHANGE):
         if name in context.roster.runners:
             outcomes[name] = context.roster.runners[name].outcome("changed")
-    with context.rolling.sparing_dependents(made.renewed()):
+    with context.rolling.sparing_dependents(made.replaced()):
         started = await _start(context, made, wait=command.wait)
     outcomes.update(await with_last_lines(context, started))
     return ReloadResult(
@@ -160,9 +160,9 @@ def _plan(context: Context, configuration: Configuration) -> plans.Plan:
     return plans.make(known, wanted, settings)
 
 
-def _known(runner: Runner) -> Known:
+def _known(runner: Runner) -> CurrentService:
     is_wanted_up = runner.desired is Desired.RUNNING and runner.state in UP_OR_TRYING
-    return Known(
+    return CurrentService(
         spec=runner.declaration.spec,
         launched=runner.launched if runner.run is not None else None,
         is_wanted_up=is_wanted_up,
@@ -221,7 +221,7 @@ async def _start(context: Context, made: plans.Plan, *, wait: bool) -> dict[str,
     """Restart what changed and who follows it, and start what is new, layer by layer of what
     depends on what: who is restarted for itself is not restarted again for what it needs."""
     roster = context.roster
-    renewed = set(made.renewed())
+    renewed = set(made.replaced())
     actions, added = {step.service: step.action for step in made.steps}, made.names(Action.ADD)
     outcomes: dict[str, Outcome] = {}
     futures: dict[str, asyncio.Future[Outcome]] = {}

@@ -1,0 +1,1 @@
+"""What users declare, after parsing: complete, typed and frozen, with the product's defaults."""

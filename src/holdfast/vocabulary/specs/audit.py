@@ -1,4 +1,4 @@
-"""Where the head of the audit is written beside the project's own state."""
+"""The anchor of the audit: further places for the head of its chain."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class AnchorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Places that whoever changes the audit should not be able to change as well."""
+    """Places that somebody who can change the audit should not be able to change as well."""
 
     file: str | None = None
-    """A file that is only appended to."""
+    """A file that heads are appended to."""
     syslog: bool = False
     url: str | None = None
-    """Gets each head by POST."""
+    """An address that gets each head by POST."""
     every: float = 60.0
     """Seconds between two heads, while there are new records."""
 

@@ -14,7 +14,7 @@ class RootSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How long, and how much of, what files were before is kept."""
+    """How long and how many former contents of files are kept."""
 
     keep: float = 30 * 86400.0
     """Seconds."""
@@ -22,9 +22,9 @@ class BackupSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilesSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The files that the doors offer; without roots the project's folder, read-only."""
+    """The files that the doors offer. Without roots it is the project's folder, read-only."""
 
     roots: tuple[RootSpec, ...] = ()
     deny: tuple[str, ...] = ()
-    """Globs beside the usual ones; with `!` in front one of the usual ones is taken back."""
+    """Globs beside the usual ones. `!` in front allows a usual one again."""
     backups: BackupSpec = BackupSpec()

@@ -13,7 +13,7 @@ class GitSpec(msgspec.Struct, frozen=True, kw_only=True):
     allow_programs: bool = False
     """Whether filters, merge drivers and signers of its configuration are run."""
     allow_outside: bool = False
-    """Whether its data may lie below no root: worktrees, borrowed objects."""
+    """Whether its data may lie outside every root, as with worktrees or borrowed objects."""
     checkpoints: bool = True
-    """Whether one is made before the first change of a session."""
+    """Whether a checkpoint is made before the first change of a session."""
     program: str | None = None

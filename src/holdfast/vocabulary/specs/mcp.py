@@ -11,15 +11,15 @@ class McpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether assistants may connect, and which tools they are offered."""
 
     enabled: bool | None = None
-    """Nothing said: it is served where HTTP is."""
+    """None: it is served if HTTP is."""
     read_only: bool = False
     toolsets: tuple[str, ...] = TOOLSETS
     run: bool = False
-    """Whether assistants may have programs run."""
+    """Whether assistants may run programs."""
     programs: tuple[tuple[str, ...], ...] | None = None
-    """The only beginnings of command lines that they may run; None: no limit."""
+    """The only beginnings of command lines that they may run. None: no limit."""
     send: bool = False
     """Whether assistants may type into services."""
     supervised: bool = False
-    """Whether what Holdfast itself runs may use more than the tools that look."""
+    """Whether processes that Holdfast runs may use more than the tools that only read."""
     legacy_sse: bool = False

@@ -13,23 +13,23 @@ ALL_DAY = 24 * 60
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Times of a week. Minutes count from midnight; an end before the begin is the next day's."""
+    """Times of a week. Minutes count from midnight. An end before the begin is on the next day."""
 
     days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
     """Monday is 0."""
     begin: int = 0
     end: int = ALL_DAY
     zone: str | None = None
-    """None: the machine's own."""
+    """None: the time zone of the machine."""
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests it is about, and what becomes of them. A field that is None limits nothing."""
+    """Which requests a policy matches, and what happens to them. None in a field matches all."""
 
     name: str
     effect: PolicyEffect
     reason: str = ""
-    """What people are told."""
+    """The reason that people are shown."""
     actors: tuple[str, ...] | None = None
     roles: tuple[str, ...] | None = None
     doors: tuple[str, ...] | None = None
@@ -43,12 +43,12 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What the arguments of a request may not be."""
+    """What the arguments of a request may not contain."""
 
     max_length: int | None = None
     """Characters of one text."""
     control_characters: bool = True
-    """Whether they may be in a text; line breaks and tabs always may."""
+    """Whether a text may contain them. Line breaks and tabs are always allowed."""
     forbid: tuple[str, ...] = ()
     """Patterns that no text may match, whatever its case."""
 

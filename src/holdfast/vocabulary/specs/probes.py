@@ -24,7 +24,7 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
     """A regular expression that must be found in the answer."""
     headers: dict[str, str] = {}
     verify: bool | None = None
-    """Whether a certificate is asked for; None: everywhere but on loopback."""
+    """Whether the certificate is verified. None: everywhere but on loopback."""
     follow: bool = False
     """Whether a redirect is followed instead of being the answer."""
 
@@ -35,7 +35,7 @@ class TcpTarget(msgspec.Struct, frozen=True, kw_only=True, tag="tcp"):
     host: str
     port: int
     lease: str | None = None
-    """The name of the service's own port that is meant; it is known when the run begins."""
+    """The name of a port of the service itself, whose number is known when the run begins."""
 
 
 class ExecTarget(msgspec.Struct, frozen=True, kw_only=True, tag="exec"):
@@ -45,20 +45,20 @@ class ExecTarget(msgspec.Struct, frozen=True, kw_only=True, tag="exec"):
 
 
 class LogTarget(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
-    """A line of the service's output: once in a run, for liveness once in each interval."""
+    """A line of the service's output, once in a run; for liveness once in each interval."""
 
     pattern: str
 
 
 class NotifyTarget(msgspec.Struct, frozen=True, kw_only=True, tag="notify"):
-    """What the service says itself: that it is ready, for liveness that it still lives."""
+    """The service's own report that it is ready; for liveness that it is alive."""
 
 
 Target = HttpTarget | TcpTarget | ExecTarget | LogTarget | NotifyTarget
 
 
 class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One question that is asked of a run again and again."""
+    """One question that is asked about a run again and again."""
 
     roles: tuple[Role, ...]
     target: Target
@@ -73,7 +73,7 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What a user calls it."""
+        """The name that users see."""
         return self.roles[0] if len(self.roles) == 1 else "health_check"
 
     @property
@@ -83,9 +83,9 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NotifySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a service tells about itself, beside the socket that NOTIFY_SOCKET names."""
+    """How a service reports its own state, beside the socket that NOTIFY_SOCKET names."""
 
     fd: int | None = None
-    """Where it writes a newline when it is ready."""
+    """The descriptor where it writes a newline when it is ready."""
     watchdog: float | None = None
-    """How often it has to say that it lives."""
+    """How often it must report that it is alive."""

@@ -17,7 +17,7 @@ class MemoryLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When nothing more is started. None: never."""
+    """When the host is too busy for another start. None: no limit."""
 
     max_processes: int | None = None
     """Runs at the same time."""

@@ -1,8 +1,8 @@
 """What a user declares about a service, after parsing, defaults and interpolation.
 
-Durations are seconds, sizes are bytes. The defaults here are the defaults of the product. A
-field that has its default is left out where a declaration is stored, so that a new default applies
-to it, too.
+Durations are seconds, sizes are bytes. The defaults here are the defaults of the product, and the
+documentation of a key shows them. A stored declaration leaves out fields that have their default,
+so that a new default of a later version applies to it.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Another service that this one needs first."""
 
     service: str
-    """A service, an instance, or the name that instances share: then all of them."""
+    """A service, an instance, or the name that instances share, which means all of them."""
     condition: NeedCondition = "started"
     pattern: str | None = None
-    """What a line of it must match, for the condition `log`."""
+    """The pattern that a line of its output must match, for the condition `log`."""
     restart: bool = False
     """Whether a new run of it, once the condition is met again, restarts this one."""
 
@@ -85,33 +85,37 @@ class WatchSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Files whose change restarts a service, or sends it a signal."""
 
     paths: tuple[str, ...]
-    """Absolute patterns; one without a wildcard is a file, or a folder with all below it."""
+    """Absolute patterns. One without a wildcard is a file, or a folder with all files below it."""
     ignore: tuple[str, ...] = ()
-    """Patterns as `paths`; without a slash they are of a name, wherever it stands."""
+    """Patterns as in `paths`. One without a slash matches a name in every folder."""
     debounce: float = 0.3
-    """Changes count as one until there was none for so long."""
+    """Changes count as one until there is none for this long."""
     action: str = "restart"
     """`restart`, or the name of a signal."""
     polling: bool = False
-    """Look at the files again and again, for file systems that tell nobody of changes."""
+    """Compare the files again and again, for file systems that report no changes."""
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a service is started; one of `cron` and `every`."""
+    """When a service is started: either `cron` or `every`."""
 
     cron: str | None = None
     """Five fields, or six with seconds in front."""
     every: float | None = None
     timezone: str | None = None
-    """A name of the time zone database; None: the machine's."""
+    """A name of the time zone database. None: the time zone of the machine."""
     overlap: Literal["skip", "allow"] = "skip"
-    """What becomes of a time that comes while it runs: nothing, or a free instance is started."""
+    """What happens at a time when it still runs: nothing, or a free instance is started."""
     catch_up: bool = False
-    """Whether times that were missed are made good, once."""
+    """Whether one start makes up for the times that were missed."""
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One service, ready to be run: nothing in it needs looking up again."""
+    """One service, ready to run. Nothing in it needs looking up again.
+
+    Each field declares when a change of it takes effect. A key of `holdfast.yaml` fills the field
+    that has its name.
+    """
 
     name: Identity[str]
     argv: ByRestart[tuple[str, ...]]
@@ -119,7 +123,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How many words of `argv` are the command; `restart` with `args` replaces the rest."""
     working_dir: ByRestart[str]
     confined_to: ByRestart[str | None] = None
-    """The folder that it must run below, wherever links lead; given for who is not the owner."""
+    """The folder that it must run below, wherever links lead; set for callers but the owner."""
     env: ByRestart[dict[str, str]] = {}
     environment: ByRestart[Literal["inherit", "clean"]] = "inherit"
     enabled: InPlace[bool] = True
@@ -144,13 +148,13 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     log: InPlace[LogSpec] = LogSpec()
     on_supervisor_exit: InPlace[Literal["stop", "keep"]] = "stop"
     on_session_end: InPlace[Literal["keep", "stop", "hand_over"] | None] = None
-    """What becomes of it when the session that started it ends; None: as the session says."""
+    """What happens to it when the session that started it ends. None: as the session says."""
     survivors: InPlace[Literal["adopt", "stop"]] = "adopt"
     essential: InPlace[bool] = False
     depends_on: InPlace[tuple[Dependency, ...]] = ()
     tags: InPlace[tuple[str, ...]] = ()
     template: Identity[str | None] = None
-    """The name that the instances of a service share; None: it has no instances."""
+    """The name that the instances of a service share. None: it has no instances."""
     index: Identity[int | None] = None
     """Which instance it is, counted from 1."""
     overlap: InPlace[bool] = False
@@ -158,11 +162,11 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     sockets: ByRestart[tuple[str, ...]] = ()
     """Names of listening sockets, held by the keeper, that it gets from descriptor 3 on."""
     ports: ByRestart[dict[str, int]] = {}
-    """The ports that it listens on by name, `port` for the only one; 0: any that is free."""
+    """The ports that it listens on by name; `port` is that of the key `port`. 0: any free one."""
     origin: Identity[Literal["config", "run", "target", "adopted", "gate"]] = "config"
     watch: InPlace[WatchSpec | None] = None
     schedule: InPlace[ScheduleSpec | None] = None
     probes: InPlace[tuple[ProbeSpec, ...]] = ()
     notify: ByRestart[NotifySpec | None] = None
     recovery: InPlace[dict[str, RecoverySpec]] = {}
-    """What is done about each cause of trouble; a cause that is not in it: the usual."""
+    """The action for each cause of trouble. A cause that is not in it has the usual action."""

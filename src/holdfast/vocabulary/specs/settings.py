@@ -25,7 +25,7 @@ from holdfast.vocabulary.specs.workflows import (
 
 
 class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the network doors listen, and who may pass; used by the doors."""
+    """Where the control door listens, and who may pass the network doors."""
 
     host: str = "127.0.0.1"
     port: int = 8081
@@ -36,7 +36,7 @@ class DoorSpec(msgspec.Struct, frozen=True, kw_only=True):
     tcp: bool = True
     """Whether the control door is opened."""
     is_port_given: bool = False
-    """Whether this very port is meant; else the next free one will do."""
+    """Whether this port is required. If not, the next free one is used."""
 
 
 class HttpSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,44 +46,44 @@ class HttpSpec(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 3001
     is_port_given: bool = False
-    """Whether this very port is meant; else the next free one will do."""
+    """Whether this port is required. If not, the next free one is used."""
     certificate: str | None = None
     key: str | None = None
     self_made: bool = False
     """Whether the gate makes a certificate for this machine itself."""
     allowed_origins: tuple[str, ...] = ()
-    """Pages of these origins may use it, beside its own."""
+    """Pages of these origins may use it, beside its own pages."""
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """A service with `instances`, as written: enough to make one more instance of it."""
+    """A service with `instances` as it was written, so that further instances can be made."""
 
     instances: int
-    """How many the configuration wants."""
+    """The number of instances in the configuration."""
     document: str
     """The configuration with this service alone, as JSON."""
     folder: str
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a configuration says beyond its services; kept in the keeper's memory."""
+    """What a configuration says beyond its services. It is stored in the keeper's memory."""
 
     door: DoorSpec | None = None
-    """Nothing, as long as no configuration was read."""
+    """None until a configuration is read."""
     http: HttpSpec | None = None
-    """Nothing, as long as no configuration was read."""
+    """None until a configuration is read."""
     groups: dict[str, tuple[str, ...]] = {}
     """Names for several services."""
     templates: dict[str, Template] = {}
     """Services that have instances."""
     is_production: bool = False
-    """Whether commands must be allowed in production."""
+    """Whether only commands that are allowed in production may run."""
     limits: HostLimits = HostLimits()
     monitoring_interval: float = 5.0
     port_range: tuple[int, int] = (8082, 9081)
-    """Where ports are leased from, both ends included."""
+    """The range that ports are leased from, both ends included."""
     default_service: str | None = None
-    """The service that is meant where one is needed and none is named."""
+    """The service that is used where one is needed and none is named."""
     commands: dict[str, CommandSpec] = {}
     command_policy: CommandPolicy = CommandPolicy()
     workflows: dict[str, WorkflowSpec] = {}
@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[TargetSpec, ...] = ()
     """Where alerts are delivered to."""
     runtime_mode: Mode | None = None
-    """Nothing, as long as no configuration was read."""
+    """None until a configuration is read."""
     policies: tuple[PolicySpec, ...] = ()
     filters: FilterSpec | None = None
     rate_limit: RateLimit = RateLimit()
@@ -109,12 +109,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     services: dict[str, ServiceSpec]
     sources: dict[str, str] = {}
-    """The files that it was read from, each with a digest of what it held."""
+    """The files that it was read from, each with the digest of its content."""
     declares: Literal["nothing", "settings", "services"] = "services"
-    """What the file has; `services: {}` counts as services, `services:` alone does not."""
+    """What the file declares. `services: {}` counts as services, `services:` alone does not."""
     settings: Settings = Settings()
     log_level: str = "info"
     is_level_given: bool = False
-    """Whether somebody chose that level."""
+    """Whether the level was given, and is not the default."""
     log_format: Literal["human", "json"] = "human"
     runtime_mode: Literal["proxy", "advanced"] = "proxy"

@@ -31,9 +31,9 @@ class CommandPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     allow_shell: bool = False
     allowed_types: tuple[str, ...] | None = None
-    """None: every type for the owner at the local socket, none for anybody else."""
+    """None: every type for the owner at the local socket, no type for others."""
     allowed_programs: tuple[tuple[str, ...], ...] | None = None
-    """None: any; else what a command's words must begin with."""
+    """The only beginnings of command lines. None: no limit."""
     timeout: float = COMMAND_SECONDS
 
 
@@ -41,7 +41,7 @@ StepAction = Literal["run", "command", "start", "stop", "restart", "rolling_rest
 
 
 class StepSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a workflow. `action` says which of the other fields count."""
+    """One step of a workflow. `action` says which of the other fields are used."""
 
     action: StepAction
     run: CommandSpec | None = None
@@ -54,7 +54,7 @@ class StepSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps under one name, done in order."""
+    """Named steps that are done in order."""
 
     steps: tuple[StepSpec, ...]
     description: str = ""
@@ -67,7 +67,7 @@ RecoveryAction = Literal["restart", "stop", "notify", "signal", "command"]
 
 
 class RecoverySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is done about one cause of trouble."""
+    """The action for one cause of trouble."""
 
     action: RecoveryAction
     signal: str | None = None

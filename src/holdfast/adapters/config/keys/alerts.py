@@ -55,7 +55,7 @@ TARGET = Block(
 
 
 class AlertTargets(Kind):
-    """A list of targets; one alone stands for a list of one."""
+    """A list of targets. A single target stands for a list of one."""
 
     wanted = "a list of targets"
 
@@ -105,7 +105,7 @@ def _build_target(values: Values, names: set[str], reading: Reading) -> TargetSp
 
 
 def _make_name(given: dict[str, Any], channel: str, names: set[str]) -> str:
-    """Says enough to tell targets apart, and no secret."""
+    """Return a name that tells targets apart and holds no secret."""
     match channel:
         case "webhook":
             name = shown_address(given["webhook"]).partition("://")[2]
@@ -144,7 +144,7 @@ AUDIT = Block(
 
 
 def build_anchor(reading: Reading, values: Values) -> AnchorSpec:
-    """The anchors that a configuration names."""
+    """Build the anchor of the audit, and check that it has a safe place."""
     block: Values | None = (values.get("audit") or {}).get("anchor")
     if block is None or block.refused:
         return AnchorSpec()

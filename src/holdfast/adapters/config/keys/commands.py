@@ -83,7 +83,7 @@ ACTIONS = ("run", "command", "start", "stop", "restart", "rolling_restart", "wai
 
 
 class CommandToRun(Kind):
-    """A command: its words, or a block."""
+    """A command as words, or as a block."""
 
     wanted = "a command"
 
@@ -100,9 +100,7 @@ class CommandToRun(Kind):
         if not argv or values.refused:
             return None
         folder = resolve_path(values.get("working_dir", "."), reading.folder, reading.environ)
-        kept = ("env", "timeout", "description", "is_safe", "allowed_in_production")
-        given = {name: values[name] for name in kept if name in values}
-        return CommandSpec(argv=argv, working_dir=folder, **given)
+        return CommandSpec(**{**COMMAND.fill(values), "argv": argv, "working_dir": folder})
 
     def schema(self) -> Schema:
         return {"anyOf": [*COMMAND.keys["command"].kind.schema()["anyOf"], COMMAND.schema()]}
@@ -127,7 +125,7 @@ def _build_argv(values: Values, reading: Reading) -> tuple[str, ...]:
 
 
 class Commands(Kind):
-    """Named commands, and beside them the keys of the policy."""
+    """Named commands. The keys of the policy stand beside them."""
 
     wanted = "a mapping of commands"
 
@@ -168,24 +166,65 @@ class Commands(Kind):
         }
 
 
-class Steps(Kind):
+SERVICES = ListOf(Text())
+WAIT = Block(
+    [
+        Key("service", Text(), "Whom to wait for."),
+        Key(
+            "for",
+            Text(CONDITION, CONDITION_WORDS),
+            "running, exited or log:REGEX …",
+            default_of(StepSpec, "condition"),
+        ),
+        Key("timeout", SECONDS, "How long.", "30s"),
+    ],
+    definition="workflow_wait",
+)
+
+
+class WaitFor(Kind):
+    """A service, or a block about what to wait for."""
+
+    wanted = "a service to wait for"
+
+    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
+        if isinstance(node, Scalar):
+            values = Values(key, node)
+            text = reading.expand(node, key)
+            if text is None:
+                return None
+            values["service"] = text
+            return values
+        found = WAIT.read(node, key, reading)
+        if found is not None and "service" not in found:
+            reading.note(node, key, "it does not say for whom", "add service: NAME")
+            return None
+        return found
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "string"}, WAIT.schema()]}
+
+
+STEP = Block(
+    [
+        Key("run", CommandToRun(), "A command to run to its end."),
+        Key("command", Text(), "A command of `commands:`, by its name."),
+        Key("start", SERVICES, "Services to start."),
+        Key("stop", SERVICES, "Services to stop."),
+        Key("restart", SERVICES, "Services to restart."),
+        Key("rolling_restart", SERVICES, "Services to restart one instance after the other."),
+        Key("wait", WaitFor(), "A service to wait for."),
+        Key("timeout", SECONDS, "How long a command may take."),
+        Key("description", Text(), "What progress calls it."),
+    ],
+    definition="workflow_step",
+)
+
+
+class Step(Kind):
     """One step: a command to run, or a block with one action."""
 
     wanted = "a step"
-    names = ListOf(Text())
-    wait = Block(
-        [
-            Key("service", Text(), "Whom to wait for."),
-            Key(
-                "for",
-                Text(CONDITION, CONDITION_WORDS),
-                "running, exited or log:REGEX …",
-                default_of(StepSpec, "condition"),
-            ),
-            Key("timeout", SECONDS, "How long.", "30s"),
-        ],
-        definition="workflow_wait",
-    )
 
     def read(self, node: Node, key: str, reading: Reading) -> StepSpec | None:
         if not isinstance(node, Table):
@@ -207,7 +246,8 @@ class Steps(Kind):
             fields[action] = value
         elif action == "wait":
             fields["services"] = (value["service"],)
-            fields["condition"] = value.get("for", "running")
+            if "for" in value:
+                fields["condition"] = value["for"]
             if "timeout" in value:
                 fields["timeout"] = value["timeout"]
         else:
@@ -218,47 +258,10 @@ class Steps(Kind):
         return {"anyOf": [*COMMAND.keys["command"].kind.schema()["anyOf"], STEP.schema()]}
 
 
-class WaitFor(Kind):
-    """A service, or a block about what to wait for."""
-
-    wanted = "a service to wait for"
-
-    def read(self, node: Node, key: str, reading: Reading) -> Values | None:
-        if isinstance(node, Scalar):
-            values = Values(key, node)
-            text = reading.expand(node, key)
-            if text is None:
-                return None
-            values["service"] = text
-            return values
-        found = Steps.wait.read(node, key, reading)
-        if found is not None and "service" not in found:
-            reading.note(node, key, "it does not say for whom", "add service: NAME")
-            return None
-        return found
-
-    def schema(self) -> Schema:
-        return {"anyOf": [{"type": "string"}, Steps.wait.schema()]}
-
-
-STEP = Block(
-    [
-        Key("run", CommandToRun(), "A command to run to its end."),
-        Key("command", Text(), "A command of `commands:`, by its name."),
-        Key("start", Steps.names, "Services to start."),
-        Key("stop", Steps.names, "Services to stop."),
-        Key("restart", Steps.names, "Services to restart."),
-        Key("rolling_restart", Steps.names, "Services to restart one instance after the other."),
-        Key("wait", WaitFor(), "A service to wait for."),
-        Key("timeout", SECONDS, "How long a command may take."),
-        Key("description", Text(), "What progress calls it."),
-    ],
-    definition="workflow_step",
-)
 WORKFLOW = Block(
     [
         Key("description", Text(), "What it is for."),
-        Key("steps", ListOf(Steps()), "What is done, in this order."),
+        Key("steps", ListOf(Step()), "What is done, in this order."),
         Key("on_failure", Choice("stop", "continue"), "What a failed step means."),
         Key("timeout", SECONDS, "How long the whole may take."),
         Key("allowed_in_production", Boolean(), "Do it in production, too."),
@@ -297,7 +300,7 @@ class Workflow(Kind):
 
 
 class RecoveryStep(Kind):
-    """What is done about one cause."""
+    """What is done about one cause of trouble: a word, or a block with a command or a signal."""
 
     wanted = "an action"
 
@@ -340,7 +343,7 @@ class RecoveryStep(Kind):
 
 
 def _is_name(text: str) -> bool:
-    """One word that is no path: a command of the configuration is meant."""
+    """Return whether a text is one word and no path, so that it names a command."""
     return len(text.split()) == 1 and "/" not in text and "$" not in text
 
 
@@ -378,7 +381,10 @@ def build_command_settings(
     services: Mapping[str, ServiceSpec],
     more_names: Collection[str],
 ) -> dict[str, Any]:
-    """`more_names`: what else a step may name, such as groups."""
+    """Check the names in commands, workflows and recovery, and return the settings.
+
+    `more_names` are further names that a step may use, such as groups.
+    """
     given = values.get("commands") or {"commands": {}, "policy": CommandPolicy()}
     commands: dict[str, CommandSpec] = given["commands"]
     workflows: dict[str, WorkflowSpec] = values.get("workflows", {})
@@ -438,7 +444,7 @@ def _check_recovery(
 
 
 def _check_targets(reading: Reading, values: Values, names: Collection[str | None]) -> None:
-    """Who waits for alerts of a service that is written wrong is never told."""
+    """Check the services of alert targets. A misspelt name would silently get no alerts."""
     for number, target in enumerate(values.get("alerts", ())):
         for service in target.services:
             if service not in names:

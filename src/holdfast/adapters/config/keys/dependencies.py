@@ -164,7 +164,7 @@ class Dependencies(Kind):
 
 
 class Groups(MapOf):
-    """Names for several services."""
+    """Groups of services by name."""
 
     wanted = "a mapping of groups"
 
@@ -224,7 +224,7 @@ def _check_condition(
 def check_groups(
     reading: Reading, values: Values, services: dict[str, Values], built: dict[str, ServiceSpec]
 ) -> dict[str, tuple[str, ...]]:
-    """The groups, each with members that exist."""
+    """Return the groups, and check that their members exist."""
     groups: dict[str, tuple[str, ...]] = values.get("groups", {})
     place = values.at("groups")
     for name, members in groups.items():

@@ -117,7 +117,7 @@ def build_door(reading: Reading, values: Values, chosen: Mapping[str, Any]) -> D
 
 
 def _check_commands(reading: Reading, security: Values) -> tuple[str, ...] | None:
-    """As the registry calls them; what is none would silently allow nothing."""
+    """Return the allowed commands by their own names. An unknown name is a problem, not silence."""
     if "allowed_commands" not in security:
         return None
     from holdfast.vocabulary.commands import canonical_name, why_unknown

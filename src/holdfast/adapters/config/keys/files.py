@@ -29,7 +29,7 @@ FILE_ROOT = Block(
 
 
 class FileRoots(Kind):
-    """Folders: a list, or a mapping from names; each a path, or a block."""
+    """Folders as a list, or as a mapping from names. Each is a path or a block."""
 
     wanted = "a list of folders, or a mapping from names to folders"
 

@@ -44,7 +44,7 @@ _ADDRESS = pattern(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1
 
 
 class Address(ScalarKind):
-    """Where to connect: a port of this machine, or host and port."""
+    """A port of this machine, or host and port."""
 
     wanted = "a port or host:port"
 
@@ -63,7 +63,7 @@ class Address(ScalarKind):
 
 
 class ProbeUrl(Url):
-    """An address of HTTP that can be asked."""
+    """An address of HTTP that a probe can ask."""
 
     def convert(self, text: str) -> str:
         from holdfast.adapters.http_client import HttpError, address_of
@@ -77,7 +77,7 @@ class ProbeUrl(Url):
 
 
 class StatusRange(ScalarKind):
-    """A status of HTTP, or several: 200, 2xx, 200-204."""
+    """A status of HTTP or a range of them: 200, 2xx, 200-204."""
 
     wanted = "a status"
 
@@ -99,7 +99,7 @@ class StatusRange(ScalarKind):
 
 
 class Probe(Kind):
-    """A probe, as a mapping; an address alone is `http`, and `notify` stands for itself."""
+    """A probe as a mapping. An address alone means `http`, and the word `notify` means `notify`."""
 
     wanted = "a probe"
 
@@ -120,7 +120,7 @@ class Probe(Kind):
 
 
 class Notify(Kind):
-    """Whether a service says itself how it is; as a mapping, with which means."""
+    """Whether a service reports its own state. A mapping says by which means."""
 
     wanted = "true, false or a mapping"
 
@@ -217,14 +217,14 @@ _KEYS = frozenset(
 def build_probes(
     reading: Reading, shared: Values, values: Values
 ) -> tuple[tuple[ProbeSpec, ...], NotifySpec | None]:
-    """The probes of a service in the order of their roles, and how it may speak itself."""
+    """Return the probes of a service in the order of their roles, and how it reports its state."""
     if _KEYS.isdisjoint(values) and "health_check" not in shared:
         return (), None
     return ProbeBuilder(reading, shared, values).build()
 
 
 class ProbeBuilder:
-    """The probes of one service."""
+    """Builds the probes of one service."""
 
     def __init__(self, reading: Reading, shared: Values, values: Values) -> None:
         self.reading = reading
@@ -242,7 +242,7 @@ class ProbeBuilder:
         return tuple(sorted(probes, key=lambda probe: _ORDER[probe.roles[0]])), notify
 
     def health_check(self) -> dict[str, Any]:
-        """What `health_check` and its older names say."""
+        """Return the keys of `health_check`, with those of its older names."""
         values, block = self.values, self.values.get("health_check", {})
         own = self.settled(block)
         for outer, inner in (("health_check_url", "http"), ("health_check_interval", "interval")):
@@ -257,7 +257,7 @@ class ProbeBuilder:
         return own
 
     def settled(self, block: Mapping[str, Any]) -> dict[str, Any]:
-        """One name for each quantity."""
+        """Return the keys with one name for each quantity."""
         own = dict(block)
         for alias, name in (
             ("url", "http"),
@@ -272,7 +272,7 @@ class ProbeBuilder:
         return own
 
     def own(self, role: Role) -> list[ProbeSpec]:
-        """The probe of a block of its own."""
+        """Build the probe of a role that has a block of its own."""
         block: Values | None = self.values.get(role)
         if block is None:
             return []
@@ -283,7 +283,7 @@ class ProbeBuilder:
         target = self.target(block, given)
         if target is None:
             return []
-        # What `health_check` says without asking anything itself is meant for the others.
+        # A `health_check` that asks nothing itself gives defaults to the other probes.
         defaults = self.shared if _list_questions(self.check) else {**self.shared, **self.check}
         return [self.probe((role,), target, {**_select(_TIMING, defaults), **given})]
 
@@ -304,12 +304,12 @@ class ProbeBuilder:
         if has_readiness or (speaks and not isinstance(target, NotifyTarget)):
             return [self.probe(("liveness",), target, given)]
         if isinstance(target, _REPORTED):
-            # Once in the run for the one, again and again for the other.
+            # Readiness is reported once in a run, liveness again and again.
             return [self.probe((role,), target, given) for role in ("readiness", "liveness")]
         return [self.probe(("readiness", "liveness"), target, given)]
 
     def notify(self, probes: list[ProbeSpec]) -> NotifySpec | None:
-        """How it may speak, and the probes that follow from it."""
+        """Return how the service reports its state, and add the probes that follow from it."""
         block = self.values.get("notify")
         told = [probe for probe in probes if probe.kind == "notify"]
         watchdog = next((p.interval for p in told if "liveness" in p.roles), None)
@@ -338,7 +338,7 @@ class ProbeBuilder:
         return ProbeSpec(roles=roles, target=target, **fields)
 
     def target(self, block: Mapping[str, Any], given: dict[str, Any]) -> Target | None:
-        """What is asked; a problem if it is nothing, or more than one thing."""
+        """Return what the probe asks. It is a problem if it asks nothing or more than one thing."""
         kinds = _list_questions(given)
         if len(kinds) != 1:
             if isinstance(block, Values) and not set(block.refused) & set(_TARGETS):
@@ -364,7 +364,7 @@ class ProbeBuilder:
                 return NotifyTarget()
 
     def check_options(self, block: Mapping[str, Any], given: dict[str, Any], kind: str) -> None:
-        """An option of another kind would do nothing."""
+        """Report options of another kind of probe, which would do nothing."""
         strange = [name for name in ("method", *_HTTP) if kind != "http" and name in given]
         strange += ["shell"] if kind != "exec" and "shell" in given else []
         if isinstance(block, Values):
@@ -386,7 +386,7 @@ class ProbeBuilder:
 
 
 def probe_texts(probe: ProbeSpec) -> tuple[str, ...]:
-    """Where a probe may name ports of the service."""
+    """Return the texts of a probe that may name ports of the service."""
     match probe.target:
         case HttpTarget(url=url):
             return (url,)
@@ -412,7 +412,7 @@ def _select(names: tuple[str, ...], fields: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _with_places(block: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """These fields, with the places of the block that they come from."""
+    """Return these fields with the places of their block."""
     if not isinstance(block, Values):
         return fields
     placed = Values(block.path, block.node)

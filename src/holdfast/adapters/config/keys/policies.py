@@ -39,7 +39,7 @@ _EXAMPLE = 'write "Mon-Fri 09:00-17:00 Europe/Berlin"'
 
 
 class WeekTimes(ScalarKind):
-    """Days, hours and a time zone; each may be left out."""
+    """Days, hours and a time zone. Each may be left out."""
 
     wanted = "times of the week"
 
@@ -131,7 +131,7 @@ POLICY = Block(
 
 
 class Policies(Kind):
-    """A list of policies; the first that is about a request decides."""
+    """A list of policies. The first that matches a request decides."""
 
     wanted = "a list of policies"
 
@@ -206,7 +206,7 @@ RATE_LIMIT = Block(
 def build_request_settings(
     reading: Reading, values: Values, chosen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings about requests; what takes mode advanced is refused without it."""
+    """Return the settings about requests. Keys that need mode advanced are refused without it."""
     security: Values = values.get("security") or Values("security", values.node)
     mode = chosen.get("runtime_mode", default_of(Configuration, "runtime_mode"))
     for where, name in ((values, "policies"), (security, "filters")):

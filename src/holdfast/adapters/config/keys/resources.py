@@ -1,6 +1,7 @@
 """What a run gets from the host: memory, processors, kernel limits, user and ports.
 
-Owns `{{ port }}` in what is run, and when the host is too busy for another start.
+It also reads when the host is too busy for another start, and checks that every `{{ port }}` in a
+command is a port of the service.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MEMORY_LIMIT = Block(
 
 
 class Memory(Kind):
-    """A size, or a block of size and action."""
+    """A size, or a block with size and action."""
 
     wanted = "a size or a mapping of size and action"
 
@@ -89,7 +90,7 @@ LARGEST_ID = 2**32 - 1
 
 
 class ResourceLimits(Kind):
-    """Resource limits by name: a number for both, or soft and hard apart."""
+    """Limits of the kernel by name: one value, or a soft and a hard one."""
 
     wanted = "a mapping of limits"
 
@@ -188,8 +189,11 @@ class LimitValue(ScalarKind):
 
 
 class UserName(ScalarKind):
-    """A user whose identity this Holdfast may take, and a group after a colon, each by name or
-    number. A number that this machine does not know needs its group: nobody else tells it."""
+    """A user, and a group after a colon, each by name or number.
+
+    Holdfast must be allowed to run as this user. The number of an unknown user needs a group,
+    because the machine cannot tell it.
+    """
 
     wanted = "a user"
 
@@ -217,7 +221,7 @@ class UserName(ScalarKind):
 
 
 def _parse_id(text: str) -> int | None:
-    """The number of a user or group, if it can be one."""
+    """Return the number of a user or group; None if the text is none."""
     number = int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else -1
     return number if 0 <= number < LARGEST_ID else None
 
@@ -255,7 +259,7 @@ PORT = Integer(1, 65535, words={"auto": AUTO})
 
 
 class PortNames(MapOf):
-    """Ports by names."""
+    """Ports by name."""
 
     wanted = "a mapping of ports"
 
@@ -267,7 +271,7 @@ class PortNames(MapOf):
 
 
 class PortRange(ScalarKind):
-    """Where ports are leased from."""
+    """The range that ports are leased from."""
 
     wanted = "a range of ports"
 
@@ -286,7 +290,7 @@ class PortRange(ScalarKind):
 
 
 def collect_ports(reading: Reading, values: Values) -> dict[str, int]:
-    """All ports of a service by their names; that of `port` is named so, too."""
+    """Return all ports of a service by name. The port of `port` has the name `port`."""
     if "port" not in values and "ports" not in values:
         return {}
     named: dict[str, int] = values.get("ports") or {}
@@ -308,7 +312,7 @@ def collect_ports(reading: Reading, values: Values) -> dict[str, int]:
 def check_placeholders(
     reading: Reading, values: Values, ports: dict[str, int], texts: Iterable[str]
 ) -> None:
-    """What is asked for in the command must be there."""
+    """Check that every port that the texts name is a port of the service."""
     for name in dict.fromkeys(name for text in texts for name in names_in(text)):
         if name not in ports:
             wanted = "port" if name == SINGLE else f"ports.{name}"

@@ -101,7 +101,7 @@ _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 
 
 class Cron(ScalarKind):
-    """Five fields of cron, or a nickname."""
+    """Five fields of cron, or a nickname as @daily."""
 
     wanted = "a cron expression"
 
@@ -215,7 +215,7 @@ class Schedule(Kind):
 
 
 def check_schedules(reading: Reading, services: dict[str, Values]) -> None:
-    """What one key of a service alone cannot tell."""
+    """Check schedules against the number of instances."""
     for values in services.values():
         spec: ScheduleSpec | None = values.get("schedule")
         count = len(values.instances or ())

@@ -27,7 +27,7 @@ class Url(ScalarKind):
 
 
 class HeaderValue(Text):
-    """A header's value; it ends with its line."""
+    """The value of a header. It has no line break."""
 
     is_secret = True
 
@@ -38,7 +38,7 @@ class HeaderValue(Text):
 
 
 class Headers(MapOf):
-    """Headers of a request; their values may be secrets and are not repeated."""
+    """Headers of a request. Their values may be secrets, so that no problem repeats them."""
 
     def __init__(self) -> None:
         super().__init__(HeaderValue(), r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -42,7 +42,7 @@ def default_of(spec: type[msgspec.Struct], field: str) -> Any:
 
 
 class Values(dict[str, Any]):
-    """What was read of a block: only the keys that were given, and where each stands."""
+    """The keys of a block that were written, with their values and places."""
 
     def __init__(self, path: str, node: Node) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Values(dict[str, Any]):
         self.where: dict[str, Node] = {}
         self.refused: set[str] = set()
         self.instances: list[Values] | None = None
-        """A service with `instances`: what each of them says."""
+        """The values of each instance, for a service with `instances`."""
         self.source: Node = node
 
     def at(self, name: str) -> Node:
@@ -241,7 +241,7 @@ class MapOf(Kind):
             return None
         found: dict[str, Any] = {}
         for name, entry in node.entries.items():
-            # What stands below a bad name may be wrong, too: all of it is told at once.
+            # Values below a bad name are read, too, so that all problems are reported at once.
             self.check_name(entry.key, key, reading)
             value = self.kind.read(entry.node, f"{key}.{name}", reading)
             if isinstance(value, Values):
@@ -256,7 +256,7 @@ class MapOf(Kind):
             reading.note(key, f"{path}.{name}", *self.wrong_name(name), name)
 
     def wrong_name(self, name: str) -> tuple[str, str]:
-        """What is said of a name that does not fit, and the remedy."""
+        """Return the problem with a bad name, and the remedy."""
         return f'"{name}" is not a name', LABEL_RULE
 
     def schema(self) -> Schema:

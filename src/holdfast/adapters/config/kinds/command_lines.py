@@ -16,7 +16,7 @@ WORDS: Schema = {"type": "array", "items": WORD}
 
 
 class CommandLine(Kind):
-    """A command: words in one text, or a list of words. Split once `shell` is known."""
+    """A command as one text, or as a list of words. It is split later, when `shell` is known."""
 
     wanted = "a command or a list of words"
 
@@ -55,7 +55,7 @@ class Arguments(CommandLine):
 
 
 def split_words(node: Node, key: str, reading: Reading, *, is_command: bool) -> list[str] | None:
-    """The words of a command or of arguments, with variables replaced."""
+    """Return the words of a command or of arguments, with variables replaced."""
     if isinstance(node, Listing):
         return _expand_words(node, key, reading)
     assert isinstance(node, Scalar)
@@ -101,7 +101,10 @@ def shell_words(node: Node, key: str, reading: Reading) -> tuple[str, ...]:
 
 
 class Variables(Kind):
-    """Environment variables: a mapping, or a list of NAME=VALUE; a bare name is the caller's."""
+    """Environment variables as a mapping, or as a list of NAME=VALUE.
+
+    A name without a value takes the caller's value.
+    """
 
     wanted = "a mapping of variables"
 

@@ -19,7 +19,7 @@ INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 
 
 class Reading:
-    """One pass over a document: its environment, and the problems found so far."""
+    """One pass over a document, with its environment and the problems found so far."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Reading:
         self.environ = environ
         self.problems: list[Problem] = []
         self.sources: dict[str, str] = {} if sources is None else sources
-        """The files that were read, each with a digest of what it held."""
+        """The files that were read, each with the digest of its content."""
         self.converted: dict[tuple[ScalarKind, str], Any] = {}
-        """What texts without variables mean: large files say the same again and again."""
+        """Values of texts without variables. Large files repeat the same texts many times."""
         self.index: int | None = None
-        """The instance that is read, of a service that has several."""
+        """The number of the instance that is being read."""
 
     def instance_text(self, node: Scalar) -> str:
-        """The text of a scalar, for this instance."""
+        """Return the text of a scalar for this instance."""
         text = compact(node.text)
         return text if self.index is None else fill_index(text, self.index)
 
@@ -51,7 +51,7 @@ class Reading:
         self.problems.append(Problem(*where, key, value, message, suggestion))
 
     def expand(self, node: Scalar, key: str) -> str | None:
-        """The text of a scalar with its variables replaced."""
+        """Return the text of a scalar with its variables replaced; None after a problem."""
         if is_literal(node.text):
             return node.text
         try:
@@ -66,7 +66,7 @@ class Reading:
 
 
 def is_literal(text: str) -> bool:
-    """Whether there is nothing in it to replace, or to refuse in any text."""
+    """Return whether a text holds no variable, no placeholder and no NUL."""
     return "$" not in text and "{{" not in text and "\0" not in text
 
 
@@ -103,7 +103,10 @@ def describe(node: Node) -> str:
 
 
 class ScalarKind(Kind):
-    """A kind written as a single value; `convert` raises ValueError «what; what to write»."""
+    """A kind that is written as a single value.
+
+    `convert` raises ValueError with «problem; remedy».
+    """
 
     is_secret = False
 
@@ -125,7 +128,7 @@ class ScalarKind(Kind):
                 reading.converted[known] = value
             return value
         except ValueError as error:
-            # What a variable held may be a secret: the report repeats what was written.
+            # The value of a variable may be a secret. The report repeats the written text instead.
             shown = str(error).replace(f'"{text}"', quote_value(node.text))
             message, _, suggestion = shown.partition("; ")
             repeated = None if self.is_secret else node.text[:200]

@@ -35,7 +35,7 @@ from holdfast.vocabulary.quantities import (
 _INTEGER = pattern(r"[+-]?(?:0|[1-9]\d*)")
 _NUMBER = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 LARGEST_COUNT = 2**53
-"""Beyond it not every program that reads our JSON is exact."""
+"""Larger integers are not exact in every program that reads our JSON."""
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
 
@@ -77,7 +77,7 @@ class Boolean(ScalarKind):
 
 
 class Integer(ScalarKind):
-    """A whole number in a range; `words` stand for numbers."""
+    """A whole number in a range. `words` stand for numbers."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Size(ScalarKind):
 
 
 class Choice(ScalarKind):
-    """One of a few words; `-` and upper case are forgiven, `aliases` are other names."""
+    """One of a few words. `-` and upper case are accepted, and `aliases` are other names."""
 
     def __init__(
         self, *words: str, aliases: Mapping[str, str] | None = None, instead: str = ""
@@ -232,7 +232,7 @@ class Choice(ScalarKind):
     def schema(self) -> Schema:
         words: list[str | bool] = [*self.words, *self.aliases]
         words += [word.replace("_", "-") for word in [*self.words, *self.aliases] if "_" in word]
-        # Without quotes, `no` and `off` are no words to an editor.
+        # An editor reads `no` and `off` without quotes as booleans.
         words += [
             value for value, spelled in ((True, _TRUE), (False, _FALSE)) if spelled & {*words}
         ]
@@ -268,7 +268,7 @@ class Octal(ScalarKind):
 
 
 class ListOf(Kind):
-    """A list; a single value stands for a list of one."""
+    """A list. A single value stands for a list of one."""
 
     def __init__(self, item: Kind) -> None:
         self.item = item
@@ -291,7 +291,7 @@ class ListOf(Kind):
 
 
 def quoted(form: re.Pattern[str]) -> Schema:
-    """Of a number that is written as a text."""
+    """Return the schema of a number that is written as a text."""
     return {"type": "string", "pattern": f"^(?:{form.pattern})$"}
 
 
@@ -352,7 +352,7 @@ class Percent(ScalarKind):
 
 
 class Interval(Duration):
-    """A duration that is not too short to be worth its cost."""
+    """A duration with a least value, because shorter intervals would cost too much."""
 
     def __init__(self, least: float) -> None:
         super().__init__("s")
@@ -382,7 +382,7 @@ class Expression(ScalarKind):
 
 
 class Pattern(Expression):
-    """A regular expression that lines are searched with."""
+    """A regular expression that lines are searched with. It is not empty."""
 
     def convert(self, text: str) -> str:
         if not text:
