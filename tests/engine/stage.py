@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord
 from holdfast.engine.runner.declaration import Declaration
@@ -20,6 +20,9 @@ from holdfast.engine.runner.observers import RunObservers
 from holdfast.engine.runner.runner import Runner
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.specs.services import ServiceSpec
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts
 
 Message = dict[str, Any]
 
@@ -306,7 +309,7 @@ class FakeRecorder:
     def run_started(self, run: OpenRun) -> None:
         pass
 
-    def run_ended(self, facts: Message, signal: str | None, reason: str) -> None:
+    def run_ended(self, facts: Mapping[str, Any], signal: str | None, reason: str) -> None:
         self.ended.append((facts["run_id"], reason))
 
     def forget(self, run_id: str) -> None:
@@ -355,7 +358,7 @@ class Stage:
 
         def notice(message: Message) -> None:
             if message["notice"] == "exit":
-                runner.on_exit(message)
+                runner.on_exit(cast("ExitFacts", message))
             elif message["notice"] == "ended":
                 runner.on_ended(message)
 

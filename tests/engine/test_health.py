@@ -558,6 +558,7 @@ def test_what_was_known_outlives_the_supervisor(scene: Callable[..., Scene]) -> 
     stage = one.stage
     stage.keeper.lose_supervisor()
     from holdfast.engine.runner.declaration import Declaration
+    from holdfast.engine.runner.remains import Remains
     from holdfast.engine.runner.runner import Runner
 
     again = Scene(stage)
@@ -568,7 +569,7 @@ def test_what_was_known_outlives_the_supervisor(scene: Callable[..., Scene]) -> 
         on_failed=lambda _: None,
     )
     hello = stage.keeper.hello()
-    runner.restore(None, hello["runs"][0], [])
+    runner.restore(Remains(run=hello["runs"][0]))
     assert runner.state is State.RUNNING
     assert runner.condition == Condition(is_started=True, is_ready=True, said="serving")
     again.prober.asked.clear()
@@ -585,6 +586,7 @@ def test_a_startup_under_way_outlives_the_supervisor(scene: Callable[..., Scene]
     stage = one.stage
     stage.keeper.lose_supervisor()
     from holdfast.engine.runner.declaration import Declaration
+    from holdfast.engine.runner.remains import Remains
     from holdfast.engine.runner.runner import Runner
 
     again = Scene(stage)
@@ -595,7 +597,7 @@ def test_a_startup_under_way_outlives_the_supervisor(scene: Callable[..., Scene]
         new_future=stage.loop.create_future,
         on_failed=lambda _: None,
     )
-    runner.restore(None, stage.keeper.hello()["runs"][0], [])
+    runner.restore(Remains(run=stage.keeper.hello()["runs"][0]))
     assert runner.state is State.STARTING
     again.prober.answers["startup"] = GOOD
     stage.advance(10.0)

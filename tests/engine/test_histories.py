@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.engine.runner.declaration import recording
 from holdfast.vocabulary.specs.services import UNLIMITED, RestartSpec, ServiceSpec, StopSpec
 from tests.engine.stage import Stage
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts
 
 MakeStage = Callable[..., Stage]
 
@@ -197,7 +200,13 @@ def test_the_exit_of_another_run_is_not_its_own(make_stage: MakeStage) -> None:
     stage.runner.start()
     stage.settle()
     stage.advance(2.0)
-    facts = {"run_id": "run-before", "service": "web", "code": 3, "seconds": 5.0, "empty": True}
+    facts: ExitFacts = {
+        "run_id": "run-before",
+        "service": "web",
+        "code": 3,
+        "seconds": 5.0,
+        "empty": True,
+    }
     stage.runner.on_exit(facts)
     stage.runner.on_ended({"run_id": "run-before", "report": [], "empty": True})
     stage.settle()

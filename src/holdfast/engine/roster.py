@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import structs
@@ -20,24 +20,23 @@ from holdfast.adapters.store.state_tables import OpenRun, ServiceRecord, StoredS
 from holdfast.engine.runner import exits
 from holdfast.engine.runner.declaration import Declaration, StoredDeclaration
 from holdfast.engine.runner.environment import Environment
-from holdfast.engine.runner.memory import leaving_run
+from holdfast.engine.runner.remains import Remains, collect
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.selectors import Selectors
 from holdfast.rules.admission import ordering
-from holdfast.rules.lifecycle.restoring import desired_of, exits_aside, own_run, state_of
 from holdfast.vocabulary.events import Kind
 from holdfast.vocabulary.names import GATE_SERVICE
-from holdfast.vocabulary.readers import reader
 from holdfast.vocabulary.services import START_SECONDS, Outcome
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import State
 
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts
+
 _log = logger("roster")
 _UNSEEN = "it ended while its keeper died"
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode_declaration = reader(StoredDeclaration)
-_decode_environ = reader(dict[str, str])
 
 
 class Roster:
@@ -193,42 +192,15 @@ class Roster:
         """Rebuild every runner from the keeper's memory, its runs and exits, the database."""
         self.records = dict(loaded.services)
         self._account_for_unseen(facts.get("ended_unseen") or [], loaded)
-        live, second = _live_runs(facts, kept)
-        unseen: dict[str, list[dict[str, Any]]] = {}
-        for ended in sorted(facts.get("exits") or (), key=lambda it: it.get("number") or 0):
+        runs = [run for run in facts.get("runs") or () if run.get("kind") != "task"]
+        unseen = []
+        for ended in facts.get("exits") or ():
             if ended["run_id"] in loaded.ended or ended.get("kind") == "task":
                 self._environment.recorder.forget(ended["run_id"])
             else:
-                unseen.setdefault(ended["service"], []).append(ended)
-        for declaration, stored in _declarations(kept):
-            runner = self._add(declaration)
-            name = runner.name
-            word = kept.get(keeper_memory.desired(name))
-            runner.recall(stored, word, (live.get(name) or {}).get("run_id"))
-            self._environs.add(declaration.environ_key)
-            run, record = live.pop(name, None), self.records.pop(name, None)
-            ended = {facts["run_id"]: facts for facts in unseen.pop(name, [])}
-            aside = exits_aside(list(ended), leaving_run(kept, name), has_run=run is not None)
-            try:
-                right = _record(record, word)
-                runner.restore(right, run, [ended[it] for it in ended if it not in aside])
-                if right != record:
-                    runner.save()
-                for run_id in aside:
-                    runner.account_beside(ended[run_id])
-                if name in second:
-                    runner.adopt_beside(second[name])
-            except Exception:  # noqa: BLE001 - one service must not keep the others from us
-                _log.exception("%s could not be restored as it was", name)
-                if run is not None and runner.run is None:
-                    # What it was is lost; what runs is not, or a start would be a second one.
-                    runner.restore(None, run, [])
-        for name, run in live.items():
-            _log.warning("the keeper has a run of %s, of which nothing else is known", name)
-            runner = self._add(Declaration(_unknown_spec(run)))
-            runner.restore(self.records.pop(name, None), run, unseen.pop(name, []))
-        for forgotten in unseen.values():
-            self.account_for_unknown(forgotten)
+                unseen.append(ended)
+        for name, remains in collect(runs, unseen, kept, self.records).items():
+            self._restore_one(name, remains)
         known = {run["run_id"] for run in facts.get("runs") or ()}
         known.update(it["run_id"] for it in facts.get("exits") or ())
         for open_run in loaded.open_runs:
@@ -236,6 +208,26 @@ class Roster:
                 self.open_runs.setdefault(open_run.service, []).append(open_run)
         for runner in self.runners.values():
             self._environment.observers.declared(runner)
+
+    def _restore_one(self, name: str, remains: Remains) -> None:
+        declaration = remains.declaration
+        if declaration is None and remains.run is None:
+            self.account_for_unknown(remains.exits)
+            return
+        if declaration is None:
+            _log.warning("the keeper has a run of %s, of which nothing else is known", name)
+            declaration = Declaration(_unknown_spec(name))
+        else:
+            self._environs.add(declaration.environ_key)
+        runner = self._add(declaration)
+        self.records.pop(name, None)
+        try:
+            runner.restore(remains)
+        except Exception:  # noqa: BLE001 - one service must not keep the others from us
+            _log.exception("%s could not be restored as it was", name)
+            if remains.run is not None and runner.run is None:
+                # Its past is lost; its process is not, or a start would make a second one.
+                runner.restore(Remains(run=remains.run))
 
     def save_all(self) -> None:
         """Write everything anew: the database was replaced."""
@@ -252,9 +244,9 @@ class Roster:
             case "exit" if notice.get("kind") == "task":
                 self._environment.recorder.forget(notice["run_id"])
             case "exit" if runner is None:
-                self.account_for_unknown([notice])
+                self.account_for_unknown([cast("ExitFacts", notice)])
             case "exit" if runner is not None:
-                runner.on_exit(notice)
+                runner.on_exit(cast("ExitFacts", notice))
             case "ended" if runner is not None:
                 runner.on_ended(notice)
             case "end_asked" if runner is not None:
@@ -361,65 +353,17 @@ class Roster:
                 record = self.records.get(name)
                 if record is not None and record.number < number:
                     self.records[name] = structs.replace(record, number=number)
-                unseen = {"ended_at": time.time(), "unknown": True, "why": _UNSEEN, "empty": True}
-                self.account_for_unknown([{**facts, **unseen}])
+                unseen = {"ended_at": time.time(), "unknown": True, "empty": True}
+                self.account_for_unknown([cast("ExitFacts", {**facts, **unseen})], _UNSEEN)
 
-    def account_for_unknown(self, ended: list[dict[str, Any]]) -> None:
-        """An exit of a service that is not declared, or not yet: nothing to restart, only facts."""
+    def account_for_unknown(self, ended: Iterable[ExitFacts], why: str | None = None) -> None:
+        """Record exits of services that are not declared, or not yet: nothing is restarted."""
         for facts in ended:
-            understood = exits.understand(_unknown_spec(facts), facts)
-            exits.record(self._environment.recorder, facts, understood, None)
+            exit_ = exits.understand(_unknown_spec(facts["service"]), facts, why)
+            exits.record(self._environment.recorder, facts, exit_, None)
 
 
-def _live_runs(
-    facts: dict[str, Any], kept: dict[str, str]
-) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The run of each service, and the one beside it that has to go."""
-    live: dict[str, dict[str, Any]] = {}
-    second: dict[str, dict[str, Any]] = {}
-    by_service: dict[str, dict[str, dict[str, Any]]] = {}
-    runs = [run for run in facts.get("runs") or () if run.get("kind") != "task"]
-    for run in sorted(runs, key=lambda run: run.get("number") or 0):
-        by_service.setdefault(run["service"], {})[run["run_id"]] = run
-    for name, known in by_service.items():
-        own, beside = own_run(list(known), leaving_run(kept, name))
-        if own is not None:
-            live[name] = known[own]
-        if beside is not None:
-            second[name] = known[beside]
-    return live, second
-
-
-def _declarations(kept: dict[str, str]) -> list[tuple[Declaration, StoredDeclaration]]:
-    found = []
-    environs: dict[str, dict[str, str]] = {}
-    for name, value in keeper_memory.spec.entries(kept):
-        try:
-            stored = _decode_declaration(value)
-        except msgspec.MsgspecError as error:
-            # Another version wrote it: its run is still adopted, as a stranger's.
-            _log.error("the declaration %s is not understood: %s", keeper_memory.spec(name), error)
-            continue
-        environ = kept.get(keeper_memory.environ(stored.environ))
-        if stored.environ not in environs:
-            environs[stored.environ] = _decode_environ(environ) if environ else {}
-        declaration = Declaration(stored.spec, environs[stored.environ], stored.environ)
-        found.append((declaration, stored))
-    return found
-
-
-def _record(record: ServiceRecord | None, word: str | None) -> ServiceRecord | None:
-    """The database's record, set right by the keeper's memory, which is never behind."""
-    if word is None:
-        return record
-    desired, by_hand = desired_of(word)
-    if record is not None:
-        return structs.replace(record, desired=desired, stopped_by_hand=by_hand)
-    state = state_of(word)
-    return ServiceRecord(desired=desired, stopped_by_hand=by_hand, state=state, since=0.0)
-
-
-def _unknown_spec(run: dict[str, Any]) -> ServiceSpec:
+def _unknown_spec(name: str) -> ServiceSpec:
     return ServiceSpec(
-        name=run["service"], argv=(), working_dir="/", restart_policy="never", origin="adopted"
+        name=name, argv=(), working_dir="/", restart_policy="never", origin="adopted"
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.keeper_link import KeeperLink
 from holdfast.adapters.own_log import logger
@@ -25,6 +25,9 @@ from holdfast.system import run_marks
 from holdfast.vocabulary.errors import Failed
 from holdfast.vocabulary.names import GATE_SERVICE
 from holdfast.vocabulary.specs.services import ServiceSpec
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts
 
 END_SECONDS = 2.0
 _log = logger("survivors")
@@ -79,7 +82,7 @@ class Survivors:
                 if answer is None and name in self._doubts:
                     continue
                 if answer is None:
-                    self._roster.account_for_unknown([unknown_exit(run)])
+                    self._roster.account_for_unknown([unknown_exit(run)], _WHY)
                     continue
                 if name not in self._roster.runners:
                     self._roster.declare(Declaration(spec))
@@ -167,7 +170,7 @@ class Survivors:
         if name in self._doubts:
             self._roster.open_runs.setdefault(name, []).append(run)
         elif runner.run is None or runner.run.run_id != run.run_id:
-            runner.account(unknown_exit(run))
+            runner.account(unknown_exit(run), _WHY)
         return False
 
     def _doubt(self, name: str, processes: list[dict[str, Any]]) -> None:
@@ -261,7 +264,7 @@ def _unknown_spec(name: str) -> ServiceSpec:
     )
 
 
-def unknown_exit(run: OpenRun) -> dict[str, Any]:
+def unknown_exit(run: OpenRun) -> ExitFacts:
     """What can be said of a run that ended unseen."""
     return {
         "run_id": run.run_id,
@@ -271,7 +274,6 @@ def unknown_exit(run: OpenRun) -> dict[str, Any]:
         "code": None,
         "signal": None,
         "unknown": True,
-        "why": _WHY,
         "started_at": run.started_at,
         "ended_at": time.time(),
         "seconds": None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -133,7 +133,7 @@ class StateStore:
         self._statements.append((state_tables.BEGIN_RUN, values))
         self._schedule()
 
-    def run_ended(self, facts: dict[str, Any], signal: str | None, reason: str) -> None:
+    def run_ended(self, facts: Mapping[str, Any], signal: str | None, reason: str) -> None:
         """Record an exit that the keeper reported; once it is on disk, the keeper may forget it."""
         rusage = facts.get("rusage")
         values = (

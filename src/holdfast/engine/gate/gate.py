@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from holdfast.engine.gate.listeners import Listeners
 from holdfast.engine.runner.declaration import Declaration
 from holdfast.engine.runner.environment import AdmitAll, Environment
 from holdfast.engine.runner.observers import RunObservers
+from holdfast.engine.runner.remains import Remains
 from holdfast.engine.runner.runner import Runner
 from holdfast.engine.runner.waiters import NewFuture
 from holdfast.engine.survivors import Survivors, unknown_exit
@@ -37,6 +38,9 @@ from holdfast.vocabulary.specs.services import (
     StopSpec,
 )
 from holdfast.vocabulary.specs.settings import HttpSpec, Settings
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts, RunFacts
 
 NAME = GATE_SERVICE
 RELAYS = "mcp"
@@ -147,7 +151,7 @@ class Gate:
             if notice["notice"] == "exit":
                 self._environment.recorder.run_ended(notice, None, _LEFT)
         elif notice["notice"] == "exit":
-            self._runner.on_exit(notice)
+            self._runner.on_exit(cast("ExitFacts", notice))
         elif notice["notice"] == "ended":
             self._runner.on_ended(notice)
         return True
@@ -228,7 +232,7 @@ class Gate:
                 on_failed=lambda _: _log.error("the gate has failed for good"),
             )
             if self._left_over is not None:
-                self._runner.restore(None, self._left_over, [])
+                self._runner.restore(Remains(run=cast("RunFacts", self._left_over)))
                 self._left_over = None
         self._runner.start(wait=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +15,9 @@ from holdfast.vocabulary.quantities import signal_name
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.states import ErrorType
 
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts
+
 _NOT_OUR_CHILD = "it was not a child of the keeper, and the kernel does not tell"
 
 
@@ -26,10 +29,10 @@ class Exit(msgspec.Struct, frozen=True):
     reason: str
 
 
-def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Exit:
-    """Turn the keeper's facts about an exit into values."""
+def understand(spec: ServiceSpec, facts: ExitFacts, why: str | None = None) -> Exit:
+    """Turn the keeper's facts about an exit into values. `why`: why its code is unknown."""
     number = facts.get("signal")
-    unknown = str(facts.get("why") or _NOT_OUR_CHILD) if facts.get("unknown") else None
+    unknown = (why or _NOT_OUR_CHILD) if facts.get("unknown") else None
     seconds = facts.get("seconds")
     # An unknown duration is no reason to call the exit a failed start.
     lived = spec.start_seconds if seconds is None else seconds
@@ -45,12 +48,12 @@ def understand(spec: ServiceSpec, facts: dict[str, Any]) -> Exit:
     return Exit(ending, last, reason)
 
 
-def was_asked_for(facts: dict[str, Any]) -> bool:
+def was_asked_for(facts: ExitFacts) -> bool:
     """Whether the run ended because we asked for it, so that its exit is no failure."""
     return bool(facts.get("is_end_asked")) and not facts.get("cause")
 
 
-def record(recorder: Recorder, facts: dict[str, Any], exit_: Exit, error: ErrorType | None) -> None:
+def record(recorder: Recorder, facts: ExitFacts, exit_: Exit, error: ErrorType | None) -> None:
     """Put an exit into the history of runs, and publish it as an event."""
     error_type = error.value if error is not None else None
     recorder.run_ended({**facts, "error_type": error_type}, exit_.last.signal, exit_.reason)

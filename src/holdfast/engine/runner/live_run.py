@@ -1,14 +1,18 @@
-"""A run whose processes exist, and how the one before it ended. Plain values of a runner."""
+"""The values of one run whose processes exist, and how the run before it ended."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.adapters.metrics.usage import Usage
 from holdfast.adapters.store.state_tables import OpenRun
 from holdfast.rules.plan import Trace
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts
 
 
 class LiveRun:
@@ -30,18 +34,18 @@ class LiveRun:
         self.is_empty = False
         self.adopted = False
         self.is_found = False
-        """Whether another than this supervisor asked for it."""
+        """Whether an earlier supervisor started it, or it was adopted."""
         self.log_bytes = 0
         self.enforced: frozenset[str] = frozenset()
         """Limits that the kernel holds it to: memory, cpu, processes."""
         self.usage: Usage | None = None
-        """What it uses, by the last look."""
+        """What it used when it was last measured."""
         self.trace: Trace | None = None
-        """Of what it was started with, once it was asked for."""
+        """A digest of what it was started with, once that was asked for."""
 
     @classmethod
-    def of(cls, run: dict[str, Any], now_mono: float) -> LiveRun:
-        """From the keeper's RUN."""
+    def of(cls, run: Mapping[str, Any], now_mono: float) -> LiveRun:
+        """A run as the keeper lists it (`RunFacts`), or describes it when it is adopted."""
         live = cls(
             run["run_id"],
             run.get("number") or 0,
@@ -56,6 +60,17 @@ class LiveRun:
         live.enforced = frozenset(run.get("enforced") or ())
         return live
 
+    @classmethod
+    def of_exit(cls, facts: ExitFacts, now_mono: float) -> LiveRun:
+        """A run whose exit the keeper has journalled, as it was before that exit."""
+        started_mono = now_mono - (facts.get("seconds") or 0.0)
+        started_at = facts.get("started_at") or 0.0
+        live = cls(facts["run_id"], facts.get("number") or 0, started_at, started_mono)
+        live.pid = facts.get("pid")
+        live.is_found = True
+        live.log_bytes = facts.get("log_bytes") or 0
+        return live
+
     @property
     def is_up(self) -> bool:
         """Whether its main process is there."""
@@ -67,8 +82,8 @@ class LiveRun:
             self.started_at,
         )  # fmt: skip
 
-    def unknown_exit(self, service: str, ended_at: float, now_mono: float) -> dict[str, Any]:
-        """An EXIT for a run that the keeper does not know any more."""
+    def unknown_exit(self, service: str, ended_at: float, now_mono: float) -> ExitFacts:
+        """The exit of a run that the keeper does not know any more."""
         return {
             "run_id": self.run_id,
             "service": service,

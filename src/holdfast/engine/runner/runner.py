@@ -17,19 +17,20 @@ what follows, replacing a run, restoring.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from holdfast.adapters.run_ids import new_run_id
 from holdfast.adapters.store.state_tables import ServiceRecord
 from holdfast.engine.runner import exits, views
-from holdfast.engine.runner.declaration import Declaration, Overrides, StoredDeclaration
+from holdfast.engine.runner.declaration import Declaration, Overrides
 from holdfast.engine.runner.environment import Environment, Reply
 from holdfast.engine.runner.facts import Facts
 from holdfast.engine.runner.live_run import LastExit, LiveRun
 from holdfast.engine.runner.memory import Memory
+from holdfast.engine.runner.remains import Remains
 from holdfast.engine.runner.run_slot import RunSlot
 from holdfast.engine.runner.timers import TimerName, Timers
 from holdfast.engine.runner.waiters import NewFuture, Waiters
@@ -51,6 +52,9 @@ from holdfast.vocabulary.sessions import Owner
 from holdfast.vocabulary.specs.services import ServiceSpec
 from holdfast.vocabulary.specs.workflows import RecoverySpec
 from holdfast.vocabulary.states import ALIVE, Desired, ErrorType, State
+
+if TYPE_CHECKING:
+    from holdfast.keeper.protocol.messages import ExitFacts, RunFacts
 
 Report = list[dict[str, Any]]
 """How each process of a tree ended, as the keeper tells it."""
@@ -497,7 +501,7 @@ class Runner:
 
     # What the keeper reports
 
-    def on_exit(self, facts: dict[str, Any]) -> None:
+    def on_exit(self, facts: ExitFacts) -> None:
         """The main process of a run ended."""
         run_id = facts["run_id"]
         if self.beside is not None and self.beside.run.run_id == run_id:
@@ -551,23 +555,17 @@ class Runner:
         else:
             self._tree_gone([])
 
-    def account(self, facts: dict[str, Any]) -> None:
-        """Record the exit of a run that is not the current one, and count it."""
-        ending = self._record_exit(facts)
+    def account(self, facts: ExitFacts, why: str | None = None) -> None:
+        """Record the exit of a run that is not the current one, and count it. `why`: why its exit
+        code is unknown."""
+        ending = self._record_exit(facts, why)
         if not exits.was_asked_for(facts):
             decision = restarts.decide(self.declaration.spec, self.counters, ending, 0.5)
             self._change(counters=decision.counters)
 
-    def account_beside(self, facts: dict[str, Any]) -> None:
-        """Record the exit of a run beside another one: it belongs to the history, and is no
-        failure of the service."""
-        self.reserve_numbers(facts.get("number") or 0)
-        exit_ = exits.understand(self.declaration.spec, facts)
-        exits.record(self._environment.recorder, facts, exit_, None)
-
-    def _record_exit(self, facts: dict[str, Any]) -> Ending:
+    def _record_exit(self, facts: ExitFacts, why: str | None = None) -> Ending:
         spec, verdict = self.declaration.spec, self._verdict
-        exit_ = exits.understand(spec, facts)
+        exit_ = exits.understand(spec, facts, why)
         self._change(last_exit=exit_.last, accounted=facts["run_id"])
         error = restarts.error_type(spec, verdict.ending() if verdict else exit_.ending)
         if self.state is State.STOPPING and verdict is None:
@@ -816,7 +814,7 @@ class Runner:
         if slot.run.pid is not None and (not was_ending or grace is not None):
             slot.end(grace)
 
-    def _on_exit_beside(self, slot: RunSlot, facts: dict[str, Any]) -> None:
+    def _on_exit_beside(self, slot: RunSlot, facts: ExitFacts) -> None:
         """The main process of the second run ended. Its exit belongs to the history only."""
         run = slot.run
         if run.main_gone:
@@ -876,78 +874,99 @@ class Runner:
         if is_wanted:
             self._change(scheduled_until=record.scheduled_until)
 
-    def recall(self, stored: StoredDeclaration, word: str | None, run_id: str | None) -> None:
-        """Take what the keeper's memory says: how the live run was started, and what is wanted."""
-        is_that_run, trace = run_id == stored.launched_run, stored.trace
-        launched = (is_that_run and stored.launched) or self.declaration.spec
-        self._change(overrides=stored.overrides, launched=launched)
-        if trace is not None and trace.run_id == run_id:
-            self._change(launched=None, trace=trace)
-        self.is_start_due = word == Desired.RUNNING.value
-        self._change(awaits_schedule=word == State.PENDING.value)
-
-    def restore(
-        self,
-        record: ServiceRecord | None,
-        live: dict[str, Any] | None,
-        unseen: Sequence[dict[str, Any]],
-    ) -> None:
-        """Continue where an earlier supervisor was. `live` is the keeper's run; `unseen` are exits
-        that nobody has accounted for, oldest first."""
+    def restore(self, remains: Remains) -> None:
+        """Continue where an earlier supervisor was."""
+        record, live, unseen = remains.corrected_record(), remains.run, remains.exits
+        self._recall(remains)
         if record is not None:
             self._restore_record(record)
         for facts in (*unseen, *([live] if live else [])):
             self.reserve_numbers(facts.get("number") or 0)
         restored = restoring.restore(
-            self._snapshot(live, unseen),
+            self._snapshot(remains),
             self._found_run(live) if live is not None else None,
             [_unseen_exit(facts) for facts in unseen],
         )
         is_changed = restored.state is not self.state
-        counted = unseen[:-1] if restored.step is Step.HANDLE_EXIT else unseen
-        for facts in counted:
+        for facts in unseen[:-1] if restored.step is Step.HANDLE_EXIT else unseen:
             self.account(facts)
-        slot = self._resume_run(live) if live is not None else None
+        now = self._environment.clock.monotonic()
+        slot = self._resume_run(LiveRun.of(live, now)) if live is not None else None
         self._restore_state(restored.state)
-        match restored.step:
-            case Step.REST:
-                pass
+        if slot is not None and live is not None:
+            if restored.step in (Step.WATCH_RUN, Step.AWAIT_END):
+                if is_changed:
+                    self._change(since=self._environment.clock.time())
+                slot.has_stayed = restored.has_stayed
+                self._watch_run(slot, live)
+            else:
+                slot.run.main_gone = restored.step is not Step.HANDLE_EXIT
+        self._go_on(restored.step, unseen, is_tree_gone=slot is None)
+        if is_changed or record != remains.record:
+            self.save()
+        for facts in remains.exits_aside:
+            self._account_aside(facts)
+        if remains.second is not None:
+            self._end_second(remains.second)
+
+    def _go_on(self, step: Step, unseen: Sequence[ExitFacts], *, is_tree_gone: bool) -> None:
+        """Take the step that follows from the restored state."""
+        match step:
             case Step.HANDLE_EXIT:
-                self._handle_unseen(unseen[-1], is_tree_gone=slot is None)
+                self._handle_unseen(unseen[-1], is_tree_gone=is_tree_gone)
             case Step.FINISH_STOP:
                 self._verdict = self._memory.verdict_of(self.last_run_id)
                 self._tree_gone([])
             case Step.START:
                 self._begin(again=False)
-            case Step.AWAIT_TREE:
-                assert slot is not None
-                slot.run.main_gone = True
             case Step.BACK_OFF:
-                if slot is not None:
-                    slot.run.main_gone = True
                 self._resume_back_off()
-            case Step.WATCH_RUN | Step.AWAIT_END:
-                assert slot is not None
-                assert live is not None
-                if is_changed:
-                    self._change(since=self._environment.clock.time())
-                slot.has_stayed = restored.has_stayed
-                self._watch_run(slot, live)
-        if is_changed:
-            self.save()
+            case Step.REST | Step.WATCH_RUN | Step.AWAIT_END | Step.AWAIT_TREE:
+                pass
 
-    def _handle_unseen(self, newest: dict[str, Any], *, is_tree_gone: bool) -> None:
+    def _recall(self, remains: Remains) -> None:
+        """Take what the keeper's memory says: how the live run was started, and what is wanted."""
+        stored, run_id = remains.stored, remains.run["run_id"] if remains.run else None
+        if stored is None:
+            return
+        is_that_run, trace = run_id == stored.launched_run, stored.trace
+        launched = (is_that_run and stored.launched) or self.declaration.spec
+        self._change(overrides=stored.overrides, launched=launched)
+        if trace is not None and trace.run_id == run_id:
+            self._change(launched=None, trace=trace)
+        self.is_start_due = remains.desired == Desired.RUNNING.value
+        self._change(awaits_schedule=remains.desired == State.PENDING.value)
+
+    def _handle_unseen(self, newest: ExitFacts, *, is_tree_gone: bool) -> None:
         """Handle an exit of the time between two supervisors as if its notice came now."""
         if is_tree_gone:
-            self._resume_run({**newest, "age": newest.get("seconds") or 0.0})
+            now = self._environment.clock.monotonic()
+            self._resume_run(LiveRun.of_exit(newest, now))
         self.on_exit({**newest, "empty": is_tree_gone})
         if is_tree_gone and self.state is State.STOPPING:
             self._tree_gone([])
 
-    def adopt(self, run: dict[str, Any], *, is_survivor: bool) -> None:
+    def _account_aside(self, facts: ExitFacts) -> None:
+        """Record the exit of a run beside another one: it belongs to the history, and is no
+        failure of the service."""
+        self.reserve_numbers(facts.get("number") or 0)
+        exit_ = exits.understand(self.declaration.spec, facts)
+        exits.record(self._environment.recorder, facts, exit_, None)
+
+    def _end_second(self, run: RunFacts) -> None:
+        """Of two runs that an earlier supervisor left, end the one that is not to stay."""
+        second = LiveRun.of(run, self._environment.clock.monotonic())
+        self.reserve_numbers(second.number)
+        launched = self.declaration.spec
+        slot = RunSlot(self, self._environment, second, launched=launched)
+        slot.is_ending = True
+        self._change(beside=slot)
+        slot.end(None)
+
+    def adopt(self, run: Mapping[str, Any], *, is_survivor: bool) -> None:
         """Take over a process that already runs, as the keeper describes it."""
         assert self.run is None, "a process is adopted only by a service without one"
-        slot = self._resume_run(run)
+        slot = self._resume_run(LiveRun.of(run, self._environment.clock.monotonic()))
         slot.run.adopted = True
         slot.launched = self._find_launched(slot.run)
         self._change(launched=slot.launched)
@@ -966,19 +985,12 @@ class Runner:
         self._event(Kind.SERVICE_ADOPTED, **facts)
         self._environment.observers.run_began(self)
 
-    def adopt_beside(self, run: dict[str, Any]) -> None:
-        """Of two runs that an earlier supervisor left, end the one that is not to stay."""
-        second = LiveRun.of(run, self._environment.clock.monotonic())
-        self.reserve_numbers(second.number)
-        launched = self.declaration.spec
-        slot = RunSlot(self, self._environment, second, launched=launched)
-        slot.is_ending = True
-        self._change(beside=slot)
-        slot.end(None)
-
-    def _snapshot(self, live: dict[str, Any] | None, unseen: Sequence[dict[str, Any]]) -> Snapshot:
-        newest = live["run_id"] if live else unseen[-1]["run_id"] if unseen else self.last_run_id
-        spec = self.declaration.spec
+    def _snapshot(self, remains: Remains) -> Snapshot:
+        spec, newest = self.declaration.spec, self.last_run_id
+        if remains.run is not None:
+            newest = remains.run["run_id"]
+        elif remains.exits:
+            newest = remains.exits[-1]["run_id"]
         return Snapshot(
             state=self.state,
             desired=self.desired,
@@ -990,7 +1002,7 @@ class Runner:
             has_verdict=self._memory.verdict_of(newest) is not None,
         )
 
-    def _found_run(self, live: dict[str, Any]) -> FoundRun:
+    def _found_run(self, live: RunFacts) -> FoundRun:
         return FoundRun(
             run_id=live["run_id"],
             is_ending=bool(live.get("ending")),
@@ -1003,9 +1015,8 @@ class Runner:
         """What an earlier supervisor knew of this run."""
         return self._memory.condition_of(run_id) or health.initial(self.declaration.spec)
 
-    def _resume_run(self, run: dict[str, Any]) -> RunSlot:
+    def _resume_run(self, live: LiveRun) -> RunSlot:
         """Make a run the current one that another supervisor has started."""
-        live = LiveRun.of(run, self._environment.clock.monotonic())
         launched, overrides = self.launched, self.overrides
         slot = RunSlot(self, self._environment, live, launched=launched, overrides=overrides)
         self.reserve_numbers(live.number)
@@ -1041,7 +1052,7 @@ class Runner:
             error_type=record.error_type,
         )
 
-    def _watch_run(self, slot: RunSlot, live: dict[str, Any]) -> None:
+    def _watch_run(self, slot: RunSlot, live: RunFacts) -> None:
         """Go on with a live run, or with its end."""
         spec, age = self.declaration.spec, live.get("age") or 0.0
         condition = self._known_condition(slot.run.run_id)
@@ -1284,7 +1295,7 @@ class Runner:
         return self.facts.scheduled_until
 
 
-def _unseen_exit(facts: dict[str, Any]) -> UnseenExit:
+def _unseen_exit(facts: ExitFacts) -> UnseenExit:
     return UnseenExit(
         run_id=facts["run_id"],
         seconds=facts.get("seconds") or 0.0,
