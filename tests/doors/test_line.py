@@ -220,9 +220,9 @@ def test_a_reader_that_does_not_read_holds_a_bounded_amount(tmp_path: Path) -> N
         assert (await other.receive())["ok"]
         writer.close()
 
-    seen: list[set[line.LineConnection]] = []
+    seen: list[set[line.UnixConnection]] = []
 
-    def _connections(application: FakeApplication) -> set[line.LineConnection]:
+    def _connections(application: FakeApplication) -> set[line.UnixConnection]:
         return seen[0]
 
     original = line.LineDoor.__init__

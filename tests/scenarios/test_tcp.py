@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.doors import connection as lines
+from holdfast.doors import connection as line_connection
 from holdfast.doors.tcp import MOST_CONNECTIONS, MOST_OF_TOKEN
 from holdfast.vocabulary.errors import HoldfastError
 from tests.harness import Hold, kill_9, wait_for
@@ -202,11 +202,11 @@ def test_lines_that_wait_are_bounded_in_bytes(opened: NetHold) -> None:
 
 def test_who_never_reads_is_not_kept(opened: NetHold, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is to end, but whose client reads nothing, is cut off after a while."""
-    monkeypatch.setattr(lines, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(line_connection, "LINGER_SECONDS", 0.05)
 
     async def scene() -> None:
         loop = asyncio.get_running_loop()
-        connections = lines.Connections()
+        connections: line_connection.Connections[Deaf] = line_connection.Connections()
         server = await loop.create_server(lambda: Deaf(connections), "127.0.0.1", 0)
         with socket.create_connection(server.sockets[0].getsockname()):
             deadline = loop.time() + 10
@@ -221,7 +221,7 @@ def test_who_never_reads_is_not_kept(opened: NetHold, monkeypatch: pytest.Monkey
     asyncio.run(scene())
 
 
-class Deaf(lines.LinesConnection):
+class Deaf(line_connection.LineConnection):
     """Tells much, and hangs up."""
 
     is_told = False

@@ -1,35 +1,42 @@
-"""A connection of lines: its bytes cut into them, its bound of a line, its back-pressure.
+"""A connection of lines, as both doors have it: its lines, its back-pressure, its end.
 
-Knows no command; what a line means is the door's.
+Knows no command. Each door decides what a line means.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
+from holdfast.adapters.own_log import logger
+from holdfast.app.streams import LiveStream
+from holdfast.secrets.redaction import redact, redact_value
 from holdfast.system.lines import LineBuffer, LineTooLong
-from holdfast.vocabulary.errors import HoldfastError, UsageError
+from holdfast.vocabulary import codec
+from holdfast.vocabulary.errors import HoldfastError, Internal, UsageError
 
 MAX_LINE = 8 * 1024 * 1024
 LINGER_SECONDS = 10.0
-"""A client that is hung up on and reads nothing for so long is cut off."""
+"""A client that reads nothing for so long after we hung up is cut off."""
+T = TypeVar("T", bound="LineConnection")
+_log = logger("doors")
 
 
-class Connections(set[Any]):
+class Connections(set[T]):
     """The connections of one door."""
 
     is_closed = False
-    """Whether who comes now is hung up on. A client that connects while its door closes would be
-    served by a supervisor that has let go of everything, and be told an error of ours; one that
-    is hung up on asks the next supervisor."""
+    """Whether new clients are disconnected at once. A supervisor that ends has let go of
+    everything and could only answer errors; a client that is disconnected asks the next one."""
 
 
-class LinesConnection(asyncio.Protocol):
-    """One client that sends lines. A slow reader holds up only itself."""
+class LineConnection(asyncio.Protocol):
+    """One client that sends lines. A slow reader delays only itself."""
 
-    def __init__(self, connections: Connections, longest: int = MAX_LINE) -> None:
+    def __init__(self, connections: Connections[Any], longest: int = MAX_LINE) -> None:
         self._connections = connections
         self._longest = longest
         self._lines = LineBuffer(longest)
@@ -39,11 +46,11 @@ class LinesConnection(asyncio.Protocol):
 
     @abstractmethod
     def _take(self, line: bytes) -> None:
-        """Do what a line says."""
+        """Do what a line asks for."""
 
     @abstractmethod
     def _turn_away(self, error: HoldfastError) -> None:
-        """Say why nobody listens to it any more."""
+        """Say why the connection ends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -56,7 +63,7 @@ class LinesConnection(asyncio.Protocol):
         self._can_write.set()
 
     def pause_writing(self) -> None:
-        """Who does not read what was answered is not listened to either."""
+        """Stop reading from a client that does not read its answers."""
         self._can_write.clear()
         self._transport.pause_reading()
 
@@ -66,7 +73,7 @@ class LinesConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._connections.is_closed:
-            return  # nobody is there any more to do it
+            return  # nothing is there any more that could do it
         try:
             lines = self._lines.feed(data)
         except LineTooLong:
@@ -79,13 +86,30 @@ class LinesConnection(asyncio.Protocol):
                 self._take(line)
 
     def _take_unfinished(self) -> None:
-        """Do what the last line says, which has no end and will get none."""
+        """Take the last line, whose end will not come."""
         line = self._lines.clear()
         if line and not line.isspace():
             self._take(line)
 
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def _write_items(
+        self, request_id: object, stream: AsyncGenerator[Any, None], check: Callable[[], object]
+    ) -> None:
+        """Write the items of a stream as fast as the client reads. `check` raises once the caller
+        is no longer valid."""
+        async with aclosing(stream):
+            async for item in stream:
+                await self._can_write.wait()
+                if isinstance(stream, LiveStream):
+                    stream.check()
+                check()
+                self._write(codec.item(request_id, item))
+
     def hang_up(self) -> None:
-        """Close it when everything is read; what is never read is not kept for ever."""
+        """Close the connection when everything is read, or when the client stops reading."""
         self._transport.close()
         self._linger()
 
@@ -103,6 +127,19 @@ class LinesConnection(asyncio.Protocol):
         else:
             self._linger()
 
-    def _write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(data)
+
+def public_error(error: Exception) -> HoldfastError:
+    """Return an error as a client may see it; a mistake of ours is logged with its traceback.
+
+    Errors repeat parts of the request, and pass through many hands before somebody reads them, so
+    they are redacted.
+    """
+    if not isinstance(error, HoldfastError):
+        _log.error("a command failed unexpectedly", exc_info=error)
+        error = Internal(
+            f"an error inside Holdfast: {type(error).__name__}: {error}",
+            "holdfast.log in the state folder has the details; please report it",
+        )
+    error.message, error.hint = redact(error.message), redact(error.hint)
+    error.details = redact_value(error.details)
+    return error

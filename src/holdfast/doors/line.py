@@ -1,7 +1,7 @@
-"""The line door: JSON lines over a Unix socket, answered by id, in whatever order.
+"""The line door: JSON lines over a Unix socket. Answers carry the id of their request.
 
-Decides nothing: every line becomes one command for the application. A slow command never
-holds up the next one.
+Decides nothing: every line becomes one command for the application. A slow command never delays
+the next one.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ import asyncio
 import select
 import socket
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import Waiting
-from holdfast.app.streams import LiveStream
-from holdfast.doors.connection import Connections, LinesConnection
-from holdfast.doors.failures import told
+from holdfast.app.registry import Answer
+from holdfast.doors.connection import Connections, LineConnection, public_error
 from holdfast.system.peers import peer_of
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
@@ -27,8 +25,8 @@ from holdfast.vocabulary.errors import HoldfastError, Refused, UsageError
 
 MAX_OPEN_REQUESTS = 1000
 BACKLOG = 512
-"""As the keeper has it: who comes while nobody accepts is not turned away."""
-_PATIENCE_SECONDS = 0.5
+"""As in the keeper: clients wait while no supervisor accepts."""
+_CLOSE_SECONDS = 0.5
 
 
 class LineDoor:
@@ -36,7 +34,7 @@ class LineDoor:
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._connections = Connections()
+        self._connections: Connections[UnixConnection] = Connections()
         self._server: asyncio.AbstractServer | None = None
 
     async def open(self, sock: socket.socket) -> None:
@@ -48,11 +46,11 @@ class LineDoor:
             self._connection, sock=sock, backlog=BACKLOG, **more
         )
 
-    def _connection(self) -> LineConnection:
-        return LineConnection(self._application, self._connections)
+    def _connection(self) -> UnixConnection:
+        return UnixConnection(self._application, self._connections)
 
     async def close(self) -> None:
-        """Hang up on everybody, after what was written has gone out; also on who comes late."""
+        """Hang up on all clients once their answers have gone out, and on those that come now."""
         self._connections.is_closed = True
         if self._server is not None:
             self._server.close()
@@ -60,17 +58,19 @@ class LineDoor:
         for connection in leaving:
             connection.hang_up()
         if leaving:
-            _, slow = await asyncio.wait([it.lost for it in leaving], timeout=_PATIENCE_SECONDS)
+            _, slow = await asyncio.wait(
+                [connection.lost for connection in leaving], timeout=_CLOSE_SECONDS
+            )
             for connection in leaving:
                 connection.drop()
             if slow:
-                await asyncio.wait(slow, timeout=_PATIENCE_SECONDS)
+                await asyncio.wait(slow, timeout=_CLOSE_SECONDS)
 
 
-class LineConnection(LinesConnection):
+class UnixConnection(LineConnection):
     """One client."""
 
-    def __init__(self, application: Application, connections: Connections) -> None:
+    def __init__(self, application: Application, connections: Connections[UnixConnection]) -> None:
         super().__init__(connections)
         self._application = application
         self._tasks: dict[object, asyncio.Task[None]] = {}
@@ -96,7 +96,7 @@ class LineConnection(LinesConnection):
             task.cancel()
 
     def eof_received(self) -> bool:
-        """`printf … | nc -U`: who asks no more is still answered; who has left is not."""
+        """Still answer a client that only asks no more, like `printf … | nc -U`."""
         self._has_ended = True
         self._take_unfinished()
         return bool(self._tasks) and not _has_left(self._transport.get_extra_info("socket"))
@@ -107,7 +107,7 @@ class LineConnection(LinesConnection):
         super().hang_up()
 
     def drop(self) -> None:
-        """End it without waiting for its reader."""
+        """End the connection without waiting for its reader."""
         self._transport.abort()
 
     def _turn_away(self, error: HoldfastError) -> None:
@@ -130,42 +130,34 @@ class LineConnection(LinesConnection):
             actor = self._actor if caller is None else self._application.who.identify_caller(caller)
             answer = self._application.dispatch(actor, codec.command_from(name, frame), once)
         except Exception as error:  # noqa: BLE001 - the border of the door
-            self._write(codec.failure(request_id, told(error)))
+            self._write(codec.failure(request_id, public_error(error)))
             return
         if isinstance(answer, Result):
             self._write(codec.answer(request_id, answer))
             return
-        is_told = caller is None or caller.get("door") == Door.MCP.value
-        if is_told and isinstance(answer, Waiting):
+        wants_notice = caller is None or caller.get("door") == Door.MCP.value
+        if wants_notice and isinstance(answer, Waiting):
             self._write(codec.notice(request_id, answer.notice))
         key = object() if request_id is None else request_id
         serving = self._serve(key, request_id, answer, caller)
         self._tasks[key] = asyncio.get_running_loop().create_task(serving)
 
     async def _serve(
-        self,
-        key: object,
-        request_id: object,
-        answer: Any,
-        caller: Any,
+        self, key: object, request_id: object, answer: Answer, caller: dict[str, Any] | None
     ) -> None:
+        def check() -> None:
+            if caller is not None:
+                self._application.who.identify_caller(caller)  # it may have been revoked
+
         try:
-            if not isinstance(answer, AsyncGenerator):
-                answer = await answer  # what waited for approval may be a stream by now
+            if isinstance(answer, Awaitable):
+                answer = await answer  # after an approval this may be a stream
             if isinstance(answer, AsyncGenerator):
-                async with aclosing(answer):
-                    async for item in answer:
-                        await self._can_write.wait()
-                        if isinstance(answer, LiveStream):
-                            answer.check()
-                        if caller is not None:
-                            self._application.who.identify_caller(caller)  # may be revoked by now
-                        self._write(codec.item(request_id, item))
-                self._write(codec.answer(request_id, {}))
-            else:
-                self._write(codec.answer(request_id, answer))
+                await self._write_items(request_id, answer, check)
+                answer = Result()
+            self._write(codec.answer(request_id, answer))
         except Exception as error:  # noqa: BLE001 - the border of the door
-            self._write(codec.failure(request_id, told(error)))
+            self._write(codec.failure(request_id, public_error(error)))
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
@@ -182,7 +174,7 @@ class LineConnection(LinesConnection):
 
 
 def _has_left(sock: Any) -> bool:
-    """Whether the other side is closed for good, rather than at the end of what it asks."""
+    """Return whether the client is gone, rather than only at the end of its requests."""
     poll = select.poll()
     poll.register(sock.fileno(), 0)
     return bool(poll.poll(0))

@@ -1,7 +1,7 @@
-"""Opens and closes the network doors as the settings say; tells where, or why not.
+"""Opens and closes the TCP door as the settings say, and announces where it listens, or why not.
 
-What cannot be opened is told and tried again with the next settings: services never wait
-for a port.
+If the door cannot be opened, it is tried again with the next settings. Services never wait for a
+port.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logger("doors")
 
 
 class NetworkDoors:
-    """The TCP door, open or not."""
+    """The TCP door as the settings want it."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class NetworkDoors:
         self._changed.set()
 
     def try_again(self) -> None:
-        """Who held the port may be gone."""
+        """Try to open the door again; the port may be free now."""
         self._changed.set()
 
     def begin(self) -> None:
-        """The keeper has handed over what it holds: doors can be opened from now on."""
+        """Open the door from now on, because the keeper has handed over its sockets."""
         self._work = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
@@ -101,7 +101,7 @@ class NetworkDoors:
         if note:
             self._notes["tcp"] = note
         if self._tcp is None:
-            # Not at the supervisor's start: the first answer must not wait for it.
+            # Imported late, so that the supervisor's first answer does not wait for it.
             from holdfast.doors.tcp import TcpDoor
 
             self._tcp = TcpDoor(self._application)
@@ -113,7 +113,7 @@ class NetworkDoors:
             self._announce(Kind.DOOR_OPENED, door="tcp", address=listener.address, **more)
 
     async def _listener(self, host: str, wanted: DoorSpec) -> tuple[Listener, str]:
-        """Where to listen, and what is to be said of it; a port of others is left to them."""
+        """Return where to listen, with a note. A port that another program uses is left to it."""
         given = wanted.is_port_given
         try:
             return self._listeners.open("tcp", host, wanted.port, is_port_given=given), ""

@@ -1,9 +1,9 @@
 """The TCP door: the same commands for programs and people at a network socket.
 
-Whoever comes shows a token first; `open_status` lets this machine ask for status and health
-without one. Lines are answered in their order and in their own form, JSON or text; JSON with
-an `id` does not wait for the ones before it. A browser is hung up on: it speaks HTTP, and whatever
-page made it come. Decides nothing about commands.
+A client shows a token first; `open_status` lets clients on this machine ask for status and health
+without one. Lines are answered in their order and in their own form, JSON or text. JSON with an
+`id` does not wait for the lines before it. A browser is disconnected, because some page of another
+site may have sent it. Decides nothing about commands.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 from holdfast.app.application import Application
 from holdfast.app.authority.approvals import Waiting
-from holdfast.app.streams import LiveStream
 from holdfast.doors import tcp_answers, tcp_requests
-from holdfast.doors.connection import Connections, LinesConnection
-from holdfast.doors.failures import told
+from holdfast.doors.connection import Connections, LineConnection, public_error
 from holdfast.doors.tcp_requests import Request
 from holdfast.vocabulary import codec
 from holdfast.vocabulary.actors import Actor, Role
@@ -36,9 +33,9 @@ MOST_WAITING_BYTES = 4 * 1024 * 1024
 MOST_WRONG_TOKENS = 3
 LONGEST_LINE = 1024 * 1024
 STRANGER_BYTES = 8 * 1024 * 1024
-"""Of unfinished lines of all connections that have shown no token."""
+"""Bytes of unfinished lines of all connections that have shown no token."""
 SILENT_SECONDS = 10.0
-"""How long a connection may stay without having shown a token."""
+"""How long a connection may stay without a token."""
 _NO_HTTP = b"this is the control door, which does not speak HTTP\n"
 _VISITOR = Actor(Role.STRANGER, "somebody without a token", None, Door.TCP)
 
@@ -48,7 +45,7 @@ class TcpDoor:
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._connections = Connections()
+        self._connections: Connections[TcpConnection] = Connections()
         self._server: asyncio.AbstractServer | None = None
 
     async def open(self, sock: socket.socket) -> None:
@@ -70,10 +67,12 @@ class TcpDoor:
             connection.hang_up()
 
 
-class TcpConnection(LinesConnection):
+class TcpConnection(LineConnection):
     """One client."""
 
-    def __init__(self, application: Application, connections: Connections) -> None:
+    _connections: Connections[TcpConnection]
+
+    def __init__(self, application: Application, connections: Connections[TcpConnection]) -> None:
         super().__init__(connections, LONGEST_LINE)
         self._application = application
         self._actor = _VISITOR
@@ -83,7 +82,7 @@ class TcpConnection(LinesConnection):
         self._is_new = True
         self._wrong_tokens = 0
         self._account: str | None = None
-        """Whose share of the connections it uses."""
+        """The account whose share of the connections it uses."""
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -122,14 +121,15 @@ class TcpConnection(LinesConnection):
             largest.hang_up()
 
     def eof_received(self) -> bool:
-        """`printf … | nc`: what was asked is still answered."""
+        """Answer what was asked before the end, as with `printf … | nc`."""
         self._has_ended = True
         self._take_unfinished()
         self._close_when_done()
         return True
 
     def _make_room(self) -> bool:
-        """Who shows no token keeps nobody out; whether this one has come in."""
+        """End the oldest connection without a token, so that such connections keep nobody out.
+        Returns whether this connection may stay."""
         open_ones = [one for one in self._connections if not one._transport.is_closing()]
         if len(open_ones) <= MOST_CONNECTIONS:
             return True
@@ -140,7 +140,7 @@ class TcpConnection(LinesConnection):
         return leaving is not self
 
     def _keep_to_share(self) -> None:
-        """A token that opens too many connections loses its own oldest one."""
+        """End the token's oldest connection if it has too many."""
         own = [
             one
             for one in self._connections
@@ -172,14 +172,14 @@ class TcpConnection(LinesConnection):
             self._worker = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
-        """One line after the other; those with an id go on by themselves."""
+        """Serve one line after the other; those with an id are tasks of their own."""
         while self._waiting and not self._transport.is_closing():
             line = self._waiting.popleft()
             self._waiting_bytes -= len(line)
             try:
                 request = tcp_requests.parse(line)
             except Exception as error:  # noqa: BLE001 - the border of the door
-                self._say_failure(None, told(error), tcp_requests.is_json(line))
+                self._say_failure(None, public_error(error), tcp_requests.is_json(line))
                 continue
             if request.id is None:
                 await self._serve(request)
@@ -206,7 +206,7 @@ class TcpConnection(LinesConnection):
                 case _:
                     await self._answer(request, actor)
         except Exception as error:  # noqa: BLE001 - the border of the door
-            self._say_failure(request.id, told(error), request.is_json)
+            self._say_failure(request.id, public_error(error), request.is_json)
         if self._wrong_tokens >= MOST_WRONG_TOKENS:
             self.hang_up()
 
@@ -215,7 +215,7 @@ class TcpConnection(LinesConnection):
         if token is None:
             return self._actor
         try:
-            # Every time: a token may be revoked or run out while the line is open.
+            # Every time, because a token may be revoked or expire while the connection is open.
             actor = self._application.who.identify_token(token, Door.TCP)
         except Refused:
             self._wrong_tokens += 1
@@ -243,13 +243,7 @@ class TcpConnection(LinesConnection):
                 self._write(answer.notice["message"].encode() + b"\n")
             answer = await answer  # by now it may be a stream
         if isinstance(answer, AsyncGenerator):
-            async with aclosing(answer):
-                async for item in answer:
-                    await self._can_write.wait()
-                    if isinstance(answer, LiveStream):
-                        answer.check()
-                    self._actor_of(request)
-                    self._write(codec.item(request.id, item))
+            await self._write_items(request.id, answer, lambda: self._actor_of(request))
             self._say(request, {"message": "done"})
             return
         self._say(request, answer if isinstance(answer, Result) else await answer)

@@ -1,4 +1,4 @@
-"""Answers of the TCP door in plain lines, for people at a telnet or a pipe. Pure."""
+"""Answers of the TCP door in plain lines, for people with telnet or a pipe. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.vocabulary.services import StatusResult, WrittenStatus
 
 
 def of_result(result: Result | dict[str, Any]) -> str:
-    """Never empty, never more than the answer says; what services print is told as it is."""
+    """Return the answer as text, which is never empty. Output of services is not changed."""
     if isinstance(result, LogsResult):
         return "\n".join(line.text for line in result.lines) or "nothing was printed"
     return printable_lines(_of(result))
@@ -76,9 +76,9 @@ def _status(result: StatusResult) -> str:
 
 def _health(one: ServiceHealth) -> str:
     found = [
-        f"{it.probe} ({it.check}) {'passed' if it.passed else 'failed'}: {it.reason}"
-        for it in one.checks
-        if it.check != "process"
+        f"{check.probe} ({check.check}) {'passed' if check.passed else 'failed'}: {check.reason}"
+        for check in one.checks
+        if check.check != "process"
     ]
     return ", ".join([one.status, *found])
 

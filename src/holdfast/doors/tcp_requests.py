@@ -1,7 +1,7 @@
-"""What a line of the TCP door asks for: tagged JSON, flat JSON or plain words. Pure.
+"""The requests of the TCP door: tagged JSON, flat JSON or plain words. Pure.
 
-`"Status"` and `{"Restart": {"args": null}}` are the tagged form, `{"command": "status"}` the
-flat one; everything that is not JSON is read as words, `restart web`.
+`"Status"` and `{"Restart": {"args": null}}` are the tagged form, `{"command": "status"}` is the
+flat one. Everything that is not JSON is read as words: `restart web`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.vocabulary.names import closest
 _RENAMED = {"reload": {"config_path": "config"}}
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
 _ONE = frozenset({"stop", "start", "restart"})
-"""Commands that mean the default service, or the only one, when they name none."""
+"""Commands that mean the default service, or the only one, if they name none."""
 HELP = """\
 token TEXT            show who you are; needed before the rest
 status [SERVICE…]     what Holdfast and the services are doing
@@ -42,10 +42,10 @@ JSON is understood as well: {"command": "status"}, "Status", {"Restart": {"servi
 
 
 class Request(NamedTuple):
-    """One line understood."""
+    """The meaning of one line."""
 
     name: str
-    """Of a command, or `token`, `help`, `quit`."""
+    """The name of a command, or `token`, `help`, `quit`."""
     fields: dict[str, Any]
     is_json: bool
     id: int | str | None = None
@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 def parse(line: bytes) -> Request:
-    """Raises UsageError for what is neither."""
+    """Parse a line; raises UsageError if it is neither JSON nor words."""
     text = line.strip()
     if text[:1] in (b"{", b'"', b"["):
         return _from_json(text)
@@ -71,7 +71,7 @@ def is_json(line: bytes) -> bool:
 
 
 def is_http(line: bytes) -> bool:
-    """Whether this is how a request of a browser begins."""
+    """Return whether an HTTP request begins like this."""
     return _HTTP.match(line) is not None
 
 
@@ -91,7 +91,7 @@ def _from_json(text: bytes) -> Request:
     if "command" in value and isinstance(value["command"], str):
         name = value.pop("command")
         if token is not None and name in COMMANDS and "token" in _fields(name):
-            # It is the command's own; who asks has said who it is in a line before.
+            # It is the command's own field; the client showed its token in a line before.
             value["token"], token = token, None
         return _tagged(name, value, request_id, token)
     if len(value) == 1:
@@ -113,7 +113,7 @@ def _tagged(
         guess = closest(name, list(COMMANDS))
         message = f'no command "{tag}"' + (f'; did you mean "{guess}"?' if guess else "")
         raise UsageError(message, '"help" lists what is understood')
-    # Snippets of other programs list every key, with null for what is not meant.
+    # Other programs list every key, with null for those that they do not use.
     given = {renamed.get(key, key): value for key, value in fields.items() if value is not None}
     service = given.get("service")
     if known is not None and isinstance(service, str) and "service" not in _fields(name):
@@ -125,7 +125,7 @@ def _tagged(
 
 
 def _about_one(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Without a name the default service is meant, never all of them."""
+    """Without a name, mean the default service and never all of them."""
     if name not in _ONE or fields.get("services") or fields.get("service"):
         return fields
     return {**fields, "default": True} if "default" in _fields(name) else fields
