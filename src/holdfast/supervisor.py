@@ -31,7 +31,7 @@ from holdfast.app.authority.supervised_peers import SupervisedProcesses
 from holdfast.app.context import Context
 from holdfast.app.idempotency import Repeats
 from holdfast.doors.line import LineDoor
-from holdfast.doors.network import NetworkDoors
+from holdfast.doors.tcp_settings import ConfiguredTcpDoor
 from holdfast.engine import event_log
 from holdfast.engine.admission.admission import Admission
 from holdfast.engine.admission.awaited_lines import AwaitedLines
@@ -303,7 +303,7 @@ class Supervisor:
         context.authority.lockdown.on_change = recheck
         self._settings.listen(lambda _: recheck())
         self._line = LineDoor(application)
-        self._network = NetworkDoors(
+        self._tcp = ConfiguredTcpDoor(
             application,
             self._listeners,
             self._store.event,
@@ -311,9 +311,9 @@ class Supervisor:
             self._door_notes,
             self._new_port_conflicts,
         )
-        self._settings.listen(self._network.on_settings)
+        self._settings.listen(self._tcp.on_settings)
         self._settings.listen(self._gate.on_settings)
-        self._settings.on_reapplied += [self._network.try_again, self._gate.try_again]
+        self._settings.on_reapplied += [self._tcp.try_again, self._gate.try_again]
 
     def restore(self, facts: _Facts) -> None:
         """Go on where the last supervisor was.
@@ -369,14 +369,14 @@ class Supervisor:
         """Serve on sockets that the keeper holds, so that no connection is refused."""
         self._notify.on_spares()
         await self._line.open(socket.socket(fileno=os.dup(self._link.held["line"])))
-        self._network.begin()
+        self._tcp.begin()
         self._gate.begin()
 
     async def close(self) -> None:
         """Close the doors first, then write what is not written yet."""
         self._is_closed = True
         await self._line.close()
-        await self._network.close()
+        await self._tcp.close()
         self._context.auditor.close()
         await self._anchors.close()
         self._context.authority.modes.counters.save()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = logger("doors")
 
 
-class NetworkDoors:
+class ConfiguredTcpDoor:
     """The TCP door as the settings want it."""
 
     def __init__(
