@@ -112,6 +112,8 @@ class FakeDaemon:
         os.makedirs(self.places.runtime, exist_ok=True)
         os.makedirs(self.places.logs, exist_ok=True)
         self.asked: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        """The key of each request, or None."""
         self.answers = answers()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(self.places.line_socket)
@@ -137,7 +139,7 @@ class FakeDaemon:
 
     def hang_up(self) -> None:
         """End all connections, as a supervisor that dies."""
-        # Who is hung up on comes back at once: that connection is not meant.
+        # A client reconnects at once; its new connection is left alone.
         clients, self._clients = self._clients, []
         for client in clients:
             try:
@@ -158,7 +160,7 @@ class FakeDaemon:
         with client, client.makefile("rb") as lines:
             for line in lines:
                 frame = json.loads(line)
-                frame.pop("key", None)  # the door's, and no field of a command
+                self.keys.append(frame.pop("key", None))  # no field of a command
                 self.asked.append(frame)
                 for reply in self._replies(frame):
                     try:

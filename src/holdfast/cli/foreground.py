@@ -2,7 +2,7 @@
 
 In the `up` that started Holdfast, standard error shows Holdfast's own log, Ctrl-C stops
 everything, a second Ctrl-C kills at once, and the exit code is the keeper's. In an `up` that
-joined, Ctrl-C detaches.
+joined, Ctrl-C detaches. Apart from `up`, which imports it when the keeper has been started.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ def describe_event(event: dict[str, Any], paint: screen.Paint) -> str:
         case "service:requested":
             return f"a user asked: {data.get('request')}"
         case kind:
-            told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
-            return f"{kind} {told}".rstrip()
+            facts = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
+            return f"{kind} {facts}".rstrip()
 
 
 def _describe_health(kind: str, data: dict[str, Any]) -> str:

@@ -68,8 +68,8 @@ def render(result: dict[str, Any], paint: screen.Paint, columns: int | None) -> 
     if troubled or counts:
         lines.append("")
     if counts:
-        told = ", ".join(f"{count} {severity}" for severity, count in counts.items())
-        lines.append(paint(f"open alerts: {told} (holdfast alerts)", "dim"))
+        alerts = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+        lines.append(paint(f"open alerts: {alerts} (holdfast alerts)", "dim"))
     for name in troubled[:3]:
         if supervisor.get("status") == "running":
             lines.append(paint(f"why? holdfast explain {name}", "dim"))
@@ -96,13 +96,13 @@ def notices_of(supervisor: dict[str, Any], paint: screen.Paint) -> list[str]:
     lines = []
     if lockdown := supervisor.get("lockdown"):
         since = f" since {_moment(lockdown['since'])}" if lockdown.get("since") else ""
-        told = f"LOCKED DOWN{since} by {lockdown['by']}: {lockdown['reason']} (holdfast unlock)"
-        lines.append(paint(told, "red"))
+        text = f"LOCKED DOWN{since} by {lockdown['by']}: {lockdown['reason']} (holdfast unlock)"
+        lines.append(paint(text, "red"))
     if why := supervisor.get("unrecorded"):
         lines.append(paint(f"history cannot be written: {why} (holdfast doctor)", "red"))
     if unclaimed := supervisor.get("unclaimed"):
-        told = screen.process_list(unclaimed)
-        lines.append(paint(f"belongs to no service: {told} (holdfast down ends it)", "yellow"))
+        processes = screen.process_list(unclaimed)
+        lines.append(paint(f"belongs to no service: {processes} (holdfast down ends it)", "yellow"))
     if waiting := supervisor.get("approvals"):
         lines.append(paint(f"waiting for approval: {waiting} (holdfast approvals)", "yellow"))
     return lines

@@ -217,8 +217,8 @@ class RequestFollower:
         """The error to raise if the supervisor was replaced; its successor's events say how the
         work ended."""
         self._call.use(None)
-        told = self._call.ask("events", limit=1000)["events"]
-        for event in reversed(told):
+        events = self._call.ask("events", limit=1000)["events"]
+        for event in reversed(events):
             data = event.get("data") or {}
             if data.get("id") == self._id and event["kind"].endswith(":finished"):
                 return Failed(f"{data['name']}: {data['outcome']}: {data.get('reason')}")

@@ -45,8 +45,8 @@ class SupervisorAway(NoDaemon):
             )
             return
         # The last line of a traceback is enough; the rest is in the file.
-        said = str(supervisor.get("last_error") or "").strip().rpartition("\n")[2]
-        why = said or _ended_how(supervisor.get("last_exit")) + _no_room(places.state)
+        last_line = str(supervisor.get("last_error") or "").strip().rpartition("\n")[2]
+        why = last_line or _ended_how(supervisor.get("last_exit")) + _no_room(places.state)
         super().__init__(
             f"the supervisor cannot start: it failed {_tries(supervisor)}: {why}",
             f"its messages are in {errors}; `status`, `logs`, `stop` and `down` still work; "

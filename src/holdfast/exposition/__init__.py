@@ -1,5 +1,2 @@
-"""The numbers of the `metrics` command in the formats of other programs.
-
-Imports the vocabulary, and the library of a format only when that format is asked for. The
-supervisor never imports it.
-"""
+"""The numbers of the command `metrics` in the formats of other programs. The gate and the command
+line import the library of a format when it is asked for; the supervisor never does."""

@@ -1,4 +1,4 @@
-"""Every number by one name, whatever the format: made from the answer of `metrics`."""
+"""The names of all numbers, the same in every format, made from the answer of `metrics`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """One kind of number, with a value for each service or whatever its labels say."""
+    """One kind of number, with a sample for each combination of its labels."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -54,7 +54,7 @@ _OWN: tuple[tuple[str, str, Literal["gauge", "counter"], str, str], ...] = (
 
 
 def families(answer: Mapping[str, Any]) -> list[Family]:
-    """All numbers of an answer of the `metrics` command; what is unknown has no sample."""
+    """All numbers in an answer of the command `metrics`. An unknown number has no sample."""
     services: dict[str, dict[str, Any]] = answer["services"]
     found = [_service_up(services)]
     for field, name, kind, meaning, unit in _SERVICE:
@@ -76,22 +76,22 @@ def families(answer: Mapping[str, Any]) -> list[Family]:
         value = own.get(field)
         samples = [] if value is None else [Sample({}, float(value))]
         found.append(_family(name, kind, meaning, unit, (), samples))
-    counts = [Sample({"command": name}, float(n)) for name, n in own["commands"].items()]
+    counts = [Sample({"command": name}, float(count)) for name, count in own["commands"].items()]
     found.append(_family("commands", "counter", "Commands dispatched.", "", ("command",), counts))
     found += _security(answer.get("security"))
     return [family for family in found if family.samples]
 
 
 def _security(numbers: Mapping[str, Any] | None) -> list[Family]:
-    """What was refused and decided; only mode advanced counts it."""
+    """Refusals, approvals and lockdowns, which only mode advanced counts."""
     if not numbers:
         return []
     labels = ("reason", "door", "role")
     refusals = [
-        Sample({name: one[name] for name in labels}, float(one["count"]))
-        for one in numbers["refusals"]
+        Sample({name: refusal[name] for name in labels}, float(refusal["count"]))
+        for refusal in numbers["refusals"]
     ]
-    ends = [Sample({"end": end}, float(n)) for end, n in numbers["approvals"].items()]
+    ends = [Sample({"end": end}, float(count)) for end, count in numbers["approvals"].items()]
     waiting = [Sample({}, float(numbers["approvals_waiting"]))]
     begun = [Sample({}, float(numbers["lockdowns"]))]
     in_force = [Sample({}, float(numbers["locked_down"]))]

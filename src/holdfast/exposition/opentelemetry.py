@@ -1,4 +1,4 @@
-"""The same numbers as instruments of OpenTelemetry; whoever exports brings the reader.
+"""The numbers as instruments of OpenTelemetry. The exporting program brings its own reader.
 
 Needs the extra `holdfast[otel]`.
 """
@@ -14,16 +14,16 @@ Ask = Callable[[], Mapping[str, Any]]
 
 
 def observe(provider: Any, ask: Ask) -> None:
-    """Make the provider's meter observe what `ask` answers: the result of `metrics`.
+    """Make the provider's meter observe the answers of `metrics`, which `ask` returns.
 
-    Asked once a collection, however many instruments there are.
+    `ask` is called once for each collection, however many instruments there are.
     """
     from opentelemetry.metrics import CallbackOptions, Observation
 
     meter = provider.get_meter("holdfast")
     latest: dict[str, Family] = {}
 
-    def look(name: str, *, is_first: bool) -> Iterable[Observation]:
+    def samples_of(name: str, *, is_first: bool) -> Iterable[Observation]:
         if is_first:
             latest.clear()
             latest.update({family.name: family for family in families(ask())})
@@ -33,12 +33,12 @@ def observe(provider: Any, ask: Ask) -> None:
             for sample in (family.samples if family is not None else ())
         ]
 
-    for place, family in enumerate(families(_everything())):
+    for place, family in enumerate(families(_full_answer())):
 
         def callback(
             options: CallbackOptions, name: str = family.name, is_first: bool = place == 0
         ) -> Iterable[Observation]:
-            return look(name, is_first=is_first)
+            return samples_of(name, is_first=is_first)
 
         create = (
             meter.create_observable_counter
@@ -53,8 +53,8 @@ def observe(provider: Any, ask: Ask) -> None:
 _UNITS = {"seconds": "s", "bytes": "By"}
 
 
-class _Every(dict[str, Any]):
-    """Has every number: an answer from which every family is made."""
+class _EveryNumber(dict[str, Any]):
+    """An answer that has every number, so that every family is made from it."""
 
     def __missing__(self, key: str) -> Any:
         return 0
@@ -63,6 +63,6 @@ class _Every(dict[str, Any]):
         return {"custom": {"x": 0}}.get(key, 0)
 
 
-def _everything() -> dict[str, Any]:
-    service = _Every(status="running")
-    return {"services": {"x": service}, "supervisor": _Every(commands={"x": 0})}
+def _full_answer() -> dict[str, Any]:
+    service = _EveryNumber(status="running")
+    return {"services": {"x": service}, "supervisor": _EveryNumber(commands={"x": 0})}

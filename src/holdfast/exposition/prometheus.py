@@ -1,4 +1,4 @@
-"""The text format of Prometheus, written by its own library, which is loaded with this module."""
+"""The text format of Prometheus, written by its own library, which this module imports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from holdfast.exposition.families import families
 
 
-class _Answer(Collector):
-    """An answer of the `metrics` command, as the library collects numbers."""
+class _AnswerCollector(Collector):
+    """Gives the numbers of an answer of the command `metrics` to the library."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         self._answer = answer
@@ -29,7 +29,7 @@ class _Answer(Collector):
 
 
 def text(answer: Mapping[str, Any]) -> str:
-    """An answer of the `metrics` command as Prometheus reads it."""
+    """The numbers of an answer of the command `metrics`, as Prometheus reads them."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Answer(answer))
+    registry.register(_AnswerCollector(answer))
     return generate_latest(registry).decode()

@@ -113,6 +113,26 @@ def test_a_run_is_not_done_twice(
     assert "went away before it answered" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("command", "has_key"), [("ps", False), ("prune", True)])
+def test_a_request_is_asked_again_after_a_lost_connection(
+    daemon: FakeDaemon, command: str, has_key: bool
+) -> None:
+    """A reading request is repeated as it is, a change under the key that it had before."""
+    answer = daemon.answers[command]
+
+    def die_once(_: dict[str, Any]) -> Any:
+        daemon.answers[command] = answer
+        daemon.hang_up()
+        return {}
+
+    daemon.answers[command] = die_once
+    assert main([command]) == 0
+    frames = zip(daemon.commands(), daemon.keys, strict=True)
+    first, second = [key for asked, key in frames if asked == command]
+    assert first == second
+    assert (first is not None) is has_key
+
+
 def test_up_sends_configuration_and_settings(daemon: FakeDaemon, project: Path) -> None:
     """up names the configuration it found and passes the caller's settings on."""
     assert main(["up", "-d", "web", "--port", "9000", "--log-level", "debug"]) == 0

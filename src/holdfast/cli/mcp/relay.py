@@ -180,8 +180,8 @@ class Relay:
         if isinstance(state, str) and state in self._states:
             self._states.discard(state)
             approval, _, key = state.partition("|")
-            said = (params.get("inputResponses") or {}).get("approval")
-            decide(self._places, self._client, approval, said)
+            answer = (params.get("inputResponses") or {}).get("approval")
+            decide(self._places, self._client, approval, answer)
             return key
         self._count += 1
         return f"{self._prefix}-{self._count}"
